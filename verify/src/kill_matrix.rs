@@ -1,8 +1,8 @@
-//! The kill matrix: which mutant is killed in how small a check, and how.
+//! The kill matrix: for each mutant, the smallest check that kills it, and the violation.
 //!
-//! Each mutant is put to the [`scenarios`] of its lock, the smallest first, until the explorer finds a violation. The
-//! counterexample is one of the shortest of that scenario; then the search is repeated with at most 0, 1, 2, ...
-//! preemptions until it finds one again. A mutant that is equivalent to its lock has to survive all scenarios.
+//! Each mutant runs in the [`scenarios`] of its lock, the smallest first, until the explorer finds a violation. The
+//! counterexample is a shortest one of that scenario. Then the search runs again with at most 0, 1, 2, ... preemptions
+//! until it finds one again. A mutant that is equivalent to its lock must survive all scenarios.
 
 use std::fmt::Write;
 
@@ -13,50 +13,50 @@ use crate::outcome::{Finding, Limit, Watch};
 use crate::shuttle_engine::{self, Method};
 use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, Workload, subject};
 
-/// A mutant on one of its locks, with what became of it.
+/// A mutant on one of its locks, with its fate.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The mutant.
     pub mutant: &'static Mutant,
     /// The lock.
     pub lock: &'static str,
-    /// What became of it.
+    /// The result.
     pub fate: Fate,
 }
 
-/// What became of a mutant.
+/// The result for a mutant.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// It is killed in this check, and in none that is smaller.
+    /// This check kills it, and no smaller one does.
     Killed {
-        /// One of the shortest counterexamples.
+        /// A shortest counterexample.
         counterexample: Box<Counterexample>,
-        /// The least number of preemptions of a counterexample in this check; none for a livelock, which goes on for
-        /// ever.
+        /// The least number of preemptions of a counterexample in this check. `None` for a livelock, which switches
+        /// forever.
         preemptions: Option<u32>,
         /// The other engines that find a violation in this check.
         also: Vec<&'static str>,
     },
-    /// It has survived these checks, each of them searched to its end.
+    /// It has survived these checks, each of them a complete search.
     Survived {
         /// The scenarios.
         complete: Vec<Scenario>,
     },
 }
 
-/// The most states for which a mutant is kept alive in one check.
+/// The limit for states in one check of a mutant.
 const MAX_STATES: u64 = 20_000_000;
 
-/// The most states for one check of a mutant that is said to be equivalent.
+/// The limit for states in one check of a mutant that is documented as equivalent.
 const MAX_STATES_OF_EQUIVALENTS: u64 = 1_000_000;
 
-/// How the matrix is searched: by one thread, so that of several counterexamples of one length it is always the same.
+/// The options of the search: one thread, so that it always finds the same of several shortest counterexamples.
 pub fn options() -> Options {
     Options { threads: 1, ..Options::default() }
 }
 
-/// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions; of locks that know levels,
-/// on nodes of one rank and of two.
+/// The scenarios for mutants of `subject`, ordered by their numbers of ranks, then of acquisitions. For locks that know
+/// levels, on nodes of one rank and of two.
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
     let has_levels = subject.named_words().iter().any(|word| word.name == "tail2");
     let texts = match (subject.workload(), subject.shares()) {
@@ -65,7 +65,7 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
             "1R1W/1, 1R1W/2, 1R1Wx2/1, 1R1Wx2/2, 2R1W/2, 1R1W1R/2, 1R2W/2, 2R1Wx2/2, 1R2Wx2/2, 1R1W1R1W/2"
         }
         _ if subject.name() == "cohort" => "2W, 2W/1, 2Wx2, 2Wx2/1, 3W/2, 3W/1, 3Wx2/2",
-        // Nodes of one rank, as a rule: a leaf for each, and that of the home, below two words.
+        // Usually one rank per node: each node has a leaf, and so has the home. Two words are above them.
         _ if subject.name() == "hierarchical" => {
             "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 2E@0, 1A+1E@0x2/1, 1A1E@0x2/1, 1S@0 1E@0x2/1, 2A1E@0/1, \
              2A1E@0/2, 1A2E@0/1, 1S@0 2E@0/1, 2S@0 1E@0/1, 1S@0 2E@0x2/1"
@@ -80,7 +80,7 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
              1A1E@0 1E@1, 1A1S@0 1E@0"
         }
     };
-    texts.split_terminator(", ").map(|text| text.parse().expect("these are scenarios")).collect()
+    texts.split_terminator(", ").map(|text| text.parse().expect("a valid scenario")).collect()
 }
 
 /// The check of `mutant` on `subject` in `scenario`.
@@ -94,12 +94,12 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
     }
 }
 
-/// What becomes of `mutant` on `lock`, searched by `options`, whose bounds are set as the matrix needs them.
+/// The fate of `mutant` on `lock`. The search uses `options`, with the bounds that the matrix needs.
 ///
 /// # Errors
 ///
-/// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when `watch` or a
-/// limit has ended a search that the matrix needs.
+/// The errors of [`explore`]; [`Error::Mutant`] when the mutant does not suit the lock; [`Error::Unsound`] when `watch`
+/// or a limit has ended a search that the matrix needs.
 pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<'_>) -> Result<Row> {
     let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
     let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;
@@ -122,13 +122,13 @@ pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<
     Ok(Row { mutant, lock: subject.name(), fate: Fate::Survived { complete } })
 }
 
-/// How many executions loom and shuttle get for a mutant.
+/// The number of executions of loom and shuttle for a mutant.
 const EXECUTIONS: u64 = 2_000;
 
-/// The most preemptions of loom's executions.
+/// The limit for preemptions of loom's executions.
 const LOOM_PREEMPTIONS: u32 = 3;
 
-/// The engines besides the explorer that find a violation of `check`. They know the consistent network only.
+/// The engines besides the explorer that find a violation of `check`. They support only the consistent network.
 fn also(check: &Check, watch: Watch<'_>) -> Result<Vec<&'static str>> {
     if check.network != Network::Sc {
         return Ok(Vec::new());
@@ -153,24 +153,24 @@ fn also(check: &Check, watch: Watch<'_>) -> Result<Vec<&'static str>> {
     Ok(engines)
 }
 
-/// How checks are searched.
+/// The parameters of a search.
 struct Search<'w> {
     options: Options,
     watch: Watch<'w>,
 }
 
 impl Search<'_> {
-    /// What a search finds; no limit but that of states may end it.
+    /// The finding of a search. No limit except the one for states may end it.
     fn finding(&self, check: &Check, preemptions: Option<u32>) -> Result<Finding> {
         match explore(check, &Options { preemptions, ..self.options.clone() }, self.watch)?.finding {
             Finding::Incomplete(limit) if limit != Limit::States => {
-                Err(Error::Unsound(format!("{}: a search was ended: {limit:?}", check.scenario)))
+                Err(Error::Unsound(format!("{}: the limit {limit:?} ended a search", check.scenario)))
             }
             finding => Ok(finding),
         }
     }
 
-    /// The least number of preemptions of a counterexample to `check`, of which one is known; none for livelocks.
+    /// The least number of preemptions of a counterexample to `check`, of which `known` is one. `None` for a livelock.
     fn least_preemptions(&self, check: &Check, known: &Counterexample) -> Result<Option<u32>> {
         if known.cycle.is_some() {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Search<'_> {
 }
 
 impl Row {
-    /// Its line in the table of the killed, or of the survivors.
+    /// Its line in the table of killed mutants, or of survivors.
     pub fn markdown(&self) -> String {
         let Row { mutant, lock, fate } = self;
         let for_what = mutant.stands_for.map_or(String::new(), |published| format!(" *({published})*"));
@@ -221,7 +221,7 @@ impl Row {
                     "| `{lock}` | `{}` | {}{for_what} | {} | {} | {} |",
                     mutant.name,
                     mutant.description,
-                    mutant.equivalent.unwrap_or("**no argument: it should have been killed**"),
+                    mutant.equivalent.unwrap_or("**no argument given: it should have been killed**"),
                     mutant.network,
                     scenarios.join(", ")
                 )
@@ -230,7 +230,7 @@ impl Row {
     }
 }
 
-/// The document that says how mutants are killed, and which survive.
+/// The document of killed and surviving mutants.
 pub fn document(rows: &[Row]) -> String {
     let (killed, survived): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| matches!(row.fate, Fate::Killed { .. }));
@@ -251,27 +251,27 @@ const HEAD: &str = "\
 
 Generated by `cargo xtask kill-matrix docs/results/mutants.md`; a test compares it with a fresh generation.
 
-A mutant stands between a lock and the network: it drops, changes, delays or falsifies single calls and answers, and the
-lock's code is the real one. Each is put to a list of scenarios, the smallest first, until the explorer finds a violation.
+A mutant is a layer between a lock and the network. It drops, changes, delays or falsifies single calls and answers; the
+lock's code is the real one. Each mutant runs in a list of scenarios, the smallest first, until the explorer finds a
+violation.
 
-- scenario: the first of the list that kills it; all before it were searched to their end. `1Rx1+1Wx2` is a reader with one
-  acquisition and a writer with two; `/2` at the end places two ranks on each node; with *data*, the protected data are read
-  and written inside.
-- network: the model that it is searched on. `sc` is sequentially consistent; `late-puts` lets posted puts arrive late, in
-  order to each target; `unordered-bulk` bulk puts, too, in any order; on `hca` a put may come between the read and the
-  write of an atomic; on `hca-owner-cpu` the network's atomics are moreover not atomic with the processor's, which the
-  owner of the lock's words uses.
-- steps: of a shortest counterexample; the pauses and flushes in it, which on `sc` nobody else can notice, come on top.
-  `10 + 2 again and again` is a livelock, whose last two steps can go on for ever.
-- preemptions: the least number of switches away from a rank that could go on, in any counterexample of that scenario.
-  None is told of livelocks, which switch for ever.
-- in italics: the mutation of the published algorithm that a mutant stands for.
-
+- scenario: the first of the list that kills it, after complete searches of all smaller ones. `1Rx1+1Wx2` is a reader with
+  one acquisition and a writer with two; `/2` at the end places two ranks on each node; with *data*, ranks read and write
+  the protected data inside.
+- network: the model of the search. `sc` is sequentially consistent; `late-puts` lets posted puts arrive late, in order to
+  each target; `unordered-bulk` adds bulk puts in any order; on `hca` a put may come between the read and the write of an
+  atomic; on `hca-owner-cpu`, moreover, the owner of the lock's words uses its processor, whose atomics are not atomic with
+  those of the network.
+- steps: the length of a shortest counterexample, without pauses, and without flushes that no other rank can observe on
+  `sc`. `10 + 2 again and again` is a livelock, whose last two steps can repeat forever.
+- preemptions: the least number of switches away from a rank that could continue, in any counterexample of that scenario.
+  A livelock has no such number, since it switches forever.
+- in italics: the mutation of the published algorithm that a mutant represents.
 - also killed by: the other engines that find a violation in the same check, in 2,000 executions each: loom with up to 3
-  preemptions, shuttle at random and by PCT of depth 3, seed 1. They know `sc` alone, and no order; to them, ranks that
-  poll in vain are a deadlock.
+  preemptions, shuttle at random and by PCT of depth 3, seed 1. They support only `sc`, and check no order. They report
+  ranks that poll in vain as a deadlock.
 
-All rows are of the explorer.
+All rows are results of the explorer.
 
 ## Killed
 
@@ -280,9 +280,9 @@ All rows are of the explorer.
 ";
 
 const SURVIVORS: &str = "
-## Equivalent, and so alive
+## Equivalent mutants
 
-These must survive. The argument says why; the scenarios were searched to their end.
+These must survive, for the given reason. All searches of their scenarios were complete.
 
 | lock | mutant | what is changed | why that is right | network | survived |
 | --- | --- | --- | --- | --- | --- |
@@ -292,17 +292,17 @@ const NO_COUNTERPART: &str = "
 ## Mutations of the published locks that have no counterpart here
 
 - *Neutral: link before successor class.* A writer's class is a bit of its identity, so that the link itself carries it:
-  there are no two steps whose order could be wrong.
+  no two steps could be in a wrong order.
 - *`blocked = 1` after the node is published* (RP, MCS). Our flag is inverted and reset after the wait, so that nothing is
-  set before a node is published. What comes nearest is a reset at that point, `mcs-late-reset`, `rp-late-reset` and
-  `wp-late-reset`, or one that is late in the network, the mutants called `no-prepare`.
+  set before a node is published. The nearest mutants reset it at that point (`mcs-late-reset`, `rp-late-reset`,
+  `wp-late-reset`), or late in the network (the mutants called `no-prepare`).
 ";
 
-/// All rows; `done` gets each as soon as it is known.
+/// All rows. `done` receives each row at once.
 ///
 /// # Errors
 ///
-/// Those of [`row`].
+/// The errors of [`row`].
 pub fn rows(
     mutants: impl IntoIterator<Item = &'static Mutant>,
     options: &Options,
@@ -326,7 +326,7 @@ mod tests {
     use crate::subjects;
 
     #[test]
-    fn scenarios_grow() {
+    fn scenarios_are_ordered_by_size() {
         for subject in subjects() {
             let sizes: Vec<(u32, u64)> = scenarios(&subject)
                 .iter()

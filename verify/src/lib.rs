@@ -1,21 +1,21 @@
 //! Checks of locks over network atomics.
 //!
-//! A [`Check`] has a [`Workload`] (a lock, a window's policy or a program, as it is), a [`Scenario`] (which rank locks
-//! how and how often, as in `3R1Wx2`), a model of the [`network`] and, if it is to break, a [`Mutant`]. Every engine
-//! makes the same checks, and reports an [`Outcome`]:
+//! A [`Check`] has a [`Workload`] (the real code of a lock, a window's policy or a program), a [`Scenario`] (which rank
+//! locks how and how often, as in `3R1Wx2`), a model of the [`network`], and possibly a [`Mutant`]. Every engine runs
+//! the same checks, and returns an [`Outcome`]:
 //!
-//! - [`explorer`]: every order of the ranks' calls and of the network's steps, with the shortest way to break a
-//!   [`Property`] as a [`Counterexample`];
+//! - [`explorer`]: all interleavings of the ranks' calls and the network's steps, with a shortest [`Counterexample`] to
+//!   a [`Property`];
 //! - [`loom_engine`]: every execution under most of the C11 memory model, with few ranks;
-//! - [`shuttle_engine`]: schedules at random, with random priorities, or one after the other;
-//! - [`stress`]: a scenario on any real backend, under real contention. It finds what happens often enough on the machine
-//!   that it runs on; that it finds nothing proves nothing, and a deadlock shows as a run that does not end.
+//! - [`shuttle_engine`]: schedules at random, by random priorities, or all in turn;
+//! - [`stress`]: a scenario on a real backend, under real contention. It finds events that are frequent on the machine
+//!   that it runs on. A run without findings proves nothing, and a run that hangs shows a deadlock.
 //!
 //! ```
 //! use rmalab_verify::explorer::{Options, explore};
 //! use rmalab_verify::{Check, Finding, diagram, subject};
 //!
-//! let mcs = subject("mcs").expect("it is one of the workspace's locks");
+//! let mcs = subject("mcs").expect("a lock of the workspace");
 //! let check = Check::new(mcs, "2Wx2".parse()?);
 //! match explore(&check, &Options::default(), &|_progress| true)?.finding {
 //!     Finding::Violated(counterexample) => panic!("{}", diagram::text(&check, &counterexample)?),
@@ -24,8 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`diagram`] draws counterexamples, [`replay`] takes their steps again, [`kill_matrix`] shows that each property can
-//! fail, and [`litmus`] says exactly what each network model allows.
+//! [`diagram`] draws counterexamples, [`replay`] repeats their steps, [`kill_matrix`] shows that each property can
+//! fail, and [`litmus`] lists the outcomes that each network model allows.
 #![forbid(unsafe_code)]
 #![warn(unnameable_types)]
 

@@ -1,9 +1,9 @@
-//! Litmus tests of the network models: a small program, and the set of all its outcomes on a [`Network`].
+//! Litmus tests of the network models: the set of all outcomes of a small program on a [`Network`].
 //!
-//! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order in which
-//! calls can be carried out, and in which posted puts and started operations can arrive. It runs on the [`Memory`] that
-//! checks of locks run on. [`rmalab_atomics::conformance::litmus()`] samples what a backend does on a machine; this
-//! counts what a model can do.
+//! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order of the
+//! calls, and of the arrivals of posted puts and started operations. It uses the same [`Memory`] as the checks of
+//! locks. [`rmalab_atomics::conformance::litmus()`] samples the outcomes of a backend on a machine; this module finds
+//! all outcomes of a model.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,14 +16,14 @@ use crate::network::{Issued, Memory, Network};
 /// One step of a rank's program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is called.
+    /// The call.
     pub call: Call,
-    /// Whether the word that it is answered with belongs to the outcome.
+    /// True if the word of its answer belongs to the outcome.
     pub shown: bool,
 }
 
-/// Gets, waits and the results of started operations are shown, and atomic operations only if [`shown`](Step::shown)
-/// says so.
+/// Gets, waits and results of started operations are shown. Atomic operations are shown only through
+/// [`shown`](Step::shown).
 impl From<Call> for Step {
     fn from(call: Call) -> Step {
         let shown = matches!(
@@ -35,19 +35,19 @@ impl From<Call> for Step {
 }
 
 impl Step {
-    /// The step with its answer shown.
+    /// Returns the step with its answer shown.
     #[must_use]
     pub fn shown(self) -> Step {
         Step { shown: true, ..self }
     }
 }
 
-/// A litmus test: what each rank does, from rank 0 on, and which words are looked at in the end.
+/// A litmus test: the program of each rank, from rank 0 on, and the words to read at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Litmus {
     /// The programs.
     pub programs: Vec<Vec<Step>>,
-    /// Words whose last value belongs to the outcome.
+    /// The words whose final values belong to the outcome.
     pub ends: Vec<Address>,
 }
 
@@ -55,15 +55,15 @@ pub struct Litmus {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     memory: Memory,
-    /// How many steps each rank has made, and what its shown ones were answered.
+    /// The number of steps of each rank so far, and the answers of its shown steps.
     ranks: Vec<(usize, Vec<u64>)>,
 }
 
 impl Litmus {
     /// All outcomes on `network`.
     ///
-    /// An outcome is the shown answers, rank by rank in the order of their programs, then the last values of the
-    /// [`ends`]. A call that is never answered, because its rank waits for ever, is `-`.
+    /// An outcome consists of the shown answers, rank by rank in the order of their programs, and the final values of
+    /// the [`ends`]. A call without an answer, because its rank waits forever, is `-`.
     ///
     /// [`ends`]: Litmus::ends
     ///
@@ -95,7 +95,7 @@ impl Litmus {
         outcomes
     }
 
-    /// Every state that is one step further.
+    /// All states that are one step further.
     fn successors(&self, network: Network, issued: &[Vec<Issued>], state: &State) -> Vec<State> {
         let mut next = Vec::new();
         for (rank, program) in issued.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A check, run step by step along a schedule: the replay of counterexamples, and the reference for what a step is.
+//! A check that runs step by step along a schedule: the replay of counterexamples, and the reference for a step.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::play::Event;
 use crate::status::Status;
 use crate::{Error, Result, Violation};
 
-/// The slots of the words that have been named so far.
+/// The slots of the named words.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     addresses: Vec<Address>,
 }
 
 impl Slots {
-    /// The slot of the word at `address`, a new one if it has none.
+    /// The slot of the word at `address`; a word without one gets a new slot.
     ///
     /// # Panics
     ///
@@ -36,7 +36,7 @@ impl Slots {
         u16::try_from(slot).expect("a check of at most 65,536 words")
     }
 
-    /// The slot of the word at `address`, if it has been named.
+    /// The slot of the word at `address`, if it has one.
     pub fn find(&self, address: Address) -> Option<u16> {
         let address = address.unwatched();
         self.addresses.iter().position(|&known| known == address).map(|slot| slot as u16)
@@ -47,7 +47,7 @@ impl Slots {
         self.addresses[usize::from(slot)]
     }
 
-    /// How many there are.
+    /// The number of slots.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }
@@ -58,36 +58,36 @@ impl Slots {
     }
 }
 
-/// What a step did.
+/// The effect of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// The call was carried out, with this answer.
     Answered(Call, Answer),
     /// The call has read its word, which is locked until it writes.
     Halfway(Call),
-    /// What was posted or started took effect on this word, which was that before.
+    /// A posted or started operation took effect on this word. The last value is the word before that.
     Arrived(Address, Posted, u64),
 }
 
 /// One step of a schedule, as it was taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What was chosen.
+    /// The choice.
     pub choice: Choice,
-    /// What it did.
+    /// Its effect.
     pub effect: Effect,
-    /// The events that the rank reported on its way to its next call.
+    /// The events that the rank reported before its next call.
     pub told: Vec<Event>,
-    /// Where the rank is now.
+    /// The progress of the rank.
     pub status: Status,
-    /// What the step broke.
+    /// The violation by this step.
     pub violation: Option<Violation>,
 }
 
 #[derive(Debug)]
 struct Player {
     actor: Actor,
-    /// The call that the rank waits for; none once it has ended.
+    /// The call that the rank waits for; `None` once it has ended.
     calls: Option<Call>,
     status: Status,
 }
@@ -99,16 +99,16 @@ pub struct Live {
     memory: Memory,
     slots: Slots,
     players: Vec<Player>,
-    /// What is broken before the first step.
+    /// The violation before the first step.
     at_once: Option<Violation>,
 }
 
 impl Live {
-    /// The check before its first step: each rank waits with its first call.
+    /// Creates the check before its first step: each rank waits with its first call.
     ///
     /// # Errors
     ///
-    /// When the check makes no sense, or a stack cannot be had.
+    /// Returns an error if the check is invalid, or if the system has no memory for a stack.
     pub fn new(check: &Check) -> Result<Live> {
         check.validate()?;
         let check = Arc::new(check.clone());
@@ -129,7 +129,7 @@ impl Live {
         Ok(live)
     }
 
-    /// How far each rank has come.
+    /// The progress of each rank.
     pub fn statuses(&self) -> Vec<Status> {
         self.players.iter().map(|player| player.status).collect()
     }
@@ -139,12 +139,12 @@ impl Live {
         self.players.iter().map(|player| player.calls)
     }
 
-    /// The words that have been named, and their values.
+    /// The named words, and their values.
     pub fn words(&self) -> impl Iterator<Item = (Address, u64)> {
         (0..self.slots.len()).map(|slot| (self.slots.address(slot as u16), self.memory.word(slot as u16)))
     }
 
-    /// Returns whether `rank` could go on.
+    /// Returns whether the call of `rank` is enabled.
     pub fn ready(&mut self, rank: Rank) -> bool {
         self.players[rank.index()].calls.is_some_and(|call| {
             let issued = self.issue(rank, call);
@@ -156,7 +156,7 @@ impl Live {
         Issued::new(self.check.network, rank, call, |address| self.slots.of(address))
     }
 
-    /// All that could happen next; nothing at the end, or in a deadlock.
+    /// All possible next steps. There are none at the end, and in a deadlock.
     pub fn choices(&mut self) -> Vec<Choice> {
         let mut choices = Vec::new();
         for rank in (0..self.check.active()).map(Rank) {
@@ -176,7 +176,7 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// A sentence, if it is none of them.
+    /// Returns a sentence if the choice is not possible.
     pub fn take(&mut self, choice: Choice) -> Result<Step, String> {
         if !self.choices().contains(&choice) {
             return Err(format!("{choice:?} is not possible here"));
@@ -234,7 +234,7 @@ impl Live {
         (told, violation.or(broken))
     }
 
-    /// What is broken where nothing can happen any more: ranks that wait for ever, or words that are not at rest.
+    /// The violation in a state where no step is possible: ranks that wait forever, or words that are not at rest.
     pub fn end(&mut self) -> Option<Violation> {
         if !self.choices().is_empty() {
             return None;
@@ -245,7 +245,7 @@ impl Live {
     }
 }
 
-/// Takes the steps of `schedule`, up to the first that breaks something; none if the ranks break something before their
+/// Takes the steps of `schedule` up to the first violation. Takes no step if the ranks break a property before their
 /// first calls.
 ///
 /// # Errors

@@ -1,42 +1,39 @@
-//! loom: every execution of a check under (most of) the C11 memory model, with the memory orderings of the local
-//! backend.
+//! loom: every execution of a check under most of the C11 memory model, with the memory orderings of the local backend.
 //!
-//! The words are loom's atomics. A fetch_add, a compare_and_swap, a fetch_store, a get and a wait's look are what the
-//! backends over shared memory make of them (`atomics/src/backend/mapped.rs`): the processor's atomics, sequentially
-//! consistent.
+//! The words are atomics of loom. A fetch_add, a compare_and_swap, a fetch_store, a get and each read of a wait are
+//! sequentially consistent atomics of the processor, as in the backends over shared memory
+//! (`atomics/src/backend/mapped.rs`).
 //!
 //! # Puts
-//! A put of those backends is a store with release, and the fence after it is the flush's. So the processor may hold
-//! the store back while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's
-//! Model for x86 Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a
-//! store buffer, in which its puts wait, and where the rank itself reads them. An atomic operation, a flush, a pause, a
-//! wait that has to wait, and the end of the rank come after all puts of the rank. A get, and a look of a wait that
-//! ends it, is made once for each number of the rank's oldest puts that are written before it. A fence for all ranks
-//! waits until all buffers are empty.
+//! A put of those backends is a store with release, and a flush adds the fence. So the processor may delay the store
+//! while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for x86
+//! Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a store buffer
+//! for its puts, from which the rank itself reads them. All puts of the rank are written ahead of an atomic operation,
+//! a flush, a pause, a wait that blocks, and the end of the rank. A get, or a read that ends a wait, runs once for each
+//! number of oldest puts that are written ahead of it. A fence for all ranks waits until all buffers are empty.
 //!
-//! Whether a put is written before a look is a branch of loom's search. Loom offers no branch but a load that can
-//! return one value or another. So each branch is a load of its own atomic, to which the first thread has stored
-//! without any order to the ranks.
+//! The decision to write a put ahead of a read is a branch of loom's search. Loom's only kind of branch is a load with
+//! several possible values. So each branch is a load of its own atomic. The first thread has stored to that atomic,
+//! unordered with the ranks.
 //!
-//! A put releases what its rank did before the put, and nothing that the rank does while the put waits. So the release
-//! is a fence where the rank puts, and the put is written without one. What is written is a swap, and no store of
-//! loom's: loom does not order the stores of two threads to one word, so that an atomic operation can miss one of them.
-//! Unlike a store, the swap continues the release sequence of the word: a rank that reads it also acquires what those
-//! released that wrote the word before.
+//! A put releases the rank's earlier actions, but not the actions that follow while the put waits. So the release is a
+//! fence at the time of the put, and the later write has no release. The write is a swap instead of a store, because
+//! loom does not order the stores of two threads to one word, so that an atomic operation can miss one of them. Unlike
+//! a store, the swap continues the release sequence of the word: a rank that reads it also acquires the earlier
+//! writers' releases.
 //!
-//! # What loom adds to the explorer
-//! Whether two sections that exclude each other are also *ordered*: loom follows which call synchronizes with which,
-//! and a section that is not ordered after another one that it excludes is a data race, in whatever order the two were
-//! run. Each target has a cell of loom's, which a writer writes and a reader reads as it enters and as it leaves; each
-//! word of data has another, which bulk operations write and read. Nothing is kept in the cells: loom looks at the
-//! accesses alone, and where there is no race, the value is that of the last write. Bulk operations are relaxed, as
-//! those of the backends are; the fences there, which serve waiting ranks, are left out, so that they cannot hide a
-//! race.
+//! # Advantages over the explorer
+//! Loom shows that two sections that exclude each other are also *ordered*. Loom follows which call synchronizes with
+//! which. A section that is not ordered after another one that it excludes is a data race, in whatever order the two
+//! ran. Each target has a cell of loom, which a writer writes and a reader reads when it enters and when it leaves.
+//! Each word of data has another cell for bulk operations. The cells hold no values: loom checks only the accesses, and
+//! without a race, the value is that of the last write. Bulk operations are relaxed, as in the backends. The backends'
+//! fences for waiting ranks are omitted, so that they cannot hide a race.
 //!
-//! # What loom does not do
-//! Its limit is 5 threads, of which one only starts the others: at most 4 ranks. It merges no states, so that the
-//! number of executions grows much faster than the explorer's number of states. It knows no models of a network that is
-//! late: bulk puts take effect at once.
+//! # Limits
+//! Loom allows 5 threads, one of which only starts the others, so at most 4 ranks. It does not merge states, so that
+//! the number of executions grows much faster than the explorer's number of states. It has no model of a late network:
+//! bulk puts take effect at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -59,21 +56,22 @@ use crate::panics::{Exit, lock, quietly};
 use crate::play::{Event, Player};
 use crate::{Access, Error, Property, Result};
 
-/// The most ranks: loom's threads without the one that starts them.
+/// The largest number of ranks: loom's threads without the one that starts them.
 pub const MAX_RANKS: u32 = loom::MAX_THREADS as u32 - 1;
 
-/// The memory orderings that calls are carried out with.
+/// The memory orderings of the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Orderings {
-    /// Those of the backends over shared memory: sequentially consistent, but for puts, which wait in store buffers.
+    /// The orderings of the backends over shared memory: sequentially consistent, except for puts, which wait in store
+    /// buffers.
     #[default]
     StoreBuffers,
-    /// All of them sequentially consistent, puts included: what the orders of the calls can do, and nothing else.
+    /// Everything sequentially consistent, puts included: only the interleavings of the calls matter.
     SeqCst,
-    /// Those of a backend that acquires and releases, and gives no order of all operations beyond that; puts, too, are
-    /// atomic operations. Loom leaves out executions here: it may find something, and proves nothing.
+    /// The orderings of a backend that only acquires and releases; puts are atomic operations, too. Loom omits
+    /// executions here: it may find violations, but proves nothing.
     AcquireRelease,
-    /// None at all: a backend that is broken, on which every lock has to fail.
+    /// No ordering at all: a broken backend, on which every lock must fail.
     Relaxed,
 }
 
@@ -91,8 +89,7 @@ impl Orderings {
         matches!(self, Orderings::StoreBuffers)
     }
 
-    /// Returns whether every answer is the one of a consistent memory, store buffers and all, and loom makes all
-    /// executions.
+    /// Returns whether the memory is consistent apart from store buffers, and loom runs all executions.
     const fn is_exact(self) -> bool {
         matches!(self, Orderings::StoreBuffers | Orderings::SeqCst)
     }
@@ -106,19 +103,19 @@ impl Orderings {
     }
 }
 
-/// How far a run goes.
+/// The limits of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The most preemptions of an execution: switches from a rank that could go on; any number if nothing is said.
+    /// The limit for preemptions of an execution: switches from a rank that could continue. `None` is no limit.
     pub preemptions: Option<u32>,
-    /// How often a rank may poll in one acquisition by operations that write; later polls are carried out in one order
-    /// only. Polls that only read need no bound.
+    /// The number of polls by writes of a rank in one acquisition. Later polls run in one order only. Polls that only
+    /// read need no bound.
     pub polls: u32,
-    /// The most branches of an execution: calls, and switches between ranks.
+    /// The limit for branches of an execution: calls, and switches between ranks.
     pub max_branches: usize,
-    /// The most executions.
+    /// The limit for executions.
     pub max_executions: Option<u64>,
-    /// The longest time.
+    /// The limit for the time.
     pub max_time: Option<Duration>,
     /// The memory orderings.
     pub orderings: Orderings,
@@ -137,30 +134,30 @@ impl Default for Options {
     }
 }
 
-/// What executions have needed so far: loom wants all atomics to be there before the ranks start.
+/// The atomics that executions have needed so far: loom requires all of them before the ranks start.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Needed {
     words: Vec<Address>,
-    /// The choices of each rank.
+    /// The number of choices of each rank.
     choices: usize,
 }
 
 type Known = Arc<Mutex<Needed>>;
 
-/// Makes every execution of `check`.
+/// Runs every execution of `check`.
 ///
 /// The schedule of a counterexample is the order of the calls. [`replay`](crate::replay) finds the same violation along
-/// it, unless it is a race of sections that did not overlap in time, the orderings are weaker than
-/// [`Orderings::StoreBuffers`], or a rank has read its own put before that was written. A counterexample in which a put
-/// was written after a later look of its rank is one of [`Network::LatePuts`].
+/// it, with three exceptions: a race of sections that did not overlap in time, orderings weaker than
+/// [`Orderings::StoreBuffers`], and a rank that has read its own buffered put. If a put was written after a later read
+/// of its rank, the counterexample belongs to [`Network::LatePuts`].
 ///
 /// # Errors
 ///
-/// When the check makes no sense, [`Error::Unsupported`] when it has more ranks than [`MAX_RANKS`] or another network
-/// than the consistent one, and [`Error::Unsound`] when loom fails.
+/// Returns an error if the check is invalid; [`Error::Unsupported`] if it has more ranks than [`MAX_RANKS`] or another
+/// network than the consistent one; and [`Error::Unsound`] if loom fails.
 pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     if check.active() > MAX_RANKS {
-        let why = format!("it runs at most {MAX_RANKS} ranks, and {} has {}", check.scenario, check.active());
+        let why = format!("it runs at most {MAX_RANKS} ranks, but {} has {}", check.scenario, check.active());
         return Err(Error::Unsupported { engine: "loom", why });
     }
     let run = Run::new("loom", check)?;
@@ -190,13 +187,13 @@ fn explore(run: &Arc<Run>, options: &Options) -> Result<()> {
     }
 }
 
-/// Ends the executions in the only way that loom has; the caller has recorded the reason.
+/// Ends the executions by a panic, which is loom's only way. The caller has recorded the reason.
 fn abandon() -> ! {
-    panic!("the run is over")
+    panic!("the run has ended")
 }
 
 fn model(run: &Arc<Run>, options: &Options, known: &Known) {
-    // What loom reads from the environment does not apply here: every field is set.
+    // Every field is set, so that loom's environment variables have no effect.
     let mut builder = loom::model::Builder::new();
     builder.max_threads = loom::MAX_THREADS;
     builder.max_branches = options.max_branches;
@@ -217,9 +214,9 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
         for rank in (0..run.check.active()).map(Rank) {
             let world = Arc::clone(&world);
             let thread = loom::thread::Builder::new().stack_size(STACK);
-            thread.spawn(move || world.play(rank)).expect("loom's threads are made of memory alone");
+            thread.spawn(move || world.play(rank)).expect("loom's threads need no system resources");
         }
-        // No rank has run, and no rank is ordered after these stores: each rank finds them made, or not.
+        // No rank has run, and no rank is ordered after these stores. So each rank may read the old or the new value.
         for choice in world.choices.iter().flatten() {
             choice.store(WRITTEN, Ordering::Relaxed);
         }
@@ -227,10 +224,10 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
     });
 }
 
-/// The stack of a rank, in loom's unit, words: enough for a panic's text.
+/// The stack of a rank in words, loom's unit: enough for the text of a panic.
 const STACK: usize = (256 << 10) / size_of::<usize>();
 
-/// What a choice that a rank reads says: its oldest put is written. Otherwise it is late.
+/// The value of a choice: the oldest put is written. With any other value, it is late.
 const WRITTEN: u64 = 1;
 
 /// One execution.
@@ -240,16 +237,16 @@ struct World {
     options: Options,
     known: Known,
     words: BTreeMap<Address, AtomicU64>,
-    /// Of each rank: whether its oldest put is late once more. Each of them is read once.
+    /// For each rank: whether its oldest put is still late. Each choice is read once.
     choices: Vec<Vec<AtomicU64>>,
-    /// Of each rank: what its puts and the fences for all touch, so that loom makes them in every order. Empty for a
-    /// subject that has no such fences.
+    /// For each rank: an atomic that its puts and the fences for all access, so that loom tries both orders. Empty for
+    /// a subject without such fences.
     posted: Vec<AtomicU64>,
     /// The data of bulk operations, word by word.
     data: BTreeMap<Address, Mutex<UnsafeCell<()>>>,
-    /// What the lock protects, target by target. Loom's cells are not `Sync`; the mutexes, which are, never wait.
+    /// The protected data of each target. Loom's cells are not `Sync`, so each is in a mutex, which never blocks.
     sections: Vec<Mutex<UnsafeCell<()>>>,
-    /// The ranks that are blocked.
+    /// The blocked ranks.
     parked: Mutex<Vec<Option<Parked>>>,
 }
 
@@ -294,7 +291,7 @@ impl World {
         }
     }
 
-    /// Goes on, unless something is broken.
+    /// Ends the execution if a property is broken.
     fn go_on(&self) {
         if self.observer.stopped() {
             self.run.ends(&self.observer, false);
@@ -302,7 +299,7 @@ impl World {
         }
     }
 
-    /// Lets those ranks go on that the last call concerns.
+    /// Unblocks the ranks whose wait the last call may have ended.
     fn unpark(&self) {
         for (rank, place) in (0..).map(Rank).zip(lock(&self.parked).iter_mut()) {
             let concerned = |parked: &mut Parked| match parked.version {
@@ -315,7 +312,7 @@ impl World {
         }
     }
 
-    /// The place of the word at `address`; one that no execution has named before ends this one.
+    /// The entry of the word at `address`. An unknown word ends this execution, and the next one has it.
     fn place<'p, T>(&self, places: &'p BTreeMap<Address, T>, address: Address) -> &'p T {
         let address = address.unwatched();
         places.get(&address).unwrap_or_else(|| {
@@ -325,10 +322,10 @@ impl World {
     }
 }
 
-/// A rank that is blocked.
+/// A blocked rank.
 struct Parked {
     thread: loom::thread::Thread,
-    /// The version of the word that it waits for; none if it polls.
+    /// The version of the word that it waits for; `None` if it polls.
     version: Option<u64>,
 }
 
@@ -336,13 +333,13 @@ struct Parked {
 struct One<'w> {
     world: &'w World,
     rank: Rank,
-    /// What it acquires.
+    /// The access that it acquires.
     access: Cell<Option<Access>>,
-    /// How many of its choices it has read.
+    /// The number of its choices that it has read.
     chosen: Cell<usize>,
-    /// Whether it has touched a cell since its last put.
+    /// True if it has accessed a cell since its last put.
     touched: Cell<bool>,
-    /// What its started operations have returned, by number.
+    /// The results of its started operations, by number.
     results: RefCell<BTreeMap<u32, u64>>,
     exit: Exit,
 }
@@ -352,12 +349,12 @@ impl One<'_> {
         self.world.place(&self.world.words, address)
     }
 
-    /// The word at `at`, as the orderings let this rank see it.
+    /// The word at `at`, under the orderings.
     ///
-    /// A sequentially consistent load gives the latest value and acquires, and so does an addition of nothing that
-    /// releases nothing. Loom carries out the second one better. Its load can give the value that the atomic was made
-    /// with after that was overwritten. And of several loads before a write, its search compares the last one only with
-    /// the write, so that it leaves out orders of the others and the write.
+    /// A sequentially consistent load returns the latest value and acquires. So does an addition of 0 without release,
+    /// which loom handles better. Loom's load can return the initial value of the atomic after it was overwritten.
+    /// Moreover, of several loads ahead of a write, its search compares only the last one with the write, so that it
+    /// omits some orders of the others and the write.
     fn load(&self, at: Address) -> u64 {
         let word = self.word(at);
         match self.world.options.orderings {
@@ -366,12 +363,12 @@ impl One<'_> {
         }
     }
 
-    /// The word at `at`, as this rank sees it through its store buffer.
+    /// The word at `at`, as this rank reads it through its store buffer.
     fn look(&self, at: Address) -> u64 {
         self.world.observer.buffered(self.rank, at).unwrap_or_else(|| self.load(at))
     }
 
-    /// Carries out `op` on the word at `at`; returns the old word.
+    /// Carries out `op` on the word at `at`, and returns the old word.
     fn update(&self, at: Address, op: WordOp) -> u64 {
         let orderings = self.world.options.orderings;
         let (update, load) = (orderings.update(), orderings.load());
@@ -387,7 +384,7 @@ impl One<'_> {
         }
     }
 
-    /// Returns whether the oldest put in the store buffer is written now: either of both, in two executions.
+    /// Returns whether to write the oldest buffered put now. Loom tries both answers.
     fn writes_one(&self) -> bool {
         let number = self.chosen.get();
         self.chosen.set(number + 1);
@@ -401,8 +398,8 @@ impl One<'_> {
         choice.load(Ordering::Relaxed) == WRITTEN
     }
 
-    /// Writes some of the oldest puts in the store buffer: each number of them, in an execution of its own. Returns
-    /// whether it has written any.
+    /// Writes some of the oldest buffered puts: each number of them in an execution of its own. Returns whether it has
+    /// written any.
     fn write_some(&self) -> bool {
         let mut any = false;
         while let Some(put) = self.world.observer.oldest_put(self.rank) {
@@ -415,23 +412,23 @@ impl One<'_> {
         any
     }
 
-    /// Writes all puts in the store buffer.
+    /// Writes all buffered puts.
     fn write_all(&self) {
         while let Some(put) = self.world.observer.oldest_put(self.rank) {
             self.write(put);
         }
     }
 
-    /// Writes the oldest put in the store buffer, which is `value` at `at`.
+    /// Writes the oldest buffered put, which is `value` at `at`.
     fn write(&self, (at, value): (Address, u64)) {
-        // The fence of the put has the release.
+        // The fence at the time of the put has the release.
         self.word(at).swap(value, Ordering::Relaxed);
         self.world.observer.arrives(self.rank);
         self.world.go_on();
         self.world.unpark();
     }
 
-    /// Lets loom see that this rank writes, or reads, what is in the cell; what loom objects to is a race.
+    /// Records an access to the cell. If loom objects, there is a race.
     fn touch(&self, cell: &Mutex<UnsafeCell<()>>, writes: bool, race: Property, what: &str) {
         self.touched.set(true);
         let cell = lock(cell);
@@ -439,13 +436,13 @@ impl One<'_> {
         drop(cell);
         if let Err(panicked) = touched {
             let why = panicked.text.lines().next().unwrap_or_default();
-            let seen = format!("{what} are not ordered with those of another rank, which they exclude: loom: {why}");
+            let seen = format!("{what} are not ordered with those of another rank, which they exclude (loom: {why})");
             self.world.observer.broken(self.rank, race, seen);
             self.world.go_on();
         }
     }
 
-    /// Touches what the current access protects.
+    /// Accesses the cells that the current access protects.
     fn touch_sections(&self) {
         let world = self.world;
         let Some(access) = self.access.get() else { return };
@@ -455,7 +452,7 @@ impl One<'_> {
             Access::Write => 0..1,
             Access::Shared(target) | Access::Exclusive(target) => target.index()..target.index() + 1,
         };
-        // With the real orderings, sections that nothing orders are sections that can overlap.
+        // With the real orderings, unordered sections are sections that can overlap.
         let race = match world.options.orderings {
             Orderings::StoreBuffers | Orderings::SeqCst => Property::MutualExclusion,
             Orderings::AcquireRelease | Orderings::Relaxed => Property::Visibility,
@@ -473,8 +470,8 @@ impl One<'_> {
     fn wait(&self, call: Call, own: Address, holds: impl Fn(u64) -> bool) -> u64 {
         let observer = &self.world.observer;
         if observer.oldest_put(self.rank).is_some() {
-            // Puts before the look matter only if they can spoil it: a wait that has to wait does so after its puts,
-            // and looks again.
+            // Puts matter only for a read that ends the wait. A wait that blocks writes its puts first, and reads
+            // again.
             let first = self.look(own);
             if holds(first) {
                 let value = if self.write_some() { self.look(own) } else { first };
@@ -492,7 +489,7 @@ impl One<'_> {
             observer.issues(self.rank, call);
             self.world.go_on();
             if observer.ready(self.rank) {
-                // A weak load has missed a write that is there; after this it will not.
+                // A weak load has missed a write. After this, it will not.
                 loom::thread::yield_now();
             } else {
                 self.park(Some(observer.awaited_version(self.rank)));
@@ -524,7 +521,7 @@ impl One<'_> {
         }
     }
 
-    /// Blocks until the word that this rank waits for has another version, or until it can go on.
+    /// Blocks until the awaited word has another version, or until the rank can continue.
     fn park(&self, version: Option<u64>) {
         let parked = Parked { thread: loom::thread::current(), version };
         lock(&self.world.parked)[self.rank.index()] = Some(parked);
@@ -543,9 +540,9 @@ impl One<'_> {
         let orderings = self.world.options.orderings;
         match call {
             Call::Get { .. } | Call::Load { .. } => _ = self.write_some(),
-            // Older puts would also release what has been done since, once this one is made.
+            // Otherwise, once this put is made, older puts would also release the actions since then.
             Call::Put { .. } | Call::Store { .. } if self.touched.replace(false) => _ = self.write_some(),
-            // A wait sees to the puts itself. Bulk operations and the time are no steps of loom's.
+            // A wait writes its puts itself. Bulk operations and the clock are no steps for loom.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
             Call::Store { .. } | Call::Stored | Call::Finish { .. } | Call::Test { .. } => {}
             Call::Start { .. }
@@ -563,13 +560,13 @@ impl One<'_> {
             }
             Call::FetchStore { at, value } => Answer::Word(self.update(at, WordOp::FetchStore(value))),
             Call::Get { at } | Call::Load { at } => Answer::Word(self.look(at)),
-            // It takes effect at once: this engine is of processors, which wait for their atomic operations.
+            // It takes effect at once: this engine models processors, which wait for their atomic operations.
             Call::Start { request, at, op } => {
                 self.results.borrow_mut().insert(request, op.result(self.update(at, op)));
                 Answer::Done
             }
             Call::Finish { request, .. } => {
-                Answer::Word(self.results.borrow_mut().remove(&request).expect("an operation that was started"))
+                Answer::Word(self.results.borrow_mut().remove(&request).expect("a finish of a started operation"))
             }
             Call::Test { .. } => Answer::Word(1),
             Call::Put { at, value } | Call::Store { at, value } => {

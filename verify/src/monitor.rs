@@ -1,4 +1,4 @@
-//! Which properties a state breaks, as every engine judges it.
+//! The properties that a state breaks. All engines use these functions.
 
 use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Address, Rank};
@@ -9,30 +9,30 @@ use crate::status::{Phase, Status};
 use crate::{Access, Property, Violation};
 
 impl Check {
-    /// The access of `rank` in acquisition number `acquisition`.
+    /// The access of `rank` in acquisition `acquisition`.
     pub fn access(&self, rank: Rank, acquisition: u32) -> Option<Access> {
         let (role, times) = self.scenario.part(rank)?;
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
-    /// Returns whether `are` holds for the first acquisitions of two different ranks.
+    /// Returns whether `are` holds for the first accesses of two different ranks.
     fn some_pair(&self, are: impl Fn(Access, Access) -> bool) -> bool {
         let accesses: Vec<Access> = (0..self.active()).map(Rank).filter_map(|rank| self.access(rank, 0)).collect();
         let later = |i: usize| accesses[i + 1..].iter();
         accesses.iter().enumerate().any(|(i, &one)| later(i).any(|&two| are(one, two)))
     }
 
-    /// Returns whether two ranks exclude each other, so that one has to wait sometimes.
+    /// Returns whether two ranks exclude each other, so that a rank must wait in some interleaving.
     pub fn some_rank_waits(&self) -> bool {
         self.some_pair(|one, two| self.subject.excludes(one, two))
     }
 
-    /// Returns whether two ranks do not exclude each other, so that both should be inside together sometimes.
+    /// Returns whether two ranks do not exclude each other, so that both are inside in some interleaving.
     pub fn some_ranks_share(&self) -> bool {
         self.some_pair(|one, two| !self.subject.excludes(one, two))
     }
 
-    /// The property that `event` of `rank` breaks; `statuses` include the event.
+    /// The violation by `event` of `rank`, if any. `statuses` include the event.
     pub fn breaks(&self, rank: Rank, event: Event, statuses: &[Status]) -> Option<Violation> {
         match event {
             Event::Entered => self.exclusion(rank, statuses),
@@ -60,7 +60,7 @@ impl Check {
         })
     }
 
-    /// Returns a violation if `rank` read another number in `target`'s data than the writers before it have put.
+    /// Returns a violation if the number that `rank` read in `target`'s data is not the number of writes so far.
     pub fn visibility(&self, rank: Rank, statuses: &[Status], target: Rank, writes: u64) -> Option<Violation> {
         let of_target = |access: Access| access.writes() && self.data(access).contains(&target.0);
         let put: usize = (0..self.active())
@@ -74,13 +74,13 @@ impl Check {
             property: Property::Visibility,
             rank,
             acquisition: Some(statuses[rank.index()].acquisition),
-            seen: format!("{rank} got {writes} from {target}'s data, to which {put} writes had been made"),
+            seen: format!("{rank} read {writes} from {target}'s data after {put} writes"),
         })
     }
 
-    /// The property that is broken where no step is possible: ranks wait for ever, or words are not at rest.
+    /// The violation in a state where no step is possible: ranks wait forever, or words are not at rest.
     ///
-    /// `waits` are the calls in which ranks still wait. `words` are all words that a call has named, with their values.
+    /// `waits` are the calls in which ranks still wait. `words` are all named words, with their values.
     pub fn end(
         &self,
         statuses: &[Status],
@@ -100,14 +100,14 @@ impl Check {
                     }
                 })
                 .collect();
-            // A rank that releases, or is inside, would have to wake them; without one, the wake-up is lost.
+            // A rank inside, or in its release, would have to wake them. Without one, the wake-up is lost.
             let others = statuses.iter().any(|status| matches!(status.phase, Phase::Inside | Phase::Releasing));
             let property = if others || stuck.len() > 1 { Property::NoDeadlock } else { Property::NoLostWakeUp };
             return Some(Violation {
                 property,
                 rank,
                 acquisition: Some(statuses[rank.index()].acquisition),
-                seen: format!("nothing can happen any more, and there wait {}", list.join(", ")),
+                seen: format!("no step is possible any more, and these ranks wait: {}", list.join(", ")),
             });
         }
         let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);

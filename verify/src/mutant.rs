@@ -1,17 +1,17 @@
-//! Locks broken on purpose: what a mutant deviates in is a call or an answer, and no lock is touched.
+//! Locks broken on purpose. A mutant changes calls or answers; the lock's code stays as it is.
 //!
-//! A [`Mutant`] is a name, a sentence and a few [`Rule`]s, each about some of the lock's [`Calls`]. [`Deviating`]
-//! stands between a lock and whatever carries out its calls, and applies the rules: it drops a call, changes it, holds
-//! it back, or changes its answer. What it does is a function of the rank's calls and answers since its current acquire
-//! or release began, so that every engine can run it as it runs the lock.
+//! A [`Mutant`] is a name, a sentence and a few [`Rule`]s, each about some of the lock's [`Calls`]. [`Deviating`] is a
+//! layer between a lock and its player, and applies the rules: it drops a call, changes it, delays it, or changes its
+//! answer. Its behaviour is a function of the rank's calls and answers since its current acquire or release began. So
+//! every engine can run it like the lock itself.
 //!
-//! A mutant shows that a property can fail, and in how small a check; one that survives everything, by an argument that
-//! comes with it, is equivalent to the lock. The tables are by lock: [`mutants`] is all of them.
+//! A mutant shows that a property can fail, and in how small a check. A mutant that survives all checks must come with
+//! an argument for its equivalence to the lock. There is one table per lock; [`mutants`] has all of them.
 
 /// Makes a table of mutants.
 ///
-/// `of` is followed by the locks of the mutants below it. A mutant is its name, its description, its rules in brackets,
-/// and calls of [`Mutant`]'s functions.
+/// `of` precedes the locks of the mutants below it. A mutant is its name, its description, its rules in brackets, and
+/// calls of [`Mutant`]'s functions.
 macro_rules! table {
     ($(
         of $locks:tt
@@ -55,71 +55,70 @@ use crate::play::Section;
 pub struct Mutant {
     /// Its name, on the command line and in the kill matrix.
     pub name: &'static str,
-    /// What is broken, in one line.
+    /// The defect, in one line.
     pub description: &'static str,
-    /// The locks, or the programs, that it suits.
+    /// The locks or programs that it suits.
     pub locks: &'static [&'static str],
-    /// What is done to calls and answers; the first rule about a call holds.
+    /// The changes of calls and answers; the first rule about a call applies.
     pub rules: &'static [Rule],
-    /// The mutation of the published algorithm that this one stands for, where our form of the lock differs from it.
+    /// The mutation of the published algorithm that this one represents, where our form of the lock differs from it.
     pub stands_for: Option<&'static str>,
-    /// The words that it leaves as they are at rest by what it is: that alone is not held against it.
+    /// The words that this defect leaves nonzero at rest. These alone do not count as a violation.
     pub leaves: &'static [&'static str],
     /// Why no engine can distinguish it from the lock.
     pub equivalent: Option<&'static str>,
-    /// The network that it is searched on: one that shows it, or, if it is equivalent, one that leaves most to happen.
+    /// The network of its checks: one that shows the defect, or for an equivalent mutant, one with many interleavings.
     pub network: Network,
-    /// What has to be done inside, for it to show.
+    /// The section that it needs to show.
     pub section: Section,
-    /// Where the lock's words have to be, for it to show.
+    /// The home that it needs to show.
     pub home: Option<Rank>,
-    /// Whether it breaks the lock's order, and nothing else.
+    /// True if it breaks the lock's order, and nothing else.
     pub order: bool,
 }
 
-/// What is done to calls.
+/// A change of calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Rule {
-    /// They are not made. Where the lock needs an answer it is what the word is then.
+    /// They are not made. If the lock needs an answer, it gets the present word.
     Skip(Calls),
-    /// They are not made, and this is the answer.
+    /// They are not made, and the answer is this.
     Answer(Calls, u64),
-    /// They are not made, and the answer is the one that they are made for: success of a compare-and-swap, the end of a
-    /// wait.
+    /// They are not made, and the answer is the desired one: success of a compare-and-swap, or the end of a wait.
     Pretend(Calls),
-    /// They are made, and the lock sees this of the answer.
+    /// They are made, and the lock gets this function of the answer.
     See(Calls, fn(u64) -> u64),
-    /// They are made with this in place of the value that they add or store.
+    /// They are made with this function of the value that they add or store.
     Value(Calls, fn(u64) -> u64),
     /// They are made as gets.
     AsGet(Calls),
     /// They are made as swaps that store this.
     AsSwap(Calls, u64),
-    /// Swaps are made as posted puts, and this is the answer.
+    /// Swaps are made as posted puts, and the answer is this.
     Posted(Calls, u64),
-    /// This is made in their place.
+    /// This is made instead.
     Change(Calls, fn(Call) -> Call),
-    /// The one is made in their place, and the lock sees the other of its answer.
+    /// The first is made instead, and the lock gets the second function of its answer.
     Instead(Calls, fn(Call) -> Call, fn(u64) -> u64),
     /// They are made twice.
     Twice(Calls),
-    /// Atomic operations are made as a get and a put, so that other calls can come in between.
+    /// Atomic operations are made as a get and a put, so that other calls can occur in between.
     Split(Calls),
-    /// Compare-and-swaps are made, and claim that they have succeeded.
+    /// Compare-and-swaps are made, and always report success.
     ClaimSuccess(Calls),
-    /// Compare-and-swaps are made as stores that do not compare, and claim that they have succeeded.
+    /// Compare-and-swaps are made as stores without a comparison, and report success.
     AsStore(Calls),
-    /// Compare-and-swaps are made as additions of what they would have added, which are taken back if one of these bits
-    /// was set, and which have succeeded otherwise.
+    /// Compare-and-swaps are made as additions of their difference. If one of these bits was set, the addition is taken
+    /// back; otherwise the operation has succeeded.
     AsAttempt(Calls, u64),
-    /// Their word is set to zero right before they are made.
+    /// Their word is set to zero directly before them.
     ZeroFirst(Calls),
-    /// Their word is set to zero right after they were made.
+    /// Their word is set to zero directly after them.
     ZeroAfter(Calls),
-    /// The first calls are made after the second ones that follow them: right before the next call that is neither, or
-    /// at the end of acquire or release. Where the lock needs an answer it is what the word was in the lock's order.
+    /// The first calls are delayed until after the second ones: until the next call that is neither, or the end of
+    /// acquire or release. If the lock needs an answer, it gets the word's value at the original time.
     Late(&'static [Calls], &'static [Calls]),
-    /// These bits are zero in all that the rank hands out of its identity, and it knows itself by the rest.
+    /// The rank publishes its identity with these bits cleared, and recognizes itself by the other bits.
     Unmarked(u64),
 }
 
@@ -174,7 +173,7 @@ impl Mutant {
         Mutant { order: true, ..self }
     }
 
-    /// Returns whether it can be put on the lock called `name`.
+    /// Returns whether it suits the lock called `name`.
     pub fn suits(&self, name: &str) -> bool {
         self.locks.contains(&name)
     }

@@ -1,4 +1,4 @@
-//! Mutants of a lock's user, and of a backend: any lock shows them.
+//! Mutants of a lock's user, and of a backend. They show with any lock.
 
 use rmalab_atomics::Rank;
 
@@ -15,7 +15,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
             .stands_for("any, posted puts late: release before the flush of bulk data");
     of ["tas", "ticket", "mcs", "tas-rw", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral", "global", "two-level"]
     "any-owner-by-cpu"
-        "the home's owner uses its processor on words that network atomics update, where those are not atomic with it"
+        "the home uses its processor on words that network atomics update, but the two are not atomic together"
         []
             .on(Network::HcaOwnerCpu).home(Rank(0))
             .stands_for("any, Hca atomicity: the owner uses CPU stores on a word that NICs update");

@@ -1,4 +1,4 @@
-//! Which of a lock's calls a rule is about.
+//! The calls that a rule is about.
 
 use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Rank, Until};
@@ -30,7 +30,7 @@ enum Whose {
     NotOf(Rank),
 }
 
-/// Some of the calls of a lock's acquire and release: those that everything which is said of them fits.
+/// A selection of calls of a lock's acquire and release: those that meet all conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     operation: Operation,
@@ -44,16 +44,16 @@ pub struct Calls {
     waited: Option<bool>,
 }
 
-/// When a rank makes a call, as far as that decides what a mutant does.
+/// The time of a call, as far as a mutant depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub rank: Rank,
-    /// Where the lock's global words are.
+    /// The rank that holds the lock's global words.
     pub home: Rank,
-    /// Its phase; none in a program, which has no acquisitions.
+    /// Its phase; `None` in a program, which has no acquisitions.
     pub phase: Option<Phase>,
     pub access: Access,
-    /// Whether it has waited already in this acquire or release.
+    /// True if it has waited in this acquire or release.
     pub waited: bool,
 }
 
@@ -112,12 +112,12 @@ impl Calls {
         Calls { whose: Whose::Another, ..self }
     }
 
-    /// To the memory of any other rank than this one.
+    /// To the memory of any rank except this one.
     pub const fn not_of(self, rank: Rank) -> Calls {
         Calls { whose: Whose::NotOf(rank), ..self }
     }
 
-    /// Of this value: the one that is added, stored or waited for.
+    /// With this value: the one to add, to store or to wait for.
     pub const fn of(self, value: u64) -> Calls {
         Calls { value: Some(value), ..self }
     }
@@ -142,17 +142,17 @@ impl Calls {
         Calls { phase: Some(Phase::Releasing), ..self }
     }
 
-    /// Of readers; of a window: of shared locks and of lock_all.
+    /// By readers; on a window, by shared locks and lock_all.
     pub const fn reading(self) -> Calls {
         Calls { writing: Some(false), ..self }
     }
 
-    /// Of writers; of a window: of exclusive locks.
+    /// By writers; on a window, by exclusive locks.
     pub const fn writing(self) -> Calls {
         Calls { writing: Some(true), ..self }
     }
 
-    /// Of a window: of lock_all.
+    /// On a window: by lock_all.
     pub const fn of_all(self) -> Calls {
         Calls { all: true, ..self }
     }
@@ -162,7 +162,7 @@ impl Calls {
         Calls { waited: Some(true), ..self }
     }
 
-    /// Returns whether `call`, made now, is one of them.
+    /// Returns whether `call`, made now, meets all conditions.
     pub(super) fn fit(&self, call: &Call, now: Moment, subject: &Subject) -> bool {
         let (operation, value, expected) = match *call {
             Call::FetchAdd { value, .. } => (Operation::FetchAdd, Some(value), None),
@@ -209,7 +209,7 @@ impl Calls {
 }
 
 impl Rule {
-    /// The calls that it is about.
+    /// The selections of calls of this rule.
     pub(super) fn calls(&self) -> Vec<&Calls> {
         match self {
             Rule::Skip(calls)

@@ -1,4 +1,4 @@
-//! Carries out a mutant's rules, between a lock and its real player.
+//! Applies a mutant's rules between a lock and its real player.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
@@ -14,21 +14,21 @@ use crate::status::Phase;
 use crate::subject::Subject;
 use crate::workload::Workload;
 
-/// One rank's calls, with a mutant's deviation.
+/// One rank's calls, with the deviation of a mutant.
 ///
-/// It remembers nothing beyond the current phase. So a rank's next call remains a function of what its handle shows and
-/// of the answers since the phase began.
+/// It remembers nothing beyond the current phase. So a rank's next call is still a function of its handle and its
+/// answers since the phase began.
 pub struct Deviating<'p> {
     player: &'p dyn Player,
     mutant: &'static Mutant,
     subject: &'p Subject,
     now: Cell<Moment>,
-    /// Calls that the lock has made and that are made later.
+    /// Delayed calls of the lock.
     held: RefCell<Vec<Call>>,
 }
 
 impl<'p> Deviating<'p> {
-    /// Puts `mutant` between `subject` on `rank`, whose global words are at `home`, and its player.
+    /// Creates the layer between `subject` on `rank` and its player. The global words are at `home`.
     pub fn new(
         player: &'p dyn Player,
         mutant: &'static Mutant,
@@ -54,7 +54,7 @@ impl<'p> Deviating<'p> {
         }
     }
 
-    /// Returns whether `call` is made before the calls that are held back.
+    /// Returns whether `call` is made ahead of the delayed calls.
     fn goes_before_held(&self, call: &Call) -> bool {
         self.mutant.rules.iter().any(|rule| match rule {
             Rule::Late(late, past) => late.iter().chain(*past).any(|calls| self.fits(calls, call)),
@@ -68,7 +68,7 @@ impl<'p> Deviating<'p> {
         }
     }
 
-    /// The answer to a call that is not made: the current word, if the lock needs a word.
+    /// The answer to a call that is not made: the present word, if the lock needs a word.
     fn unmade(&self, call: Call) -> Answer {
         match call {
             _ if !call.answers_a_word() => Answer::Done,
@@ -76,7 +76,7 @@ impl<'p> Deviating<'p> {
         }
     }
 
-    /// Makes `other` in the place of `call`.
+    /// Makes `other` instead of `call`.
     fn instead(&self, call: Call, other: Call) -> Answer {
         match self.player.call(other) {
             Answer::Word(_) if !call.answers_a_word() => Answer::Done,
@@ -169,7 +169,7 @@ impl<'p> Deviating<'p> {
     }
 
     fn unmarked(&self, call: Call, mark: u64) -> Answer {
-        // Only identities of writers are marked: all other values, but for counts by fetch-and-add, are small.
+        // Only identities of writers are marked. All other values are small, except for counts by fetch-and-add.
         match call {
             Call::CompareAndSwap { at, expected, desired } => {
                 let bare = Call::CompareAndSwap { at, expected: expected & !mark, desired: desired & !mark };
@@ -185,7 +185,7 @@ impl<'p> Deviating<'p> {
     }
 }
 
-/// The call, with another value to add or to store.
+/// The call with another value to add or to store.
 fn with_value(call: Call, other: fn(u64) -> u64) -> Call {
     match call {
         Call::FetchAdd { at, value } => Call::FetchAdd { at, value: other(value) },
@@ -198,7 +198,7 @@ fn with_value(call: Call, other: fn(u64) -> u64) -> Call {
     }
 }
 
-/// The answer that a compare-and-swap or a wait is made for.
+/// The desired answer of a compare-and-swap or a wait.
 fn pretended(call: Call) -> Answer {
     match call {
         Call::CompareAndSwap { expected, .. } => Answer::Word(expected),

@@ -3,9 +3,9 @@
 use super::Rule::{Answer, AsGet, ClaimSuccess, Late, See, Skip, Split};
 use super::{Mutant, compare_and_swap, fetch_add, fetch_store, get, put, wait_until};
 
-/// One holder of a lock_all in a leaf, and one of a shared lock in a target.
+/// One holder of a lock_all in a leaf, and one holder of a shared lock in a target.
 const ONE: u64 = 1 << 32;
-/// The bits of the closer of a leaf, and of the waiter for a target.
+/// The bits of the rank that closes a leaf, and of the rank that waits for a target.
 const POINTER: u64 = ONE - 1;
 
 pub(super) const MUTANTS: &[Mutant] = table! {
@@ -16,9 +16,9 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Answer(fetch_add("present_0").of_all(), 0)];
     "hierarchical-split-arrival" "lock_all counts itself in the leaf by a get and a put"
         [Split(fetch_add("leaf").of_all().acquiring().of(ONE))];
-    "hierarchical-blind-root" "an exclusive lock does not look whether leaves are open"
+    "hierarchical-blind-root" "an exclusive lock does not check whether leaves are open"
         [See(get("present_1").writing(), |_| 0)];
-    "hierarchical-stale-root" "a rank that has waited takes the only leaf for open, without another look"
+    "hierarchical-stale-root" "a rank that has waited assumes that the only leaf is open, without another look"
         [See(get("present_0").writing().after_wait(), |_| 1)]
             .stands_for(
                 "hierarchical: the revoker does not look again (above two levels of the tree that is only slower)"
@@ -31,21 +31,21 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Answer(wait_until("drained"), 1)];
     "hierarchical-early-root" "the root is zeroed before the closed leaves have been left"
         [Late(&[wait_until("drained"), fetch_add("drained").own()], &[fetch_store("present_1")])];
-    "hierarchical-silent-departure" "the last holder that leaves a closing leaf does not tell"
+    "hierarchical-silent-departure" "the last holder that leaves a closing leaf does not notify the closer"
         [Skip(fetch_add("drained").another())];
-    "hierarchical-silent-attempt" "an attempt that leaves a closing leaf does not look whether it is the last one"
+    "hierarchical-silent-attempt" "an attempt that leaves a closing leaf does not check whether it is the last one"
         [See(fetch_add("leaf").of_all().acquiring().of(ONE.wrapping_neg()), |leaf| leaf & !POINTER)];
     "hierarchical-unchecked-claim"
-        "whoever finds itself the last in a closing leaf tells, whether somebody else has told already or not"
+        "each rank that finds itself the last in a closing leaf notifies the closer, even if another rank already has"
         [ClaimSuccess(compare_and_swap("leaf").of_all())];
     "hierarchical-unchecked-close" "a leaf counts as closed and left without a look"
         [ClaimSuccess(compare_and_swap("leaf").writing())];
     "hierarchical-blind-shared" "a shared lock does not look at the target's exclusive bit"
         [See(fetch_add("target").reading().acquiring().of(ONE), |target| target & POINTER)];
-    "hierarchical-no-grant" "the waiter for a target is let in, and not told"
+    "hierarchical-no-grant" "the waiter for a target is let in, but not notified"
         [Skip(put("granted").another())];
     "hierarchical-unchecked-grant"
-        "the waiter for a target is told that it is in without a look at whether that was right"
+        "the waiter for a target is notified even if the compare-and-swap that lets it in has failed"
         [ClaimSuccess(compare_and_swap("target").releasing())];
     "hierarchical-no-grant-by-attempts" "a shared attempt that takes its count back does not let the waiter in"
         [See(fetch_add("target").reading().acquiring().of(ONE.wrapping_neg()), |target| target & !POINTER)];

@@ -1,10 +1,10 @@
-//! Mutants of the fair MCS reader-writer lock, the two defects of the published one among them.
+//! Mutants of the fair MCS reader-writer lock, including the two defects of the published one.
 
 use super::Rule::{Answer, AsStore, ClaimSuccess, Late, See, Skip, Unmarked};
 use super::{Mutant, compare_and_swap, fetch_add, flush, get, put};
 use crate::network::Network;
 
-/// The bits of an identity that hold the number of the acquisition.
+/// The bits of an identity that contain the number of the acquisition.
 const NUMBER: u64 = ((1 << 31) - 1) << 32;
 const READER: u64 = 2;
 
@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "neutral-late-count" "a reader that lets itself in counts itself after it has linked itself"
         [Late(&[fetch_add("reader_count").acquiring().of(1)], &[put("next").another()])]
             .equivalent(
-                "until it is counted its predecessor may be the last one, but then takes the second look, or is counted"
+                "its predecessor may be the last reader until then, but then it takes the second look, or is counted"
             )
             .on(Network::LatePuts);
 };

@@ -63,17 +63,17 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "rp-keeps-w_hd" "w_hd is never set to nil"
         [AsGet(fetch_store("w_hd")), Skip(put("w_hd").of(0))]
             .leaves(&["w_hd"]).stands_for("RP without w_hd = nil (equivalent)")
-            .equivalent("w_hd is read only after WIFLAG was seen, and whoever sets WIFLAG has set w_hd before")
+            .equivalent("w_hd is read only after WIFLAG was seen, and the rank that sets WIFLAG has set w_hd earlier")
             .on(Network::LatePuts);
     "rp-no-first-try" "a writer does not try to take the free lock at once"
         [Answer(compare_and_swap("rcnt").writing().expecting(0), WIFLAG)]
-            .equivalent("it goes on as the paper's writer, whose next two steps do the same where nobody is in between")
+            .equivalent("it goes on as the paper's writer, whose next two steps do the same if no rank is in between")
             .on(Network::LatePuts);
     "rp-always-takes-readers" "a writer that leaves takes r_hd even if no reader is counted"
         [See(fetch_add("rcnt").writing().of(WAFLAG.wrapping_neg()), |old| old | RC_INCR)]
             .equivalent("as in the paper; readers on the stack are counted, so there are none").on(Network::LatePuts);
     "rp-any-reader-tries" "every reader that leaves while a writer is interested tries to make it active"
         [See(fetch_add("rcnt").reading().releasing(), |old| if old & WIFLAG != 0 { RC_INCR + WIFLAG } else { old })]
-            .equivalent("the compare-and-swap is of the whole word, and succeeds only after the last of them")
+            .equivalent("the compare-and-swap compares the whole word, so that it succeeds only after the last of them")
             .on(Network::LatePuts);
 };

@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [ZeroFirst(wait_until("unblocked").reading())];
     "wp-no-cascade" "a woken reader does not wake the next"
         [Skip(put("unblocked").another().reading().acquiring().after_wait())];
-    "wp-any-witness" "every reader that leaves after W2 takes itself for the last one"
+    "wp-any-witness" "every reader that leaves after W2 assumes that it is the last one"
         [See(fetch_add("state").reading().releasing(), |old| old % RC + RC)];
     "wp-no-witness" "the last reader does not wake the writer"
         [Skip(put("unblocked").another().reading().releasing())];
@@ -45,6 +45,6 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Skip(flush().another())].on(Network::LatePuts);
     "wp-no-first-try" "a writer does not try to take the free lock at once"
         [Answer(compare_and_swap("state"), W1)]
-            .equivalent("it goes on as the paper's writer, whose next two steps do the same where nobody is in between")
+            .equivalent("it goes on as the paper's writer, whose next two steps do the same if no rank is in between")
             .on(Network::LatePuts);
 };

@@ -11,7 +11,7 @@ use crate::network::Network;
 /// One ticket in `next_ticket`, the upper half of the ticket lock's word.
 const NEXT: u64 = 1 << 32;
 
-/// A test-and-set, in the place of a step on the ticket lock's word.
+/// A test-and-set, instead of a call on the ticket lock's word.
 fn take(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, .. } | Call::Get { at } => Call::CompareAndSwap { at, expected: 0, desired: NEXT },
@@ -23,20 +23,20 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     of ["tas"]
     "tas-split" "the test-and-set is a get and a put"
         [Split(compare_and_swap("owner"))];
-    "tas-unchecked" "whether the test-and-set found the lock free is not looked at"
+    "tas-unchecked" "the result of the test-and-set is not checked"
         [ClaimSuccess(compare_and_swap("owner"))];
     "tas-no-release" "the release does nothing"
         [Skip(put("owner"))].leaves(&["owner"]);
     "tas-swap-release" "the release is a swap instead of a posted put"
         [AsSwap(put("owner"), 0)]
             .equivalent(
-                "a swap is a put that is complete at once; that the put may be late is room given, never needed"
+                "a swap is a put that is complete at once, and the lock never needs the put to be late"
             )
             .on(Network::LatePuts);
     of ["ticket"]
     "ticket-split" "a ticket is taken by a get and a put"
         [Split(fetch_add("lock").acquiring())];
-    "ticket-taken-twice" "a rank that has to wait goes by the ticket before its own"
+    "ticket-taken-twice" "a rank that has to wait uses the ticket ahead of its own"
         [See(
             fetch_add("lock").acquiring(),
             |lock| if lock >> 32 == u64::from(lock as u32) { lock } else { lock - NEXT },
@@ -47,7 +47,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [AsStore(compare_and_swap("lock"))];
     "ticket-no-release" "the release does not add to now_serving"
         [Skip(fetch_add("lock").releasing())];
-    "ticket-unfair" "there are no tickets: whoever finds the word 0 first takes the lock"
+    "ticket-unfair" "there are no tickets: the first rank that finds the word 0 takes the lock"
         [
             Change(fetch_add("lock").acquiring(), take),
             Instead(get("lock"), take, |old| if old == 0 { 2 * NEXT + 1 } else { old }),
@@ -77,13 +77,13 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "mcs-late-wake-up" "the successor is woken after the link to it is reset"
         [Late(&[put("unblocked").another()], &[put("next").own()])]
             .equivalent(
-                "the link is in this rank's node, and by then nobody else will write it until this rank acquires again"
+                "the link is in this rank's node, and no other rank writes it then until this rank acquires again"
             )
             .on(Network::LatePuts);
     "mcs-no-early-next" "the release does not look for a successor before its compare-and-swap"
         [Answer(get("next"), 0)]
             .equivalent(
-                "with a successor the tail is not this rank, so the compare-and-swap fails, and the link is waited for"
+                "with a successor, the tail is another rank, so the compare-and-swap fails, and the rank awaits the link"
             )
             .on(Network::LatePuts);
 };

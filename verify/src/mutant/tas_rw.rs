@@ -15,12 +15,12 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [See(get("lock").reading(), |lock| lock & !WRITER)];
     "tas-rw-half-decrement" "a reader that leaves subtracts 1, which is the writer's bit"
         [Value(fetch_add("lock").reading().releasing(), |_| 1_u64.wrapping_neg())];
-    "tas-rw-release-store" "a writer that leaves stores 0, over the readers counted since"
+    "tas-rw-release-store" "a writer that leaves stores 0, which erases the readers counted since"
         [AsSwap(fetch_add("lock").writing().releasing(), 0)];
     "tas-rw-split-count" "a reader counts itself by a get and a put"
         [Split(fetch_add("lock").reading().acquiring())];
     "tas-rw-writer-store" "a writer stores its bit without comparing"
         [AsStore(compare_and_swap("lock"))];
-    "tas-rw-unchecked" "a writer does not look at whether it has set its bit"
+    "tas-rw-unchecked" "a writer does not check whether it has set its bit"
         [ClaimSuccess(compare_and_swap("lock"))];
 };

@@ -22,15 +22,15 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "two-level-no-master" "an exclusive lock skips the master"
         [Answer(fetch_add("master").writing(), 0), Answer(compare_and_swap("master"), 0)]
             .stands_for("two-level: exclusive skips the master");
-    "two-level-blind-exclusive" "an exclusive lock is counted in the master, and does not look for lock_alls"
+    "two-level-blind-exclusive" "an exclusive lock counts itself in the master, but does not check for lock_alls"
         [See(fetch_add("master").writing().acquiring().of(EXCLUSIVES), |master| master % ALL)];
     "two-level-blind-shared" "a shared lock does not look at the exclusive lock's bit"
         [See(fetch_add("target").reading().acquiring(), |target| target & !EXCLUSIVE)];
-    "two-level-blind-lock_all" "lock_all does not look for exclusive locks"
+    "two-level-blind-lock_all" "lock_all does not check for exclusive locks"
         [See(fetch_add("master").of_all().acquiring(), |master| master & !(ALL - 1))];
     "two-level-kept-count" "an exclusive lock's release does not take itself out of the master"
         [Skip(fetch_add("master").writing().releasing())].leaves(&["master"]);
-    "two-level-release-store" "an exclusive lock's release stores 0, over the shared locks counted since"
+    "two-level-release-store" "an exclusive lock's release stores 0, which erases the shared locks counted since"
         [AsSwap(fetch_add("target").writing().releasing(), 0)];
     "two-level-split-target" "the exclusive lock's compare-and-swap is a get and a put"
         [Split(compare_and_swap("target"))];
@@ -41,7 +41,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "two-level-published-retry"
         "an exclusive lock that retries adds itself to the master, and takes that back if there is a lock_all"
         [AsAttempt(compare_and_swap("master"), !(ALL - 1))]
-            .stands_for("two-level as published: a weakly fair cycle in which nobody holds the lock");
+            .stands_for("two-level as published: a weakly fair cycle in which no rank holds the lock");
     "two-level-master-first" "an exclusive lock's release takes itself out of the master before the target"
         [Late(&[fetch_add("target").writing().releasing()], &[fetch_add("master")])]
             .stands_for("two-level: releases the master before the target (equivalent)")

@@ -21,15 +21,15 @@ const DEFECTS: &[Mutant] = table! {
     of ["fence-2"]
     "fence-no-flush" "a fence is its barrier alone"
         [Skip(flush())].on(UnorderedBulk);
-    "fence-no-wait" "a barrier tells, and does not wait"
+    "fence-no-wait" "a barrier notifies, but does not wait"
         [Pretend(wait_until("barrier round 1"))].on(Sc);
     of ["fence-3"]
     "fence-one-round" "a barrier of 3 ranks has one round"
         [Skip(put("barrier round 2")), Pretend(wait_until("barrier round 2"))].on(Sc);
     of ["pscw-flags-2"]
-    "complete-no-flush" "complete tells the targets before the puts are there"
+    "complete-no-flush" "complete notifies the targets before the puts have arrived"
         [Skip(flush())].on(UnorderedBulk);
-    "start-no-wait" "start takes posts that have not come"
+    "start-no-wait" "start accepts posts that have not arrived"
         [Pretend(wait_until("A.posts"))].on(Sc);
     of ["pscw-matching-2"]
     "wait-no-wait" "wait does not wait"
@@ -37,7 +37,7 @@ const DEFECTS: &[Mutant] = table! {
     of ["pscw-flags-2"]
     "post-no-number" "a post puts 1 instead of the epoch's number"
         [Value(put("A.posts").another(), |_| 1)].on(Sc);
-    "complete-ahead" "complete puts the number of the epoch after its own"
+    "complete-ahead" "complete puts the number of the next epoch"
         [Value(put("A.completions").another(), |number| number + 1)].on(Sc);
     of ["pscw-matching-2"]
     "complete-stores" "complete stores 1 instead of adding it"
@@ -50,40 +50,40 @@ const DEFECTS: &[Mutant] = table! {
         ].on(Sc);
     of ["pscw-full-3"]
     "full-ring-waits"
-        "a post that finds a ring full waits for the posts to its own rank, instead of taking what is there"
+        "a post that finds a ring full waits for the posts to its own rank, instead of taking those that have arrived"
         [Change(get("A.posts").own(), |call| match call {
             Call::Get { at } => Call::WaitUntil { own: at.disp, until: Until::Ne(0), deadline: None },
             other => other,
         })].on(Sc);
     of ["1E1A-two-level"]
-    "unlock-no-flush" "unlock releases before the puts are there"
+    "unlock-no-flush" "unlock releases before the puts have arrived"
         [Skip(flush())].on(UnorderedBulk);
-    "lock_all-uncounted" "lock_all does not count itself, and looks for nobody"
+    "lock_all-uncounted" "lock_all neither counts itself nor checks for exclusive locks"
         [Answer(fetch_add("A.lock").of(ALL), 0), Answer(fetch_add("A.lock").of(ALL.wrapping_neg()), 0)].on(Sc);
     of ["flush-shared"]
     "flush-nothing" "flush does nothing"
         [Skip(flush())].on(UnorderedBulk);
     of ["maxloc-pair-2"]
-    "accumulate-lock-not-taken" "everybody finds the lock of accumulates free"
+    "accumulate-lock-not-taken" "every rank finds the lock of accumulates free"
         [Answer(fetch_store("A.accumulate"), 0), Pretend(compare_and_swap("A.accumulate"))].on(Sc);
-    "accumulate-lock-kept" "nobody releases the lock of accumulates"
+    "accumulate-lock-kept" "no rank releases the lock of accumulates"
         [Pretend(compare_and_swap("A.accumulate").of(0))].on(Sc);
-    "accumulate-no-flush" "an accumulate under the lock releases it before its put is there"
+    "accumulate-no-flush" "an accumulate under the lock releases it before its put has arrived"
         [Skip(flush())].on(UnorderedBulk);
     of ["bias-2"]
     "bias-not-looked-at" "an update by atomics does not look at the mode"
         [Answer(get("A.mode").another(), 0)].on(Sc);
-    "bias-taken-for-locked" "a run takes the mode for locked, under the lock as well"
+    "bias-taken-for-locked" "a run assumes the mode locked, under the lock as well"
         [Answer(get("A.mode").own(), 1)].on(Sc);
-    "bias-no-wait" "nobody waits for those who are updating by atomics"
+    "bias-no-wait" "no rank waits for the ranks that update by atomics"
         [Answer(get("A.busy").another(), 0)].on(Sc);
-    "bias-no-fence" "nobody fences everywhere"
+    "bias-no-fence" "no rank fences everywhere"
         [Skip(fence_everywhere())].on(LatePuts);
-    "bias-not-busy" "an update by atomics says so to nobody"
+    "bias-not-busy" "an update by atomics does not announce itself"
         [Skip(put("A.busy"))].on(Sc);
-    "bias-busy-early" "an update by atomics is over before it is done"
+    "bias-busy-early" "an update by atomics announces its end before it is done"
         [ZeroAfter(put("A.busy"))].on(Sc);
-    "bias-busy-kept" "who has updated by atomics stays busy"
+    "bias-busy-kept" "a rank that has updated by atomics stays busy"
         [Skip(put("A.busy").of(0))].on(Sc);
     of ["bias-runs"]
     "bias-runs-unlocked" "runs do not take the lock"
@@ -94,9 +94,9 @@ const DEFECTS: &[Mutant] = table! {
             Answer(fetch_store("A.accumulate").another(), 0), Answer(fetch_store("A.rent").another(), 0),
             Pretend(compare_and_swap("A.accumulate").another()),
         ].on(Sc);
-    "bias-mode-posted" "mode atomics is put, and may arrive when the lock is another rank's"
+    "bias-mode-posted" "the mode is set to atomics by a put, which may arrive while another rank has the lock"
         [Posted(fetch_store("A.mode").of(0), 1)].on(LatePuts);
-    "bias-no-flush" "a plain loop ends before its puts are there"
+    "bias-no-flush" "a plain loop ends before its puts have arrived"
         [Skip(flush())].on(UnorderedBulk);
     of ["sum-u16-native"]
     "part-of-a-word-stored" "an element of 2 bytes is stored with the rest of its word as it was read"
@@ -108,7 +108,7 @@ const DEFECTS: &[Mutant] = table! {
     "replace-posted" "an accumulate that replaces is a put, and nothing waits for it"
         [Posted(fetch_store("A.data"), 0)].on(LatePuts);
     of ["free"]
-    "free-one-barrier" "free has no barrier behind the clearing"
+    "free-one-barrier" "free has no barrier after the clearing"
         [Pretend(wait_until("barrier round 1").of(2))].on(Sc);
     "free-late" "free has no barrier before the clearing"
         [Pretend(wait_until("barrier round 1").of(1))].on(Sc);

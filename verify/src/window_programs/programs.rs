@@ -39,7 +39,7 @@ pub fn programs() -> Vec<WindowProgram> {
 
     let fence = |fence| [Config { fence, ..Config::default() }];
     let (dissemination, naive) = (fence(FenceStrategy::Dissemination), fence(FenceStrategy::Naive));
-    let about = "each puts to the next one, fence, gets from another one, fence; twice";
+    let about = "each puts to the next rank, fences, gets from another one, fences; twice";
     add("fence-2", about, 2, &dissemination, LATE, fences);
     add("fence-3", about, 3, &dissemination, LATE, fences);
     add("fence-4", about, 4, &dissemination, WORDS, fences);
@@ -48,7 +48,7 @@ pub fn programs() -> Vec<WindowProgram> {
 
     let pscw = |pscw| [Config { pscw, ..Config::default() }];
     let (flags, matching) = (pscw(PscwStrategy::Flags), pscw(PscwStrategy::Matching));
-    let about = "each exposes to the one before it, and puts to the one behind it; twice";
+    let about = "each exposes to the previous rank, and puts to the next one; twice";
     add("pscw-flags-ring", about, 3, &flags, LATE, pscw_ring);
     add("pscw-matching-ring", about, 3, &matching, LATE, pscw_ring);
     let about = "each exposes to all others, and puts to all of them; 3 times";
@@ -61,20 +61,20 @@ pub fn programs() -> Vec<WindowProgram> {
     add("pscw-flags-one", about, 3, &flags, LATE, pscw_one);
     add("pscw-matching-one", about, 3, &matching, LATE, pscw_one);
 
-    let about = "a fence epoch of A is open round an exposure and an access epoch of B, with puts to both; once";
+    let about = "a fence epoch of A encloses an exposure and an access epoch of B, with puts to both; once";
     let two = |a: &[Config; 1], b: &[Config; 1]| [a[0], b[0]];
     add("fence+pscw-flags-2", about, 2, &two(&dissemination, &flags), LATE, fence_round_pscw);
     add("fence+pscw-flags-3", about, 3, &two(&dissemination, &flags), LATE, fence_round_pscw);
     add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
     add("fence+pscw-matching-3", about, 3, &two(&naive, &matching), LATE, fence_round_pscw);
-    let about = "exclusive locks of B inside a fence epoch of A; behind the fence all have counted";
+    let about = "exclusive locks of B inside a fence epoch of A; after the fence all ranks have counted";
     let policy = |policy| [Config { policy, ..Config::default() }];
     let policies = [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::McsRwRp].map(policy);
     let [two_level, per_target, global] = &policies;
     add("fence+lock-two-level", about, 3, &two(&dissemination, two_level), LATE, fence_round_locks);
     add("fence+lock-per-target", about, 3, &two(&dissemination, per_target), LATE, fence_round_locks);
     add("fence+lock-mcs-rw-rp", about, 3, &two(&dissemination, global), LATE, fence_round_locks);
-    let about = "lock_all of B inside exposure and access epochs of A; behind wait the origin has counted";
+    let about = "lock_all of B inside exposure and access epochs of A; after wait the origin has counted";
     add("pscw+lock_all-two-level", about, 3, &two(&flags, two_level), LATE, pscw_round_lock_all);
     add("pscw+lock_all-per-target", about, 2, &two(&matching, per_target), LATE, pscw_round_lock_all);
     add("pscw+lock_all-mcs-rw-rp", about, 3, &two(&flags, global), LATE, pscw_round_lock_all);
@@ -94,7 +94,7 @@ pub fn programs() -> Vec<WindowProgram> {
     add("2-targets-per-target", about, 3, per_target, LATE, targets);
     add("2-targets-mcs-rw-rp", about, 3, global, LATE, targets);
 
-    let about = "put, flush, and a word to a third rank, which gets what was put";
+    let about = "put, flush, and a notification to a third rank, which gets the new value";
     add("flush-shared", about, 3, two_level, LATE, |scene| notify(scene, false));
     add("flush-lock_all", about, 3, two_level, LATE, |scene| notify(scene, true));
 
@@ -109,7 +109,7 @@ pub fn programs() -> Vec<WindowProgram> {
     let about = "all ranks add to one u16, and each to a u16 of its own in the same word";
     add("sum-u16-native", about, 3, native, ATOMICS, parts_of_a_word);
     add("sum-u16-locked", about, 2, locked, LATE, parts_of_a_word);
-    let about = "one rank adds by a network atomic, the other one takes the bitwise or by CAS, of one u64";
+    let about = "one rank adds to a u64 by a network atomic, the other one takes the bitwise or by CAS";
     add("sum+bit_or-native", about, 2, native, ATOMICS, sum_and_bit_or);
     let about = "the greatest of the ranks' 16-byte pairs, which are fetched whole";
     add("maxloc-pair-2", about, 2, native, LATE, pairs);
@@ -119,17 +119,17 @@ pub fn programs() -> Vec<WindowProgram> {
     add("order-cas", about, 3, cas, ATOMICS, order);
     add("order-locked", about, 2, locked, LATE, order);
 
-    let about = "one rank updates both words by runs, the other one the first word alone; twice";
+    let about = "one rank updates both words by runs, the other one only the first word; twice";
     add("bias-2", about, 2, native, LATE, |scene| biased(scene, 1, 2));
     add("bias-cas-2", about, 2, cas, LATE, |scene| biased(scene, 1, 2));
-    let about = "both ranks update both words by runs; 3 times, from the second time on by a lock";
+    let about = "both ranks update both words by runs; 3 times, under a lock from the second time on";
     add("bias-runs", about, 2, native, LATE, |scene| biased(scene, 2, 3));
-    let about = "one rank updates both words by runs, the others the first word alone; twice";
+    let about = "one rank updates both words by runs, the others only the first word; twice";
     add("bias-3", about, 3, native, LATE, |scene| biased(scene, 1, 2));
-    let about = "two ranks update both words by runs, the third the first word alone; once";
+    let about = "two ranks update both words by runs, the third only the first word; once";
     add("bias-3-runs", about, 3, native, LATE, |scene| biased(scene, 2, 1));
 
-    let about = "put, free right behind it, allocate again: all zero, and nobody's put is lost";
+    let about = "put, free directly afterwards, allocate again: all zero, and no put is lost";
     // Whatever happens on the consistent network does on this one.
     add("free", about, 2, two_level, &[LatePuts], free);
 
