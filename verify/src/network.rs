@@ -1,4 +1,4 @@
-//! The network models: when what a rank has issued takes effect.
+//! The network models: the time at which an issued operation takes effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,31 +7,32 @@ use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank};
 
-/// How far operations may be late, and what is atomic with what.
+/// The possible delay of operations, and the operations that are atomic with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
     /// Every operation takes effect as it is issued: sequential consistency.
     #[default]
     Sc,
-    /// A posted put takes effect at any time before the next flush of its target; those of one rank to one target in
-    /// the order of their posting, all others in any order. Nothing else waits for it, not even a get by the same rank.
+    /// A posted put takes effect at any time before the next flush of its target. Puts of one rank to one target take
+    /// effect in the order of their posting, all other puts in any order. No other operation waits for a put, not even
+    /// a get by the same rank.
     ///
-    /// A started operation takes effect at any time before it is waited for or its target is flushed, in one order with
-    /// the puts of its rank to its target.
+    /// A started operation takes effect at any time before its finish or a flush of its target, in order with the puts
+    /// of its rank to its target.
     LatePuts,
-    /// Like [`LatePuts`](Network::LatePuts), except that bulk puts and started operations take effect at any time
-    /// before they have to, in any order: all orders that the trait's memory model allows, but for bulk gets, whose
-    /// words are read one after the other as they are issued, and never later.
+    /// Like [`LatePuts`](Network::LatePuts), except that bulk puts and started operations take effect in any order.
+    /// These are all orders of the trait's memory model, with one exception: bulk gets read their words one after the
+    /// other when they are issued, and never later.
     UnorderedBulk,
     /// Like [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
-    /// atomic operation comes between them, but a put may: the second step then loses it, unless that writes nothing.
-    /// The owner's operations go through the network as well, as the backends' contract demands.
+    /// atomic operation comes between them, but a put may. The second step then overwrites the put, unless it writes
+    /// nothing. The owner's operations also go through the network, as the contract of backends requires.
     ///
     /// This is the trait without `Capabilities::atomic_puts`.
     Hca,
-    /// Like [`Hca`](Network::Hca), except that the owner goes through its processor, against the contract: a mutant of
-    /// a backend.
+    /// Like [`Hca`](Network::Hca), except that the owner uses its processor, against the contract: a mutant of a
+    /// backend.
     HcaOwnerCpu,
 }
 
@@ -40,7 +41,7 @@ impl Network {
     pub const ALL: [Network; 5] =
         [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca, Network::HcaOwnerCpu];
 
-    /// The model's name, on the command line and in tables.
+    /// The model's name on the command line and in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Network::Sc => "sc",
@@ -64,51 +65,51 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Network, String> {
         Network::ALL.into_iter().find(|network| network.name() == text).ok_or_else(|| {
             let names = Network::ALL.map(Network::name).join(", ");
-            format!("no network model is called '{text}' (there are {names})")
+            format!("unknown network model '{text}'; use one of {names}")
         })
     }
 }
 
-/// Something that is under way in the network.
+/// An operation under way in the network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Posted {
     /// The word, as a slot of the memory.
     pub slot: u16,
-    /// The rank whose memory that is in.
+    /// The rank that owns the word.
     pub target: Rank,
-    /// Whether it has no place in the order of what its rank has posted to the target.
+    /// True if it is unordered with the rank's other operations to the target.
     pub unordered: bool,
-    /// What happens to the word.
+    /// Its effect on the word.
     pub change: Change,
 }
 
-/// What happens to a word when something takes effect on it.
+/// The effect of an operation on its word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Change {
     /// A posted put.
     Put {
-        /// Which bits are written.
+        /// The bits that are written.
         mask: u64,
-        /// What they become.
+        /// Their new value.
         value: u64,
     },
     /// A store by the rank's processor.
     Store {
-        /// What the word becomes.
+        /// The new value of the word.
         value: u64,
-        /// Whether flushes wait for it.
+        /// True if flushes wait for it.
         flushed: bool,
     },
     /// A started operation.
     Start {
         /// Its number.
         request: u32,
-        /// What it does.
+        /// The operation.
         op: WordOp,
     },
 }
 
-/// What one rank has under way: what it has posted and started, in that order.
+/// The operations of one rank under way: posted and started, in that order.
 pub type Posts = Vec<Posted>;
 
 /// The result of a started operation that has taken effect.
@@ -122,38 +123,39 @@ pub struct Delivered {
     pub word: u64,
 }
 
-/// What one rank can finish, by ascending numbers.
+/// The results that one rank can finish, by ascending numbers.
 pub type Results = Vec<Delivered>;
 
-/// The memory of all ranks and what is under way to it.
+/// The memory of all ranks, and the operations under way.
 ///
-/// Words have slots in the order in which they were first named; a word without a slot is zero.
+/// Words get slots in the order of their first use. A word without a slot is zero.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Memory {
     /// The words, by slot.
     pub words: Vec<u64>,
-    /// What each rank has under way.
+    /// The operations of each rank under way.
     pub posts: Vec<Posts>,
-    /// What each rank can finish.
+    /// The results that each rank can finish.
     pub results: Vec<Results>,
-    /// On a network of [`Network::Hca`]'s kind: the ranks whose atomic operation has read its word and not yet written
-    /// it, with what it read. The word is locked against other atomic operations of the network until then.
+    /// On [`Network::Hca`] and [`Network::HcaOwnerCpu`]: for each rank whose atomic operation has read but not yet
+    /// written its word, the slot and the value read. The word is locked against other atomic operations of the network
+    /// until then.
     pub halfway: Vec<Option<(u16, u64)>>,
 }
 
-/// A call as the memory takes it: with the slot of its word, and the way it goes.
+/// A call with the slot of its word, and its path to the word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Issued {
     /// The call.
     pub call: Call,
-    /// The slot of its word; means nothing if it has none.
+    /// The slot of its word; meaningless without a word.
     pub slot: u16,
-    /// Whether the processor of the word's owner carries it out, beside the network.
+    /// True if the processor of the word's owner carries it out, bypassing the network.
     pub by_cpu: bool,
 }
 
 impl Issued {
-    /// `call` by `rank` on `network`; `slot` gives the slot of a word.
+    /// `call` by `rank` on `network`; `slot` returns the slot of a word.
     pub fn new(network: Network, rank: Rank, call: Call, slot: impl FnOnce(Address) -> u16) -> Issued {
         let address = call.address(rank);
         Issued {
@@ -173,7 +175,7 @@ impl Network {
         matches!(self, Network::UnorderedBulk)
     }
 
-    /// Returns whether `call` is posted: it is answered at once, and takes effect later.
+    /// Returns whether `call` is posted: it returns at once, and takes effect later.
     pub const fn is_late(self, call: &Call) -> bool {
         match call {
             Call::Put { .. } | Call::Store { .. } | Call::Start { .. } => self.puts_are_late(),
@@ -212,7 +214,7 @@ impl Memory {
         self.words[slot] = value;
     }
 
-    /// What `rank` has last stored to a word, if that is under way.
+    /// The value that `rank` has last stored to a word, if the store is under way.
     fn stored(&self, rank: usize, slot: u16) -> Option<u64> {
         self.posts[rank].iter().rev().find_map(|post| match post.change {
             Change::Store { value, .. } if post.slot == slot => Some(value),
@@ -230,10 +232,10 @@ impl Memory {
         results.insert(place, result);
     }
 
-    /// Returns whether `rank` can go on with `issued` now. A wait that is not over, a finish or a flush of what is not
-    /// there yet, and an atomic operation on a word that another one has locked cannot.
+    /// Returns whether `issued` of `rank` is enabled. Not enabled are a wait whose condition does not hold, a finish
+    /// without a result, a flush with operations under way, and an atomic operation on a locked word.
     ///
-    /// A started operation is taken as its own call where it is not late.
+    /// Where started operations are not late, they count as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
         match issued.call {
             Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),
@@ -248,11 +250,11 @@ impl Memory {
                 !self.posts.iter().flatten().any(word_put)
             }
             Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now => true,
-            // The adapter's writes take no part in the order of its atomics.
+            // The adapter's writes are not ordered with its atomics.
             Call::Put { .. } | Call::BulkPut { .. } | Call::Load { .. } | Call::Store { .. } | Call::Stored => true,
             Call::Start { op: WordOp::Get | WordOp::Put(_), .. } => true,
-            // A processor's operations on one word are in one order, those of its adapter's too, where it has stored to
-            // it.
+            // A processor's operations on one word are in order. The adapter's operations on a word join that order if
+            // the processor has stored to it.
             _ if self.stored(rank, issued.slot).is_some() => false,
             _ if issued.by_cpu => true,
             _ => {
@@ -264,9 +266,9 @@ impl Memory {
         }
     }
 
-    /// Carries out `issued` by `rank`, or the first half of it; the answer comes with the second.
+    /// Carries out `issued` by `rank`, or the first half of it. The second half returns the answer.
     ///
-    /// Only what is [ready](Memory::ready).
+    /// The call must be [ready](Memory::ready).
     pub fn carry_out(&mut self, network: Network, rank: usize, issued: &Issued) -> Option<Answer> {
         let slot = issued.slot;
         let atomic = |memory: &mut Memory, new: &dyn Fn(u64) -> Option<u64>| {
@@ -305,7 +307,7 @@ impl Memory {
                 Some(Answer::Done)
             }
             Call::Finish { request, .. } => {
-                let place = self.result(rank, request).expect("only what is ready is carried out");
+                let place = self.result(rank, request).expect("the call is ready");
                 Some(Answer::Word(self.results[rank].remove(place).word))
             }
             Call::Test { request } => Some(Answer::Word(u64::from(self.result(rank, request).is_some()))),
@@ -340,20 +342,20 @@ impl Memory {
         }
     }
 
-    /// Returns whether number `index` of what `rank` has under way may take effect now.
+    /// Returns whether operation `index` of those of `rank` under way may take effect now.
     pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
         let posts = &self.posts[rank];
         let Posted { target, unordered, .. } = posts[index];
         unordered || posts[..index].iter().all(|post| post.unordered || post.target != target)
     }
 
-    /// Lets that take effect.
+    /// Lets operation `index` of `rank` take effect.
     pub fn arrive(&mut self, rank: usize, index: usize) {
         let posted = self.posts[rank].remove(index);
         self.apply(rank, posted);
     }
 
-    /// Posts a put, or lets it take effect at once where it is not late.
+    /// Posts a put. A put that is not late takes effect at once.
     fn put(&mut self, late: bool, rank: usize, posted: Posted) -> Option<Answer> {
         if late {
             self.posts[rank].push(posted);
@@ -363,7 +365,7 @@ impl Memory {
         Some(Answer::Done)
     }
 
-    /// Lets what `rank` has posted take effect.
+    /// Lets an operation of `rank` take effect.
     fn apply(&mut self, rank: usize, Posted { slot, change, .. }: Posted) {
         let old = self.word(slot);
         match change {

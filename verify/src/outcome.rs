@@ -1,52 +1,52 @@
-//! What an engine reports of a check: how far it came, and what it found.
+//! The report of an engine about a check: its progress and its finding.
 
 use std::time::Duration;
 
 use crate::Counterexample;
 
-/// How far an engine has come.
+/// The progress of an engine.
 ///
-/// The explorer visits states, and loom and shuttle make executions. The figures of the other kind are 0.
+/// The explorer counts states, loom and shuttle count executions. The other figures are 0.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Progress {
     /// Distinct states.
     pub states: u64,
-    /// Steps between them.
+    /// Transitions between them.
     pub transitions: u64,
-    /// States that are still to be expanded.
+    /// States that are not yet expanded.
     pub frontier: u64,
-    /// Steps from the start to those.
+    /// The number of transitions from the start to those.
     pub depth: u32,
-    /// Bytes for states.
+    /// The memory for states, in bytes.
     pub bytes: u64,
     /// Executions of the check, the current one included.
     pub executions: u64,
-    /// Time since the start.
+    /// The time since the start.
     pub elapsed: Duration,
 }
 
-/// Receives the progress several times a second, and ends the engine by returning `false`.
+/// Receives the progress several times a second. A return value of `false` ends the engine.
 pub type Watch<'w> = &'w (dyn Fn(&Progress) -> bool + Sync);
 
-/// The limit that has ended an engine before it was complete.
+/// The limit that ended an engine early.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Limit {
-    /// The most states.
+    /// The limit for states.
     States,
-    /// The most memory for states.
+    /// The limit for the memory of states.
     Memory,
-    /// The most executions, or the number of them that was asked for.
+    /// The limit for executions, or the requested number of them.
     Executions,
-    /// The most branches of one execution.
+    /// The limit for branches of one execution.
     Branches,
-    /// The longest time.
+    /// The limit for the time.
     Time,
-    /// [`Watch`] has ended it.
+    /// [`Watch`] returned `false`.
     Interrupted,
 }
 
 impl Limit {
-    /// The limit's name, as reports print it.
+    /// The limit's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Limit::States => "state",
@@ -59,57 +59,57 @@ impl Limit {
     }
 }
 
-/// What an engine found.
+/// The finding of an engine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Finding {
-    /// Every state was visited, or every execution was made, and nothing is broken; see [`Outcome::bounded`].
+    /// Nothing is broken in any state or execution; see [`Outcome::bounded`].
     Holds,
     /// A property is broken.
     Violated(Counterexample),
-    /// Nothing is broken in what the engine did before it reached a limit.
+    /// The engine reached a limit, and found nothing broken before that.
     Incomplete(Limit),
 }
 
-/// What an engine did about livelocks.
+/// The result of the search for livelocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Livelocks {
     /// No rank's code has a loop: every schedule ends.
     Impossible,
-    /// The states were searched for weakly fair cycles.
+    /// The search for weakly fair cycles is complete.
     Searched,
-    /// They were not searched for: only the explorer does so, and only in a search that is complete, unbounded and
-    /// breadth-first.
+    /// There was no search: only the explorer has one, and only after a complete, unbounded, breadth-first search.
     NotSearched,
 }
 
 /// The result of an engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// What it found.
+    /// The finding.
     pub finding: Finding,
-    /// How far it came.
+    /// The progress.
     pub progress: Progress,
-    /// Whether a bound kept schedules out, so that `Holds` holds within the bounds only.
+    /// True if a bound excluded schedules, so that `Holds` holds only within the bounds.
     pub bounded: bool,
-    /// An upper limit of the probability that a state was taken for another one: 0 unless the search was depth-first.
+    /// An upper bound of the probability that a state counted as another one: 0 unless the search was depth-first.
     pub missed: f64,
-    /// What it did about livelocks.
+    /// The result of the search for livelocks.
     pub livelocks: Livelocks,
-    /// Executions that were cut short, or not varied any more, because a rank had polled as often as allowed, or
-    /// because they had as many steps as allowed.
+    /// The number of executions that were cut short, or no longer varied, because a rank reached its limit of polls, or
+    /// the execution its limit of steps.
     pub cut: u64,
     /// The number of different behaviours among the executions.
     ///
-    /// Two executions are one behaviour if each rank makes the same calls and gets the same answers in both, pauses
-    /// left aside. The figure is the same for every engine that makes all executions. Hashes are compared, so the
-    /// figure is too low if two of them collide.
+    /// Two executions have the same behaviour if each rank makes the same calls and gets the same answers in both,
+    /// apart from pauses. All engines that run every execution report the same figure. Behaviours are compared by
+    /// hashes, so that the figure is too low after a collision.
     pub behaviours: u64,
-    /// What has to happen at least once, so that the properties do not hold vacuously: its name, and whether it did.
+    /// Events that should happen at least once, so that the properties do not hold vacuously: the name, and whether it
+    /// happened.
     pub sometimes: Vec<(&'static str, bool)>,
 }
 
 impl Outcome {
-    /// An outcome with no more in it than what every engine reports.
+    /// An outcome with the parts that every engine reports.
     pub(crate) fn new(finding: Finding, progress: Progress, sometimes: Vec<(&'static str, bool)>) -> Outcome {
         Outcome {
             finding,
@@ -134,5 +134,5 @@ impl Outcome {
 
 /// A rank had to wait, or to poll again.
 pub const WAITED: &str = "a rank has to wait";
-/// Two ranks were inside at one time.
+/// Two ranks were inside at the same time.
 pub const TOGETHER: &str = "two ranks are inside together";

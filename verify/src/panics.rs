@@ -1,4 +1,4 @@
-//! Panics that the engines catch: a rank's panic is a result, and a model checker ends an execution by one.
+//! Panics that the engines catch. A rank's panic is a finding; a model checker's panic ends an execution.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::Property;
 
-/// Keeps the panic by which a model checker ends a rank that is under way, since the rank's code may catch panics.
+/// Keeps the panic by which a model checker ends a rank, since the rank's code may catch panics.
 ///
-/// The rank's code is unwound by another panic. What the code makes of that one means nothing: it makes no further
-/// call, and in the end its thread goes on with the model checker's panic.
+/// The rank's code is unwound by a different panic. If the code catches that one, its result is ignored: the code makes
+/// no further call, and its thread finally resumes the model checker's panic.
 #[derive(Default)]
 pub(crate) struct Exit {
     payload: Cell<Option<Box<dyn Any + Send>>>,
@@ -18,7 +18,7 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Returns to the rank's code what `body`, code of the engine, returns.
+    /// Runs `body`, code of the engine, and returns its value to the rank's code.
     pub(crate) fn guard<T>(&self, body: impl FnOnce() -> T) -> T {
         if self.over.get() {
             panic::resume_unwind(Box::new(GivenUp));
@@ -30,7 +30,7 @@ impl Exit {
         })
     }
 
-    /// Goes on with the model checker's panic, if there was one; called where the rank's code has ended.
+    /// Resumes the model checker's panic, if there was one. The caller is the end of the rank's code.
     pub(crate) fn leave(&self) {
         if let Some(payload) = self.payload.take() {
             panic::resume_unwind(payload);
@@ -38,21 +38,21 @@ impl Exit {
     }
 }
 
-/// Unwinds the code of a rank that the model checker has ended.
+/// The panic that unwinds the code of a rank that the model checker has ended.
 struct GivenUp;
 
 thread_local! {
-    /// Whether a panic of this thread is a result, so that nothing is printed.
+    /// True if a panic of this thread is a finding, so that nothing is printed.
     static QUIET: Cell<bool> = const { Cell::new(false) };
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A caught panic: its message, with its place in the source if [`quietly`] was the first to catch it.
+/// A caught panic: its message, with its source position if [`quietly`] was the first to catch it.
 pub(crate) struct Panicked {
     pub(crate) text: String,
 }
 
-/// Returns what `body` returns, or its panic, and prints nothing of the panic.
+/// Returns the value of `body`, or its panic, without printing the panic.
 pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -73,10 +73,10 @@ pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
     result.map_err(|payload| Panicked { text: PANIC.take().unwrap_or_else(|| text_of(&*payload)) })
 }
 
-/// Makes shuttle set its hook for panics, and removes the hook.
+/// Makes shuttle set its panic hook, and removes the hook.
 ///
-/// Shuttle sets the hook at its first run, and never again. The hook prints every panic in the process as one of
-/// shuttle's own.
+/// Shuttle sets the hook at its first run, and never again. The hook would print every panic of the process as a panic
+/// of shuttle.
 fn use_up_shuttles_hook() {
     let mut config = shuttle::Config::new();
     config.failure_persistence = shuttle::FailurePersistence::None;
@@ -84,12 +84,12 @@ fn use_up_shuttles_hook() {
     drop(panic::take_hook());
 }
 
-/// The property that a rank's panic breaks, and how a report says so.
+/// The property that a rank's panic breaks, and the text for the report.
 pub(crate) fn panicked(text: &str) -> (Property, String) {
     (Property::Invariant, format!("panicked: {text}"))
 }
 
-/// Locks a mutex, even after a panic: no code of the engines panics between two writes to one that belong together.
+/// Locks a mutex, even after a panic: no code of the engines panics between two related writes to the same mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

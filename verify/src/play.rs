@@ -1,4 +1,4 @@
-//! What the code under test runs on, and what it reports as it runs; each engine provides it.
+//! The interface of an engine to the code under test: it carries out calls, and receives events.
 
 use std::fmt::Debug;
 
@@ -9,20 +9,20 @@ use crate::Access;
 
 /// An event that a rank reports between two of its calls.
 ///
-/// An acquisition begins with the first call of `acquire`, and is made once its last call is answered; it ends with the
-/// first call of `release`. So [`Entered`](Event::Entered) and [`Left`](Event::Left) belong to the call before them,
-/// [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
+/// An acquisition begins with the first call of `acquire`, and succeeds with the answer to its last call. It ends with
+/// the first call of `release`. So [`Entered`](Event::Entered) and [`Left`](Event::Left) belong to the call before
+/// them, [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// The rank is about to acquire.
     Begins(Access),
-    /// The rank has acquired: it is inside.
+    /// The rank has acquired, so it is inside.
     Entered,
-    /// The rank has read the data of a target, inside.
+    /// The rank has read the data of a target while inside.
     Saw {
         /// The target.
         target: Rank,
-        /// The value of the data: the number of writes to them.
+        /// The value of the data: the number of writes so far.
         writes: u64,
     },
     /// The rank is about to release.
@@ -31,37 +31,37 @@ pub enum Event {
     Left,
 }
 
-/// Carries out a rank's calls, and receives the events that the rank reports.
+/// Carries out a rank's calls, and receives its events.
 pub trait Player: Executor {
     /// This rank reports `event`.
     ///
-    /// For an event between two calls of acquire and release, `handle` shows all that the lock's code remembers on this
-    /// rank until the next one.
+    /// For an event between two calls of acquire and release, `handle` shows everything that the lock's code on this
+    /// rank remembers until the next event.
     fn event(&self, event: Event, handle: &dyn Debug);
 }
 
 /// The network atomics of one rank of a check.
 pub type Stage<'p> = Controlled<&'p dyn Player>;
 
-/// What a rank does inside.
+/// The work of a rank inside.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Section {
     /// Nothing.
     #[default]
     Empty,
-    /// It gets the data that the lock protects. A rank that may write them puts the next number, and flushes.
+    /// It gets the data that the lock protects. A rank that may write also puts the next number, and flushes.
     Data,
 }
 
-/// Where the data of [`Section::Data`] are: the first allocation on every rank's symmetric heap.
+/// The displacement of the data of [`Section::Data`]: the first allocation on every rank's symmetric heap.
 pub const DATA: Disp = Disp(0);
 
-/// One rank's handle of the lock or the policy under test.
+/// One rank's handle of the lock or policy under test.
 pub trait Handle: Debug {
     /// Acquires for `access`.
     fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()>;
 
-    /// Releases what was acquired for `access`.
+    /// Releases an acquisition for `access`.
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What a lock promises, and the finding that it does not hold.
+//! The promises of a lock, and violations of them.
 
 use rmalab_atomics::Rank;
 
@@ -7,25 +7,25 @@ use rmalab_atomics::Rank;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Property {
-    /// No two ranks are inside by accesses that exclude each other.
+    /// No two ranks are inside with accesses that exclude each other.
     MutualExclusion,
-    /// A rank inside finds the data as one writer left them, and they stay so while it is inside.
+    /// A rank inside finds the data as one writer left them, and they do not change while it is inside.
     Consistent,
-    /// Each write is based on the one before it: none is lost.
+    /// Each write is based on the previous one: no write is lost.
     NoLostUpdate,
-    /// A rank that enters gets what the last writer put before it left.
+    /// A rank that enters reads the last put of the previous writer.
     Visibility,
-    /// Ranks that acquire or release do not all wait for each other.
+    /// The ranks that acquire or release do not all wait for each other.
     NoDeadlock,
-    /// A rank that waits is woken once no other rank is inside or on the way.
+    /// A waiting rank is woken once no other rank is inside, acquires or releases.
     NoLostWakeUp,
-    /// While every rank goes on, some rank enters or leaves sooner or later.
+    /// While every rank goes on, some rank eventually enters or leaves.
     NoLivelock,
-    /// No rank is overtaken by one that the lock's order puts after it.
+    /// No rank is overtaken by a rank that the lock's order puts after it.
     Order,
-    /// When all have left, the lock's words and nodes are zero, as before its first use.
+    /// After all ranks have left, the lock's words and nodes are zero, as before its first use.
     CleanRest,
-    /// The lock's code meets nothing that it calls impossible: it does not panic, and no call of it fails.
+    /// The lock's code does not panic, and no call of it fails.
     Invariant,
 }
 
@@ -44,7 +44,7 @@ impl Property {
         Property::Invariant,
     ];
 
-    /// The property's name, as reports print it.
+    /// The property's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Property::MutualExclusion => "mutual-exclusion",
@@ -67,16 +67,16 @@ impl std::fmt::Display for Property {
     }
 }
 
-/// One property found broken.
+/// A violation of one property.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
-    /// What is broken.
+    /// The violated property.
     pub property: Property,
-    /// The rank that saw it.
+    /// The rank that observed it.
     pub rank: Rank,
-    /// In which of its acquisitions, counted from 0; `None` when it was after the last one.
+    /// The number of its acquisition, counted from 0; `None` after the last one.
     pub acquisition: Option<u32>,
-    /// What it saw, values included.
+    /// The observation, with its values.
     pub seen: String,
 }
 

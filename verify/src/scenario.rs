@@ -1,18 +1,18 @@
-//! Scenarios: which ranks acquire the lock, how, and how often, and which ranks share a node.
+//! Scenarios: which ranks acquire the lock, how and how often, and which ranks share a node.
 
 use std::fmt;
 use std::str::FromStr;
 
 use rmalab_atomics::{Rank, Topology};
 
-/// What a rank does with the lock.
+/// The kind of a rank's acquisitions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Acquires for reading, always (`R`); of a window, lock_all.
+    /// Always acquires for reading (`R`); on a window, lock_all.
     Reader,
-    /// Acquires for writing, always (`W`); of a window, an exclusive lock of rank 0.
+    /// Always acquires for writing (`W`); on a window, an exclusive lock of rank 0.
     Writer,
-    /// Reads and writes in turn (`M`): even ranks begin by reading, odd ones by writing.
+    /// Reads and writes alternately (`M`): even ranks begin with a read, odd ranks with a write.
     Mixed,
     /// Locks all targets of a window (`A`).
     All,
@@ -23,7 +23,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Acquisition number `acquisition`, counted from 0, of `rank` in this role.
+    /// The access of `rank` in acquisition number `acquisition`, counted from 0.
     pub const fn access(self, rank: Rank, acquisition: u32) -> Access {
         match self {
             Role::Reader => Access::Read,
@@ -36,12 +36,12 @@ impl Role {
         }
     }
 
-    /// Returns whether acquisition number `acquisition`, counted from 0, of `rank` in this role is for writing.
+    /// Returns whether acquisition number `acquisition`, counted from 0, of `rank` is for writing.
     pub const fn writes(self, rank: Rank, acquisition: u32) -> bool {
         self.access(rank, acquisition).writes()
     }
 
-    /// Returns whether only window locks know this role.
+    /// Returns whether only window locks support this role.
     pub const fn is_of_windows(self) -> bool {
         matches!(self, Role::All | Role::Shared(_) | Role::Exclusive(_))
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// One acquisition: what is locked, and how.
+/// The access of one acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -77,12 +77,12 @@ pub enum Access {
 }
 
 impl Access {
-    /// Returns whether the holder may write what the lock protects.
+    /// Returns whether the holder may write the protected data.
     pub const fn writes(self) -> bool {
         matches!(self, Access::Write | Access::Exclusive(_))
     }
 
-    /// Returns whether two ranks must not hold the lock by these two accesses at one time.
+    /// Returns whether these two accesses exclude each other.
     pub fn excludes(self, other: Access) -> bool {
         match (self, other) {
             (Access::Exclusive(one), Access::Exclusive(two) | Access::Shared(two))
@@ -104,37 +104,38 @@ impl fmt::Display for Access {
     }
 }
 
-/// Ranks that do the same.
+/// Ranks with the same part.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
-    /// How many ranks, at least 1.
+    /// The number of ranks, at least 1.
     pub ranks: u32,
-    /// What each of them does.
+    /// The role of each of them.
     pub role: Role,
-    /// How often, at least once.
+    /// The acquisitions of each of them, at least 1.
     pub acquisitions: u32,
 }
 
-/// How the ranks of a check are placed: in blocks, from rank 0 on, those that only lend their memory included.
+/// The placement of ranks, in blocks from rank 0 on. It includes ranks that only provide memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Nodes {
-    /// How many ranks share a node, at least 1.
+    /// The number of ranks per node, at least 1.
     pub ranks_per_node: u32,
-    /// How many nodes share a rack, at least 1.
+    /// The number of nodes per rack, at least 1.
     pub nodes_per_rack: u32,
 }
 
 /// Which ranks acquire the lock, how, and how often.
 ///
-/// Written as numbers of ranks with their roles, then `x` and the acquisitions of each; `+` joins parts with different
-/// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter. At the end, `/` and a
-/// number of ranks a node; once more `/`, and a number of nodes a rack. Without, all ranks are on one node.
+/// The text form has numbers of ranks with their roles, then `x` and the acquisitions of each rank. The default is one
+/// acquisition. `+` joins parts with different numbers of acquisitions. `×` is the same as `x`, and case does not
+/// matter. A final `/` and number give the ranks per node; a second `/` and number give the nodes per rack. The default
+/// is one node.
 ///
 /// | text | meaning |
 /// | --- | --- |
 /// | `3R1Wx2` | ranks 0 to 2 read twice each, rank 3 writes twice |
-/// | `3R+1Wx2` | as above, but the readers read once |
-/// | `4Mx100` | four ranks read and write in turn, 100 acquisitions each |
+/// | `3R+1Wx2` | the same, except that the readers read once |
+/// | `4Mx100` | four ranks read and write alternately, 100 acquisitions each |
 /// | `2A+1E@0+1S@1` | of a window: two lock_all, an exclusive lock of target 0, a shared one of target 1 |
 /// | `4Wx2/2` | four writers on two nodes of two ranks |
 /// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
@@ -158,11 +159,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A scenario of the groups, whose ranks are numbered from 0 in their order.
+    /// A scenario of these groups, whose ranks are numbered from 0 in their order.
     ///
     /// # Errors
     ///
-    /// A sentence, when there is no group, when one is empty or acquires nothing, or when there are more than
+    /// Returns a sentence if there is no group, if a group is empty or acquires nothing, or if there are more than
     /// `u32::MAX` ranks.
     pub fn new(groups: Vec<Group>) -> Result<Scenario, String> {
         if groups.is_empty() {
@@ -181,36 +182,36 @@ impl Scenario {
         Ok(Scenario { groups, ranks, nodes: None })
     }
 
-    /// `ranks` ranks that acquire nothing: those of a program.
+    /// `ranks` ranks without acquisitions, for a program.
     pub(crate) fn of_ranks(ranks: u32) -> Scenario {
         Scenario { groups: Vec::new(), ranks, nodes: None }
     }
 
-    /// The same with the ranks placed on `nodes`.
+    /// Places the ranks on `nodes`.
     ///
-    /// A run in a world that is there already, as a stress run is, has the places of that world instead.
+    /// A run in an existing world, such as a stress run, uses the placement of that world instead.
     ///
     /// # Errors
     ///
-    /// A sentence, when one of the blocks is empty.
+    /// Returns a sentence if one of the blocks is empty.
     pub fn placed(self, nodes: Nodes) -> Result<Scenario, String> {
         if nodes.ranks_per_node == 0 || nodes.nodes_per_rack == 0 {
-            return Err("nodes need at least 1 rank, and racks at least 1 node".to_owned());
+            return Err("a node needs at least 1 rank, and a rack at least 1 node".to_owned());
         }
         Ok(Scenario { nodes: Some(nodes), ..self })
     }
 
-    /// How the ranks are placed; all on one node if nothing is said.
+    /// The placement of the ranks; `None` is one node.
     pub fn nodes(&self) -> Option<Nodes> {
         self.nodes
     }
 
-    /// Where the ranks of a world of `size` are.
+    /// The topology of a world of `size` ranks.
     pub fn topology(&self, size: u32) -> Topology {
         match self.nodes {
             None => Topology::one_node(size),
             Some(Nodes { ranks_per_node, nodes_per_rack }) => {
-                Topology::blocks(size, ranks_per_node, nodes_per_rack).expect("no block is empty: `placed` has looked")
+                Topology::blocks(size, ranks_per_node, nodes_per_rack).expect("`placed` rejects empty blocks")
             }
         }
     }
@@ -220,12 +221,12 @@ impl Scenario {
         &self.groups
     }
 
-    /// How many ranks take part.
+    /// The number of ranks that take part.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// What `rank` does, and how often; `None` if it takes no part.
+    /// The role and the number of acquisitions of `rank`; `None` if it takes no part.
     pub fn part(&self, rank: Rank) -> Option<(Role, u32)> {
         let mut first = 0;
         self.groups.iter().find_map(|group| {
@@ -236,12 +237,12 @@ impl Scenario {
         })
     }
 
-    /// What `rank` acquires, one after the other; nothing if it takes no part.
+    /// The accesses of `rank`, in order; none if it takes no part.
     pub fn accesses(&self, rank: Rank) -> impl Iterator<Item = Access> {
         self.part(rank).into_iter().flat_map(move |(role, times)| (0..times).map(move |i| role.access(rank, i)))
     }
 
-    /// The least number of targets that a window must have: one more than the highest that is named.
+    /// The least number of targets of the window: one more than the highest named target.
     pub fn targets(&self) -> u32 {
         let highest = self.groups.iter().map(|group| match group.role {
             Role::Shared(target) | Role::Exclusive(target) => target.0.saturating_add(1),
@@ -250,7 +251,7 @@ impl Scenario {
         highest.max().unwrap_or(1)
     }
 
-    /// How many acquisitions there are, by all ranks together: for reading, and for writing.
+    /// The number of acquisitions of all ranks together: for reading, and for writing.
     pub fn acquisitions(&self) -> (u64, u64) {
         let mut writes = 0;
         let mut all = 0;
@@ -258,7 +259,7 @@ impl Scenario {
             if let Some((role, acquisitions)) = self.part(rank) {
                 all += u64::from(acquisitions);
                 writes += match role {
-                    // Half of them; of an odd number, the odd one is the first one's kind.
+                    // Half of each; with an odd number, the extra one has the kind of the first one.
                     Role::Mixed => u64::from(acquisitions / 2) + u64::from(acquisitions % 2 * (rank.0 % 2)),
                     _ if role.writes(rank, 0) => u64::from(acquisitions),
                     _ => 0,
@@ -297,12 +298,12 @@ impl fmt::Display for Scenario {
 /// A text that is not a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100 or 4Wx2/2 (2 ranks a node)"
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100 or 4Wx2/2 (2 ranks per node)"
 )]
 pub struct ParseError {
-    /// The text.
+    /// The rejected text.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
@@ -323,7 +324,7 @@ fn parse(text: &str) -> Result<Scenario, String> {
             None => (part, 1),
         };
         if who.is_empty() {
-            return Err("a part of it names no ranks".to_owned());
+            return Err("one of its parts names no ranks".to_owned());
         }
         let mut rest = who;
         while let Some(at) = rest.find(|c: char| !c.is_ascii_digit()) {
@@ -347,7 +348,7 @@ fn parse(text: &str) -> Result<Scenario, String> {
                 'E' => Role::Exclusive(target()?),
                 _ => {
                     return Err(format!(
-                        "{letter:?} is none of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
+                        "{letter:?} is not one of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
                     ));
                 }
             };
@@ -362,16 +363,16 @@ fn parse(text: &str) -> Result<Scenario, String> {
     let Some(places) = places else { return Ok(scenario) };
     let (ranks, nodes) = places.split_once('/').map_or((places, None), |(ranks, nodes)| (ranks, Some(nodes)));
     scenario.placed(Nodes {
-        ranks_per_node: number(ranks.trim(), "ranks a node after /")?,
-        nodes_per_rack: nodes.map_or(Ok(1), |nodes| number(nodes.trim(), "nodes a rack after the second /"))?,
+        ranks_per_node: number(ranks.trim(), "ranks per node after /")?,
+        nodes_per_rack: nodes.map_or(Ok(1), |nodes| number(nodes.trim(), "nodes per rack after the second /"))?,
     })
 }
 
 fn number(digits: &str, what: &str) -> Result<u32, String> {
     if digits.is_empty() {
-        return Err(format!("there is no number of {what}"));
+        return Err(format!("it lacks the number of {what}"));
     }
-    // `u32::from_str` would take a plus sign, too.
+    // `u32::from_str` would accept a plus sign.
     match digits.parse() {
         Ok(number) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
         _ => Err(format!("{digits:?} is not a number of {what} up to {}", u32::MAX)),
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back_as_they_are_written() {
+    fn texts_parse_and_print_back() {
         for text in [
             "3R1Wx2",
             "1Rx1",
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn acquisitions_are_counted_as_they_are_made() {
+    fn counted_acquisitions_are_those_of_the_ranks() {
         let scenario: Scenario = "2R3Wx4+3Mx5".parse().unwrap();
         let mut counted = (0, 0);
         for rank in (0..scenario.ranks()).map(Rank) {
@@ -445,24 +446,24 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        assert_eq!(why(""), "a part of it names no ranks");
-        assert_eq!(why("3R+"), "a part of it names no ranks");
-        assert_eq!(why("x2"), "a part of it names no ranks");
-        assert_eq!(why("R1Wx2"), "there is no number of ranks before R");
+        assert_eq!(why(""), "one of its parts names no ranks");
+        assert_eq!(why("3R+"), "one of its parts names no ranks");
+        assert_eq!(why("x2"), "one of its parts names no ranks");
+        assert_eq!(why("R1Wx2"), "it lacks the number of ranks before R");
         assert_eq!(why("3"), "3 has no role after it");
         assert_eq!(why("3R1"), "1 has no role after it");
         assert_eq!(
             why("3Q"),
-            "'Q' is none of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
+            "'Q' is not one of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
         );
         assert_eq!(why("1E"), "E needs a target, as in 1E@0");
-        assert_eq!(why("1S@"), "there is no number of the target after S@");
-        assert_eq!(why("3Rx"), "there is no number of acquisitions after x");
+        assert_eq!(why("1S@"), "it lacks the number of the target after S@");
+        assert_eq!(why("3Rx"), "it lacks the number of acquisitions after x");
         assert_eq!(why("3Rx2y"), "\"2y\" is not a number of acquisitions after x up to 4294967295");
-        assert_eq!(why("2W/"), "there is no number of ranks a node after /");
-        assert_eq!(why("2W/2/"), "there is no number of nodes a rack after the second /");
-        assert_eq!(why("2W/2/0"), "nodes need at least 1 rank, and racks at least 1 node");
-        assert_eq!(why("2W/2/1/1"), "\"1/1\" is not a number of nodes a rack after the second / up to 4294967295");
+        assert_eq!(why("2W/"), "it lacks the number of ranks per node after /");
+        assert_eq!(why("2W/2/"), "it lacks the number of nodes per rack after the second /");
+        assert_eq!(why("2W/2/0"), "a node needs at least 1 rank, and a rack at least 1 node");
+        assert_eq!(why("2W/2/1/1"), "\"1/1\" is not a number of nodes per rack after the second / up to 4294967295");
         assert_eq!(why("0R"), "0R is a group of no ranks");
         assert_eq!(why("3Rx0"), "x0 acquires nothing");
         assert_eq!(why("5000000000R"), "\"5000000000\" is not a number of ranks before R up to 4294967295");

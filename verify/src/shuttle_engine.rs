@@ -1,17 +1,17 @@
-//! shuttle: executions of a check in orders drawn at random, by priorities, or one after the other, for many ranks.
+//! shuttle: executions of a check for many ranks, in orders that are random, by priorities, or exhaustive.
 //!
-//! Shuttle chooses which rank makes its next call; the memory is sequentially consistent, as all of shuttle's own is.
-//! So this engine finds what an order of the calls can do, and nothing that needs a weaker memory or a late network. A
-//! flush, which has nothing to do in such a memory, is no decision of its own. A rank that waits is offered to the
-//! scheduler only once it can go on (see `concurrent`), so that no execution is spent on looks in vain.
+//! Shuttle chooses the rank that makes the next call. Its memory is sequentially consistent. So this engine finds
+//! violations by the order of calls, and none that need a weaker memory or a late network. A flush has no effect in
+//! such a memory, so it is no separate decision. The scheduler sees a waiting rank only once the rank can continue (see
+//! `concurrent`), so that no execution is spent on failed polls.
 //!
-//! Executions drawn at random that find nothing prove nothing: such a run ends as [`Finding::Incomplete`]. Only
-//! [`Method::Exhaustive`] can end as [`Finding::Holds`].
+//! A random run that finds nothing proves nothing: it ends as [`Finding::Incomplete`]. Only [`Method::Exhaustive`] can
+//! end as [`Finding::Holds`].
 //!
 //! # Counterexamples
-//! The order of the calls that broke something is the schedule of a [`Counterexample`], with all that the check
-//! consists of: saved, it is a file that replays by itself, by [`replay`] under shuttle and by
-//! [`replay`](crate::replay) without it.
+//! The schedule of a [`Counterexample`] is the order of the calls that broke the property. Together with the parameters
+//! of the check, it is a complete file. [`replay`] repeats it under shuttle, and [`replay`](crate::replay) without
+//! shuttle.
 //!
 //! [`Counterexample`]: crate::Counterexample
 //! [`Finding::Holds`]: crate::Finding::Holds
@@ -34,40 +34,40 @@ use crate::panics::{Exit, lock};
 use crate::play::{Event, Player};
 use crate::{Error, Result, Violation};
 
-/// How the order of the calls is chosen.
+/// The method that chooses the order of the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Method {
-    /// Each call's rank at random, all of those that can go on being equally likely.
+    /// A random rank for each call; all enabled ranks are equally likely.
     Random {
-        /// Where the random numbers start.
+        /// The seed of the random numbers.
         seed: u64,
     },
-    /// Probabilistic concurrency testing: ranks have random priorities, and one loses its own at `depth - 1` random
-    /// moments. S. Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
-    /// 2010, DOI 10.1145/1736020.1736040.
+    /// Probabilistic concurrency testing: ranks have random priorities, and a rank loses its priority at `depth - 1`
+    /// random moments. S. Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs",
+    /// ASPLOS 2010, DOI 10.1145/1736020.1736040.
     Pct {
-        /// Where the random numbers start.
+        /// The seed of the random numbers.
         seed: u64,
-        /// How many orderings of two calls a bug may need; at least 1.
+        /// The number of orderings of two calls that a bug may need; at least 1.
         depth: u32,
     },
-    /// One order after the other, until all have been made.
+    /// Every order once.
     Exhaustive,
 }
 
-/// How far a run goes.
+/// The limits of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How the order of the calls is chosen.
+    /// The method that chooses the order of the calls.
     pub method: Method,
-    /// How many executions there are; of [`Method::Exhaustive`], the most.
+    /// The number of executions; for [`Method::Exhaustive`], the limit.
     pub executions: u64,
-    /// The most calls of an execution; it is cut there.
+    /// The limit for calls of an execution, which is cut there.
     pub max_steps: u64,
-    /// Of [`Method::Exhaustive`]: how often a rank may poll in one acquisition by operations that write; an execution
-    /// in which one polls more often is cut. Polls that only read need no bound.
+    /// For [`Method::Exhaustive`]: the number of polls by writes of a rank in one acquisition. An execution with more
+    /// is cut. Polls that only read need no bound.
     pub polls: u32,
-    /// The longest time.
+    /// The limit for the time.
     pub max_time: Option<Duration>,
 }
 
@@ -83,21 +83,20 @@ impl Default for Options {
     }
 }
 
-/// Makes executions of `check`.
+/// Runs executions of `check`.
 ///
-/// The same options give the same executions, unless the environment has `SHUTTLE_RANDOM_SEED`, which shuttle puts in
-/// the place of the seed.
+/// The same options give the same executions, unless the environment variable `SHUTTLE_RANDOM_SEED` replaces the seed.
 ///
 /// # Errors
 ///
-/// When the check makes no sense, [`Error::Unsupported`] for another network than the consistent one and for a PCT of
-/// depth 0, and [`Error::Unsound`] when shuttle fails.
+/// Returns an error if the check is invalid; [`Error::Unsupported`] for any network except the consistent one, and for
+/// a PCT of depth 0; and [`Error::Unsound`] if shuttle fails.
 pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     let most = usize::try_from(options.executions).unwrap_or(usize::MAX);
     let (inner, polls): (Inner, _) = match options.method {
         Method::Random { seed } => (Inner::Random(seed), None),
         Method::Pct { depth: 0, .. } => {
-            return Err(Error::Unsupported { engine: "shuttle", why: "a PCT needs a depth of 1 at least".to_owned() });
+            return Err(Error::Unsupported { engine: "shuttle", why: "PCT needs a depth of at least 1".to_owned() });
         }
         Method::Pct { seed, depth } => {
             (Inner::One(Box::new(PctScheduler::new_from_seed(seed, depth as usize, most))), None)
@@ -107,18 +106,18 @@ pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome
     execute(check, inner, polls, options, watch).map(|(outcome, _)| outcome)
 }
 
-/// Makes the calls of `check` in the order of `schedule`, under shuttle; returns what it breaks.
+/// Runs `check` along `schedule` under shuttle, and returns the violation, if any.
 ///
 /// # Errors
 ///
-/// [`Error::Schedule`] when a rank cannot go on at its step, and those of [`run`].
+/// [`Error::Schedule`] if a rank cannot continue at its step, and the errors of [`run`].
 pub fn replay(check: &Check, schedule: &[Choice]) -> Result<Option<Violation>> {
     let mut ranks = Vec::new();
     for (step, choice) in schedule.iter().enumerate() {
         match *choice {
             Choice::Step(rank) => ranks.push(rank),
             Choice::Arrive { .. } => {
-                return Err(Error::Schedule { step, why: "shuttle's memory has no puts that arrive".to_owned() });
+                return Err(Error::Schedule { step, why: "shuttle's memory has no late puts".to_owned() });
             }
         }
     }
@@ -131,7 +130,7 @@ pub fn replay(check: &Check, schedule: &[Choice]) -> Result<Option<Violation>> {
     }
 }
 
-/// A step of a recorded schedule that could not be taken, and why.
+/// A step of a recorded schedule that was not possible, and the reason.
 type Mismatch = Option<(usize, String)>;
 
 fn execute(
@@ -159,10 +158,10 @@ fn execute(
     Ok((outcome, mismatch))
 }
 
-/// The stack of a rank, in bytes: enough for a panic's text.
+/// The stack of a rank in bytes: enough for the text of a panic.
 const STACK: usize = 256 << 10;
 
-/// What shuttle's threads and the scheduler share.
+/// The data that shuttle's threads and the scheduler share.
 struct World {
     run: Arc<Run>,
     polls: Option<u32>,
@@ -173,13 +172,13 @@ struct World {
 /// One execution.
 struct Execution {
     observer: Observer,
-    /// Whether also those calls are decisions that change nothing, as in recorded schedules.
+    /// True if calls without an effect are decisions, too, as in recorded schedules.
     every_call: bool,
 }
 
 impl World {
     fn current(&self) -> Arc<Execution> {
-        Arc::clone(lock(&self.current).as_ref().expect("the director makes it before anything runs"))
+        Arc::clone(lock(&self.current).as_ref().expect("the director creates it first"))
     }
 
     /// The main thread of an execution.
@@ -220,7 +219,7 @@ impl Executor for One {
             // These change nothing, and nothing changes them.
             Call::Flush { .. } | Call::FenceEverywhere | Call::Now if !self.execution.every_call => {}
             Call::Pause { .. } => shuttle::thread::yield_now(),
-            // Shuttle knows no time: to sleep is to let the director choose.
+            // Shuttle has no time: a sleep only lets the director choose.
             _ => shuttle::thread::sleep(Duration::ZERO),
         });
         observer.carry_out(self.rank, call)
@@ -233,27 +232,28 @@ impl Player for One {
     }
 }
 
-/// What chooses among the ranks that can go on.
+/// The choice among the ranks that can continue.
 enum Inner {
-    /// A new scheduler for each execution, from this seed on: shuttle's prints its seed when it is dropped too early.
+    /// A new scheduler for each execution, from this seed on. Shuttle's scheduler prints its seed if it is dropped too
+    /// early.
     Random(u64),
-    /// The random scheduler of one execution, and the next one's seed.
+    /// The random scheduler of one execution, and the seed of the next one.
     Drawing(RandomScheduler, u64),
-    /// One scheduler for all.
+    /// One scheduler for all executions.
     One(Box<dyn Scheduler + Send>),
     /// A recorded order.
     Recorded(Vec<Rank>),
 }
 
-/// A scheduler that lets all ranks begin, then offers those that can go on to the one inside, until something is
-/// broken.
+/// A scheduler that lets all ranks begin. Then it offers the ranks that can continue to the inner scheduler, until a
+/// property is broken.
 struct Director {
     inner: Inner,
     world: Arc<World>,
     options: Options,
-    /// How many ranks have begun, in this execution.
+    /// The number of ranks that have begun in this execution.
     started: u32,
-    /// How many calls have been chosen, in this execution.
+    /// The number of calls chosen in this execution.
     steps: u64,
 }
 
@@ -271,7 +271,7 @@ impl Scheduler for Director {
     fn new_execution(&mut self) -> Option<Schedule> {
         self.close();
         if let Inner::Drawing(used, seed) = &mut self.inner {
-            // It was made for one execution, and puts its seed away.
+            // It served one execution, and must drop its seed.
             let none = used.new_execution();
             debug_assert!(none.is_none());
             self.inner = Inner::Random(*seed);
@@ -287,11 +287,11 @@ impl Scheduler for Director {
                 self.inner = Inner::Drawing(random, next);
                 schedule
             }
-            Inner::Drawing(..) => unreachable!("it was put away above"),
+            Inner::Drawing(..) => unreachable!("it was replaced above"),
             Inner::One(one) => one.new_execution(),
             Inner::Recorded(_) => Some(Schedule::new(0)),
         };
-        // A scheduler that has nothing left has made all executions, or as many as were asked for.
+        // The scheduler has run all executions, or the requested number.
         if schedule.is_none() && self.options.method != Method::Exhaustive {
             self.world.run.reaches(Limit::Executions);
         }
@@ -312,12 +312,12 @@ impl Scheduler for Director {
     fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
         let execution = self.world.current();
         let observer = &execution.observer;
-        // The run is over for other reasons than this execution when its time is up.
+        // The time limit can end the run, too.
         if observer.stopped() || observer.cut() || self.world.run.over() {
             return None;
         }
         let ranks = self.world.run.check.active();
-        // First the main thread starts all ranks, then each of them comes to its first call.
+        // First the main thread starts all ranks, then each rank runs to its first call.
         let of = |rank: u32| runnable.iter().find(|task| usize::from(task.id()) == rank as usize + 1);
         if self.started < ranks {
             let main = runnable.iter().find(|task| usize::from(task.id()) == 0);
@@ -344,7 +344,7 @@ impl Scheduler for Director {
             return None;
         }
         match &mut self.inner {
-            Inner::Random(_) => unreachable!("a new execution draws"),
+            Inner::Random(_) => unreachable!("a new execution replaces it"),
             Inner::Drawing(random, _) => random.next_task(&able, current, is_yielding),
             Inner::One(one) => one.next_task(&able, current, is_yielding),
             Inner::Recorded(ranks) => {

@@ -1,4 +1,4 @@
-//! The workspace's own locks and policies as subjects, with the names of their words.
+//! The locks and policies of the workspace as subjects, with the names of their words.
 
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
@@ -12,13 +12,13 @@ use crate::subject::At::{Each, Home};
 use crate::subject::Holds::{self, Number, Pointer};
 use crate::subject::{Order, Subject, WORDS};
 
-/// Pauses are no steps of a model checker, so their lengths only multiply the states of a handle.
+/// Pauses are no steps of a model checker, so that their lengths would only multiply the states of a handle.
 const SHORTEST: Backoff = Backoff { min: 1, max: 1 };
 
 const NODE: Disp = WORDS.plus(LINE);
 const QNODE: [(&str, Holds); 2] = [("next", Pointer), ("unblocked", Number)];
 
-/// All of them, in the order of lists: mutexes, reader-writer locks, policies.
+/// All subjects, in the order of lists: mutexes, reader-writer locks, policies.
 pub fn subjects() -> Vec<Subject> {
     let rp_words = [("rcnt", Number), ("r_hd", Pointer), ("w_tl", Pointer), ("w_hd", Pointer)];
     vec![
@@ -53,7 +53,7 @@ pub fn subjects() -> Vec<Subject> {
     ]
 }
 
-/// Its cohorts are the nodes, and the lock is passed on once.
+/// Its cohorts are the nodes, and each passes the lock on once.
 fn cohort() -> Subject {
     let params = CohortParams { may_pass_local: 1, ..CohortParams::default() };
     let of_cohort = [("local_tail", Pointer), ("global_next", Pointer)];
@@ -63,7 +63,7 @@ fn cohort() -> Subject {
         .words(Each, NODE.plus(LINE), &of_cohort)
 }
 
-/// Its leaves are the nodes, and the words of its tree have two children. What it keeps at rest are open leaves.
+/// Its leaves are the nodes, and each word of its tree has two children. At rest, leaves stay open.
 fn hierarchical() -> Subject {
     const OPEN: u64 = 1 << 63;
     let line = |number| WORDS.plus(number * LINE);
@@ -103,13 +103,13 @@ const TREE: [(&str, Holds); 8] = [
     ("tail4", Pointer),
 ];
 
-/// With T_L = `t_l` in each level: small, as no check comes to the threshold otherwise.
+/// With T_L = `t_l` in each level: small, since otherwise no check reaches the threshold.
 fn rma_mcs(t_l: u16) -> Subject {
     let params = RmaMcsParams { t_l: [t_l; MAX_LEVELS], backoff: SHORTEST, ..RmaMcsParams::default() };
     Subject::mutex::<RmaMcs>(params).words(Home, WORDS, &[("tail1", Pointer)]).words(Each, NODE, &TREE)
 }
 
-/// With these thresholds, small as those of [`rma_mcs`].
+/// With these thresholds, which are small for the same reason as in [`rma_mcs`].
 fn rma_rw(t_dc: u32, t_l: u16, t_r: u32) -> Subject {
     let params = RmaRwParams { t_dc, t_l: [t_l; MAX_LEVELS], t_r, backoff: SHORTEST, ..RmaRwParams::default() };
     Subject::lock::<RmaRw>(params).words(Home, WORDS, &[("tail1", Pointer)]).words(Each, NODE, &TREE).words(

@@ -1,41 +1,41 @@
-//! How far a rank has come.
+//! The progress of a rank.
 
 use crate::play::Event;
 
-/// Where a rank is in its current acquisition.
+/// The phase of a rank in its current acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Phase {
     /// It has not begun, or it has left.
     #[default]
     Outside,
-    /// It has made a call to acquire, and has not entered.
+    /// It has made a call to acquire, but has not entered.
     Acquiring,
-    /// It has entered, and has made no call to release.
+    /// It has entered, but has made no call to release.
     Inside,
-    /// It has made a call to release, and has not left.
+    /// It has made a call to release, but has not left.
     Releasing,
 }
 
-/// How far a rank has come.
+/// The progress of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Status {
-    /// Where it is.
+    /// The phase.
     pub phase: Phase,
-    /// How many acquisitions it has been through: the current one's number, or the next one's if it is outside.
+    /// The number of completed acquisitions, which is also the number of the current one, or of the next one.
     pub acquisition: u32,
     /// The phase that its next call begins.
     next: Option<Phase>,
 }
 
 impl Status {
-    /// The rank's call has been answered: what that call began has begun.
+    /// Records an answer to the rank's call, which may begin a phase.
     pub fn answered(&mut self) {
         if let Some(phase) = self.next.take() {
             self.phase = phase;
         }
     }
 
-    /// The rank has reported `event`.
+    /// Records `event` of the rank.
     pub fn told(&mut self, event: Event) {
         match event {
             Event::Begins(_) => self.next = Some(Phase::Acquiring),
@@ -53,7 +53,7 @@ impl Status {
         }
     }
 
-    /// The number of acquisitions in which it has done its work inside.
+    /// The number of acquisitions in which it has finished its work inside.
     pub fn done_inside(&self) -> u32 {
         self.acquisition + u32::from(self.phase == Phase::Releasing)
     }

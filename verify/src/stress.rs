@@ -2,68 +2,67 @@
 //!
 //! # The critical section
 //!
-//! Two variables, on two ranks (where there are two), which every writer increments, one after the other, by bulk
-//! operations and with pauses in between. A rank that is inside reads both: they must agree, must stay as they are
-//! while it is inside, and must not be older than what it has seen before. At the end both must be the number of
-//! writes.
+//! Every writer increments two variables, on two ranks if there are two, one after the other, by bulk operations with
+//! pauses in between. A rank inside reads both variables. They must be equal, must not change while the rank is inside,
+//! and must not be older than its last reading. At the end, both must equal the number of writes.
 //!
-//! In every other acquisition a rank also announces itself, by a fetch-and-add, in a word that counts the readers and
-//! the writers inside. That finds a broken exclusion at once, and it shows how many readers were together; but being
-//! sequentially consistent itself it could hide a lock that orders too little. The other acquisitions do without it.
+//! In every other acquisition, a rank also announces itself by a fetch-and-add to a word that counts the readers and
+//! writers inside. This detects a broken exclusion at once, and shows how many readers were together. But the
+//! fetch-and-add is sequentially consistent, so it could hide a lock that orders too little. The other acquisitions do
+//! without it.
 //!
-//! # Why it finds things
+//! # Why it finds defects
 //!
-//! All ranks begin together; pauses inside and outside are of several lengths and differ from rank to rank and from
-//! acquisition to acquisition, in a way that depends on nothing but these two numbers. Some of them, the first one
-//! included, give up the processor, so that the others come even where there are fewer processors than ranks. A rank's
-//! first reading waits inside for company, for a bounded time.
+//! All ranks begin together. Pauses inside and outside have several lengths, which depend only on the rank and the
+//! acquisition. Some of them, the first one included, yield the processor, so that other ranks run even with fewer
+//! processors than ranks. A rank's first reading waits inside for another reader, for a bounded time.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Place, RawRwLock};
 
 use crate::{Error, Property, Result, Scenario, Violation};
 
-/// What can be said about a lock's shared words and queue nodes once no rank holds it any more.
+/// The claim about a lock's shared words and queue nodes once no rank holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rest {
-    /// All of them are zero, as the lock traits ask: checked.
+    /// All of them are zero, as the lock traits require: checked.
     #[default]
     Zero,
-    /// They go on from where they are, as a plain ticket lock's do: not checked.
+    /// They may have any values, as in a plain ticket lock: not checked.
     Any,
 }
 
-/// How a scenario is run.
+/// The options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options<P> {
     /// The lock's parameters.
     pub params: P,
     /// The lock's home rank.
     pub home: Rank,
-    /// What the lock claims of its words at rest.
+    /// The lock's claim about its words at rest.
     pub rest: Rest,
 }
 
-/// What a run found: by one rank, or, after [`merge`](Verdict::merge), by all of them.
+/// The result of a run: of one rank, or, after [`merge`](Verdict::merge), of all ranks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
     /// The lock's name.
     pub lock: &'static str,
     /// The scenario.
     pub scenario: Scenario,
-    /// How many acquisitions for reading were made.
+    /// The number of acquisitions for reading.
     pub reads: u64,
-    /// How many acquisitions for writing were made.
+    /// The number of acquisitions for writing.
     pub writes: u64,
-    /// The most readers that were seen inside together: evidence, not a property. 0 if no rank read.
+    /// The largest number of readers seen inside together: evidence, not a property. 0 if no rank read.
     pub readers_together: u32,
-    /// What is broken: the first [`LISTED`] findings of each property by each rank.
+    /// The violations: the first [`LISTED`] findings of each property by each rank.
     pub violations: Vec<Violation>,
-    /// How many findings there were beyond those.
+    /// The number of further findings.
     pub unlisted: u64,
 }
 
-/// How many findings of one property a rank lists; a broken lock soon has thousands, all alike.
+/// The number of findings of one property that a rank lists. A broken lock soon has thousands of similar ones.
 pub const LISTED: usize = 2;
 
 impl Verdict {
@@ -72,12 +71,12 @@ impl Verdict {
         self.violations.is_empty()
     }
 
-    /// Returns whether `property` was found broken.
+    /// Returns whether `property` is broken.
     pub fn broke(&self, property: Property) -> bool {
         self.violations.iter().any(|violation| violation.property == property)
     }
 
-    /// The verdict of all ranks from each one's; `None` if there are none.
+    /// Combines the verdicts of all ranks; `None` if there are none.
     pub fn merge(verdicts: impl IntoIterator<Item = Verdict>) -> Option<Verdict> {
         verdicts.into_iter().reduce(|mut all, one| {
             all.reads += one.reads;
@@ -119,26 +118,26 @@ impl std::fmt::Display for Verdict {
 
 /// One reader in the word that counts the ranks inside.
 const READER: u64 = 1;
-/// One writer in it.
+/// One writer in that word.
 const WRITER: u64 = 1 << 32;
-/// How often a rank's first reading looks for company before it goes on alone.
+/// The number of times that a rank's first reading looks for another reader.
 const LOOKS: u32 = 40;
-/// The longest pause between two looks, in operations; they double up to this. Long pauses give up the processor, so
-/// that the others come even where there are few processors or busy ones.
+/// The longest pause between two looks, in operations; pauses double up to this. Long pauses yield the processor, so
+/// that other ranks run even on few or busy processors.
 const BETWEEN_LOOKS: u32 = 1 << 12;
-/// The longest stay, in operations: long enough to give up the processor, for the same reason.
+/// The longest stay, in operations: long enough to yield the processor, for the same reason.
 const LONG_STAY: u32 = 10_000;
 
-/// Runs `scenario` with a new lock `L`, and returns what this rank found.
+/// Runs `scenario` with a new lock `L`, and returns the findings of this rank.
 ///
-/// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments; those
-/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs. The memory of the
-/// run, the lock's and four lines more, stays allocated as long as the world lives.
+/// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments. Ranks
+/// beyond the scenario's only wait for the others. [`Verdict::merge`] combines their verdicts. The memory of the run
+/// (the lock's, and four lines) stays allocated as long as the world lives.
 ///
 /// # Errors
 ///
-/// [`Error::TooFewRanks`], on every rank, when the scenario has more ranks than the world. Any other error is that of
-/// the lock or of the network, and the other ranks wait for this one then until it leaves the world as a failure.
+/// [`Error::TooFewRanks`], on every rank, if the scenario has more ranks than the world. Any other error comes from the
+/// lock or the network. The other ranks then wait for this rank until it leaves the world as failed.
 ///
 /// ```
 /// use rmalab_atomics::World;
@@ -202,12 +201,12 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         }
         check_rest(ra, "its own", place.node, L::NODE, &mut verdict)?;
     }
-    // No rank leaves the world while another one looks at its memory.
+    // No rank leaves the world while another one reads its memory.
     section.meet(ra, 3)?;
     Ok(verdict)
 }
 
-/// All of the `bytes` from `start` on are zero, in the local segment.
+/// Checks that the `bytes` from `start` on are zero in the local segment.
 fn check_rest<A: RemoteAtomics + ?Sized>(
     ra: &A,
     whose: &str,
@@ -228,7 +227,7 @@ fn check_rest<A: RemoteAtomics + ?Sized>(
 struct Section {
     /// The ranks inside: readers in the low half, writers in the high half.
     inside: Address,
-    /// How often ranks have arrived at a meeting.
+    /// The number of arrivals at meetings.
     arrived: Address,
     /// The two variables.
     pair: [Address; 2],
@@ -242,12 +241,12 @@ impl Section {
         Ok(Section {
             inside: home.at(inside),
             arrived: home.at(arrived),
-            // Two words, for the world of one rank.
+            // Two different words, for the world of one rank.
             pair: [near(1).at(data), near(2).at(data.word(1))],
         })
     }
 
-    /// Waits until all ranks of the world have arrived at meeting number `meeting`, counted from 1.
+    /// Waits until all ranks of the world have arrived at meeting `meeting`, counted from 1.
     fn meet<A: RemoteAtomics + ?Sized>(&self, ra: &A, meeting: u64) -> Result<()> {
         let all = meeting * u64::from(ra.size());
         if ra.fetch_add(self.arrived, 1)? + 1 >= all {
@@ -276,26 +275,26 @@ impl Section {
         Ok(values)
     }
 
-    /// Both variables are the number of writes.
+    /// Checks that both variables are the number of writes.
     fn check_sum<A: RemoteAtomics + ?Sized>(&self, ra: &A, scenario: &Scenario, verdict: &mut Verdict) -> Result<()> {
         let (_, writes) = scenario.acquisitions();
         let [first, second] = self.load(ra)?;
         if (first, second) != (writes, writes) {
-            let seen = format!("{writes} writes have left {first} and {second}");
+            let seen = format!("after {writes} writes, the variables are {first} and {second}");
             verdict.report(Property::NoLostUpdate, ra.rank(), None, seen);
         }
         Ok(())
     }
 }
 
-/// Where a rank stays for a while.
+/// The place of a pause.
 #[derive(Clone, Copy, PartialEq)]
 enum Stay {
-    /// Before it acquires; otherwise a lock that prefers its last holder would hide the turns of the others.
+    /// Before it acquires. Without this pause, a lock that prefers its last holder would starve the other ranks.
     Outside,
     /// Inside, after reading the variables.
     Reading,
-    /// Inside, between writing the two.
+    /// Inside, between the two writes.
     Writing,
 }
 
@@ -305,7 +304,7 @@ struct Visit<'v, A: RemoteAtomics + ?Sized> {
     section: &'v Section,
     verdict: &'v mut Verdict,
     acquisition: u32,
-    /// The newest value that this rank has seen.
+    /// The newest value that this rank has read.
     newest: u64,
 }
 
@@ -324,7 +323,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         self.dwell(Stay::Reading)?;
         let after = self.load()?;
         if before != after {
-            self.report(Property::Consistent, format!("the variables went from {before:?} to {after:?} while it read"));
+            self.report(Property::Consistent, format!("the variables changed from {before:?} to {after:?} while it was inside"));
         }
         if self.announces() {
             let others = self.announce(READER.wrapping_neg())?;
@@ -356,7 +355,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         self.acquisition.is_multiple_of(2)
     }
 
-    /// Changes the counts of ranks inside; returns the counts before.
+    /// Changes the counts of ranks inside, and returns the previous counts.
     fn announce(&self, change: u64) -> Result<u64> {
         Ok(self.ra.fetch_add(self.section.inside, change)?)
     }
@@ -376,7 +375,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         }
     }
 
-    /// Waits for another reader, for a bounded time and in the first acquisition only; returns how many there are.
+    /// Waits for another reader, for a bounded time and in the first acquisition only. Returns the number of readers.
     fn await_company(&mut self, others: u64) -> Result<u32> {
         let count = |inside: u64| (inside & (WRITER - 1)) as u32;
         let mut together = count(others) + 1;
@@ -389,20 +388,19 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         Ok(together)
     }
 
-    /// Reads the two variables and checks that they agree, and that they are no older than what this rank has seen.
+    /// Reads the two variables, and checks that they are equal and not older than this rank's last reading.
     fn load(&mut self) -> Result<[u64; 2]> {
         let [first, second] = self.section.load(self.ra)?;
         if first != second {
             self.report(Property::Consistent, format!("the variables are {first} and {second}"));
         } else if first < self.newest {
-            self.report(Property::Consistent, format!("the variables are {first} after {} was seen", self.newest));
+            self.report(Property::Consistent, format!("the variables are {first}, after this rank had read {}", self.newest));
         }
         self.newest = self.newest.max(first);
         Ok([first, second])
     }
 
-    /// Stays for a while, or not: long inside in the first acquisition and one time in 256 anywhere, shorter one time
-    /// in four.
+    /// Pauses or not: long inside in the first acquisition and one time in 256 anywhere, shorter one time in four.
     fn dwell(&self, place: Stay) -> Result<()> {
         // Fibonacci hashing of rank, acquisition and place: the high bits of the product are well mixed.
         let key = u64::from(self.ra.rank().0) << 34 | u64::from(self.acquisition) << 2 | place as u64;

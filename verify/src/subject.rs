@@ -1,4 +1,4 @@
-//! What is checked: a lock, a window's policy or a program, and what a check has to know of it besides its code.
+//! The subject of a check: a lock, a window's policy or a program, with the facts that a check needs beyond its code.
 
 use std::fmt::{self, Debug};
 
@@ -9,22 +9,22 @@ use crate::Access;
 use crate::play::DATA;
 use crate::workload::{Bind, Program, Workload};
 
-/// Where a lock's words start on the symmetric heap, after the line of the data that it protects.
+/// The start of a lock's words on the symmetric heap, after the line of the protected data.
 pub const WORDS: Disp = Disp(LINE);
 
-/// The memory that a named word is in.
+/// The memory that contains a named word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum At {
-    /// The home's.
+    /// The memory of the home.
     Home,
-    /// Every rank's.
+    /// The memory of every rank.
     Each,
 }
 
-/// What the values of a word mean under a permutation of the ranks.
+/// The meaning of a word's values under a permutation of the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Holds {
-    /// No rank: a count, a flag, a number.
+    /// Not a rank: a count, a flag, a number.
     Number,
     /// A rank, by [`pointer`](rmalab_locks::qnode::pointer): the lower 32 bits are its number plus one, or nil.
     Pointer,
@@ -35,27 +35,27 @@ pub enum Holds {
 pub struct Word {
     /// Its name in the lock's table of state.
     pub name: &'static str,
-    /// The memory that it is in.
+    /// The memory that contains it.
     pub at: At,
-    /// Its displacement there.
+    /// Its displacement.
     pub disp: Disp,
-    /// What it holds.
+    /// The kind of its value.
     pub holds: Holds,
 }
 
-/// Which rank may overtake which, as a lock claims it. A rank *waits* once it has come to a wait: its turn is settled.
+/// A lock's claim about which rank may overtake which. A rank *waits* once it has reached a wait: its turn is fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Order {
-    /// Nothing is claimed.
+    /// No claim.
     #[default]
     None,
     /// A rank that begins while another one waits, and excludes it, enters after it.
     Fifo,
     /// A waiting reader is overtaken by no writer that begins later, and by at most one writer that waited.
     ReadersFirst,
-    /// While one writer is inside and all others that have begun wait, no reader that begins overtakes those. Among
-    /// writers the order is [`Order::Fifo`]. It is not checked where posted puts are late: the writer inside may not
-    /// know of the next one yet.
+    /// While one writer is inside and all other ranks that have begun wait, no reader that begins overtakes them. Among
+    /// writers, the order is [`Order::Fifo`]. It is not checked with late puts, because the writer inside may not yet
+    /// see the next one.
     WritersFirst,
 }
 
@@ -75,21 +75,21 @@ pub struct Subject {
 impl Subject {
     /// The reader-writer lock `L`.
     ///
-    /// `Debug` has to show all that a handle remembers, as the derived one does: the explorer distinguishes handles by
-    /// it.
+    /// `Debug` must show everything that a handle remembers, as the derived one does: the explorer distinguishes
+    /// handles by it.
     pub fn lock<L: RawRwLock + Debug + 'static>(params: L::Params) -> Subject {
         let subject = Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params)));
         Subject { readers_share: L::READERS_SHARE, ..subject }
     }
 
-    /// The mutex `M`: its readers exclude each other as its writers do.
+    /// The mutex `M`: its readers exclude each other like writers.
     ///
-    /// `Debug` has to show all that a handle remembers, as for a [`lock`](Self::lock).
+    /// `Debug` must show everything that a handle remembers, as for a [`lock`](Self::lock).
     pub fn mutex<M: RawMutex + Debug + 'static>(params: M::Params) -> Subject {
         Subject::lock::<Exclusive<M>>(params)
     }
 
-    /// The window policy `W`; `params` gets the rank where its global words are to be.
+    /// The window policy `W`; `params` gets the rank for its global words.
     pub fn window<W: WindowLock + Debug + 'static>(
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
     ) -> Subject {
@@ -130,7 +130,7 @@ impl Subject {
         Subject { order, ..self }
     }
 
-    /// Declares that none of its words are at a home.
+    /// Declares that it has no words at a home.
     #[must_use]
     pub fn without_home(self) -> Subject {
         Subject { has_home: false, ..self }
@@ -138,7 +138,7 @@ impl Subject {
 
     /// Names its words from the displacement `from` on, in the memory `at`.
     ///
-    /// A [`lock`](Subject::lock) has its shared words from [`WORDS`] on, and its node [`LINE`] further on.
+    /// A [`lock`](Subject::lock) has its shared words from [`WORDS`] on, and its node one [`LINE`] later.
     #[must_use]
     pub fn words(mut self, at: At, from: Disp, words: &[(&'static str, Holds)]) -> Subject {
         let named = (0..).zip(words).map(|(i, &(name, holds))| Word { name, at, disp: from.word(i), holds });
@@ -167,17 +167,17 @@ impl Subject {
         }
     }
 
-    /// Its name, the same everywhere.
+    /// Its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What each rank runs.
+    /// The code of each rank.
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// Returns whether it is a window's policy, which takes the roles of windows besides those of locks.
+    /// Returns whether it is a window's policy, which supports the roles of windows besides those of locks.
     pub fn is_window(&self) -> bool {
         matches!(self.workload, Workload::Window(_))
     }
@@ -192,7 +192,7 @@ impl Subject {
         self.readers_share
     }
 
-    /// Returns whether two ranks must not be inside at one time by these accesses.
+    /// Returns whether these two accesses exclude each other.
     pub fn excludes(&self, one: Access, two: Access) -> bool {
         let as_played = |access| match access {
             Access::Read if self.is_window() => Access::All,
@@ -202,12 +202,12 @@ impl Subject {
         !self.readers_share || as_played(one).excludes(as_played(two))
     }
 
-    /// Returns whether some of its words are at one rank only, the home.
+    /// Returns whether it has words at one rank only, the home.
     pub fn has_home(&self) -> bool {
         self.has_home
     }
 
-    /// Returns whether ranks may fence for all ranks.
+    /// Returns whether ranks may call a fence for all ranks.
     pub(crate) fn fences(&self) -> bool {
         matches!(&self.workload, Workload::Program(program) if program.fences())
     }
@@ -217,7 +217,7 @@ impl Subject {
         &self.words
     }
 
-    /// The named word at an address, if it is one.
+    /// The named word at an address, if any.
     pub fn word_at(&self, address: Address, home: Rank) -> Option<&Word> {
         self.words.iter().find(|word| word.disp == address.disp && (word.at == At::Each || address.rank == home))
     }

@@ -1,25 +1,25 @@
-//! Programs on windows as checks: what each rank does with a team and one or two windows, written as users write it.
+//! Programs on windows as checks: the code of each rank with a team and one or two windows, written like user code.
 //!
-//! A [`WindowProgram`] is code for every rank, on the window layer as it is. [`WindowProgram::check`] makes a [`Check`]
-//! of it, for every engine. A program fails in one of these ways:
+//! A [`WindowProgram`] is code for every rank on the real window layer. [`WindowProgram::check`] makes a [`Check`] of
+//! it for every engine. A program fails in one of these ways:
 //!
-//! * a rank sees what it must not see: the code returns [`Error::Seen`] with the property that is broken;
-//! * ranks wait for ever, or go round in circles;
+//! * a rank sees a value that it must not see: the code returns [`Error::Seen`] with the violated property;
+//! * ranks wait forever, or run in a cycle;
 //! * a call of the window layer fails or panics;
-//! * in the end the words of the windows' synchronization are not at rest: slots of posts, locks of accumulates, words of
-//!   the lock policy. These words may have any value: numbers that only grow (barriers, posts, completions, tickets), the
-//!   windows' data, and what accumulates are biased towards.
+//! * at the end, the synchronization words of the windows are not at rest: slots of posts, locks of accumulates, words
+//!   of the lock policy. Other words may have any value: numbers that only grow (barriers, posts, completions,
+//!   tickets), the windows' data, and the bias of accumulates.
 //!
 //! # State
 //!
-//! The explorer knows a rank by its answers since its last [`step`]. A program ends a step where it knows all that it
-//! remembers from there on; the explorer tests on witnesses that this is all (see its `learned`). A program without
-//! steps is one phase, and exact without any assumption.
+//! The explorer knows a rank by its answers since its last [`step`]. A program ends a step where it can list everything
+//! that it remembers from there on. The explorer tests with witnesses that the list is complete (see its `learned`). A
+//! program without steps is one phase, and exact without any assumption.
 //!
 //! # Defects
 //!
-//! A defect is a [`Mutant`] of the window layer: it drops or changes some of the layer's calls, by the names of their
-//! words. It shows what the layer would be without a flush, a wait, a lock. Each has a program that breaks by it.
+//! A defect is a [`Mutant`] of the window layer. It drops or changes some of the layer's calls, selected by the names
+//! of their words. It shows the layer without a flush, a wait or a lock. Each defect breaks one of the programs.
 
 mod defects;
 mod programs;
@@ -40,10 +40,10 @@ use crate::play::{Event, Player, Stage};
 use crate::subject::{At, Holds};
 use crate::{Check, Error, Mutant, Program, Property, Result};
 
-/// Bytes of each rank's part of a program's windows.
+/// The size of each rank's part of a program's windows.
 pub const BYTES: u64 = 16;
 
-/// What one rank's code gets: its team, and its windows, which are allocated.
+/// The arguments of one rank's code: its team, and its allocated windows.
 pub struct Scene<'a, 'p> {
     /// The team of all ranks.
     pub team: &'a Team<'a, Stage<'p>>,
@@ -58,21 +58,21 @@ type Code = dyn Fn(Scene<'_, '_>) -> Result<()> + Send + Sync;
 pub struct WindowProgram {
     /// Its name, in tables.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub about: &'static str,
-    /// How many ranks run it.
+    /// The number of ranks.
     pub ranks: u32,
-    /// How its windows are made.
+    /// The configurations of its windows.
     pub windows: Vec<Config>,
-    /// The number of slots in a ring of posts, if not the window layer's own.
+    /// The number of slots in a ring of posts, if not the window layer's default.
     pub slots: Option<u32>,
-    /// When accumulates change between atomics and a lock, if they do: from how many elements on, after how many
-    /// elements of runs, after how many single updates.
+    /// The bias of accumulates, if any: the least number of elements of a run, then the elements of runs and the single
+    /// updates after which the mode changes.
     pub bias: Option<(usize, u64, u64)>,
-    /// The networks on which a search of it takes seconds.
+    /// The networks on which a search takes seconds.
     pub networks: &'static [Network],
-    /// Whether each rank's processor reaches all memory: 8-byte operations of the windows are its loads and stores
-    /// then.
+    /// True if each rank's processor reaches all memory. Then 8-byte operations of the windows are its loads and
+    /// stores.
     pub local_words: bool,
     code: Arc<Code>,
 }
@@ -83,18 +83,18 @@ impl Debug for WindowProgram {
     }
 }
 
-/// The check of the program that breaks by `defect`, with the defect.
+/// The check of the program that `defect` breaks, with the defect.
 ///
 /// # Errors
 ///
-/// [`Error::Unsound`] when there is no such program, and those of making its windows.
+/// [`Error::Unsound`] if there is no such program, and the errors of creating its windows.
 pub fn check_of(defect: &'static Mutant) -> Result<Check> {
     let program = programs().into_iter().find(|program| defect.suits(program.name));
-    let program = program.ok_or_else(|| Error::Unsound(format!("{}: no program breaks by it", defect.name)))?;
+    let program = program.ok_or_else(|| Error::Unsound(format!("{}: it breaks no program", defect.name)))?;
     Ok(Check { mutant: Some(defect), ..program.check(defect.network)? })
 }
 
-/// Some words of a program: where they are, what they are called, and whether they are zero at rest.
+/// Some words of a program: their place, their names, and whether they are zero at rest.
 struct Words {
     place: Range<Disp>,
     name: &'static str,
@@ -106,7 +106,7 @@ impl WindowProgram {
     ///
     /// # Errors
     ///
-    /// Those of making its windows.
+    /// The errors of creating its windows.
     pub fn check(&self, network: Network) -> Result<Check> {
         let own = self.clone();
         let mut program = Program::new(self.ranks, move |rank, player| own.run(rank, player));
@@ -133,7 +133,7 @@ impl WindowProgram {
         (self.code)(Scene { team: &team, windows })
     }
 
-    /// The world: it has fences for all ranks where accumulates have a bias.
+    /// The world. It has fences for all ranks if accumulates have a bias.
     fn shape(&self) -> Shape {
         let mut shape = Shape::new(self.ranks);
         shape.capabilities.asymmetric_fence = self.bias.is_some();
@@ -142,7 +142,7 @@ impl WindowProgram {
     }
 
     fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
-        // A symmetric window is made without any call, so that making it is no part of the search.
+        // Creating a symmetric window makes no call, so that it is no part of the search.
         let builder = Window::builder(team).config(*config).symmetric();
         let builder = match self.slots {
             Some(slots) => builder.pscw_slots(slots),
@@ -171,7 +171,7 @@ impl WindowProgram {
             let mut new = allocations(&stage);
             new.retain(|block| !known.contains(block));
             known.extend(new.iter().cloned());
-            // In the order in which a window allocates: data, matching, lock of accumulates, words of the policy.
+            // In the order of a window's allocations: data, matching, lock of accumulates, words of the policy.
             let [data, matching, accumulate, policy @ ..] = new.as_slice() else {
                 return Err(Error::Unsound(format!("{}: a window has at least three allocations", self.name)));
             };
@@ -182,9 +182,9 @@ impl WindowProgram {
             add(data_name, data.clone(), false);
             add(completions, matching.start..line, false);
             add(tail, line..first, false);
-            // Flags count the posts; slots are empty at rest.
+            // Flags count the posts, but slots are empty at rest.
             add(posts, first..matching.end, ring);
-            // Both modes are right where no rank updates.
+            // Both modes are valid while no rank updates.
             let word = |number| accumulate.start.word(number);
             let nodes = accumulate.start.plus(LINE);
             let node_end = nodes.plus(Mcs::NODE);
@@ -229,30 +229,30 @@ fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {
     blocks
 }
 
-/// Ends a step: `remembered` is all that this rank's code, the windows included, remembers from here on.
+/// Ends a step: `remembered` is everything that this rank's code and windows remember from here on.
 pub fn step(team: &Team<'_, Stage<'_>>, remembered: &dyn Debug) {
     team.ra().executor().event(Event::Left, remembered);
 }
 
-/// Reports that `property` is broken unless `got` is one of `allowed`.
+/// Returns a violation of `property` unless `got` is one of `allowed`.
 ///
 /// # Errors
 ///
 /// [`Error::Seen`].
-#[expect(clippy::needless_pass_by_value, reason = "values are written where they are seen")]
+#[expect(clippy::needless_pass_by_value, reason = "the callers pass values that they have just read")]
 pub fn sees<T: PartialEq + Debug>(property: Property, what: &str, got: T, allowed: &[T]) -> Result<()> {
     if allowed.contains(&got) {
         return Ok(());
     }
-    Err(Error::Seen { property, seen: format!("{what} is {got:?}, and may be {allowed:?}") })
+    Err(Error::Seen { property, seen: format!("{what} is {got:?}, but must be one of {allowed:?}") })
 }
 
-/// Carries out nothing: making a team and windows makes no call.
+/// Rejects all calls: creating a team and windows makes none.
 struct Silent;
 
 impl Executor for Silent {
     fn call(&self, call: Call) -> Answer {
-        panic!("making windows communicates nothing, and calls {call}")
+        panic!("creating windows must not communicate, but calls {call}")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each rank of a check runs: a lock, a window's policy, or a program.
+//! The code that each rank of a check runs: a lock, a window's policy, or a program.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use rmalab_locks::{LockKind, Place, RawRwLock, WindowLock};
 use crate::play::{Handle, Player, Stage};
 use crate::{Access, Result};
 
-/// What each rank of a check runs.
+/// The code that each rank of a check runs.
 #[derive(Clone)]
 pub enum Workload {
-    /// Ranks acquire and release a reader-writer lock, or a mutex in its place.
+    /// Ranks acquire and release a reader-writer lock, or a mutex instead.
     Lock(Bind),
     /// Ranks lock and unlock targets of a window by its policy.
     Window(Bind),
@@ -23,7 +23,7 @@ pub enum Workload {
 
 type BindFn = dyn Fn(&Stage<'_>, Rank) -> rmalab_locks::Result<Box<dyn Handle>> + Send + Sync;
 
-/// Makes a rank's handle of a new lock or policy.
+/// Creates a rank's handle of a new lock or policy.
 #[derive(Clone)]
 pub struct Bind(Arc<BindFn>);
 
@@ -36,14 +36,14 @@ impl Bind {
         }))
     }
 
-    /// Binds the policy `W`; `params` gets the rank where its global words are to be.
+    /// Binds the policy `W`; `params` gets the rank for its global words.
     pub(crate) fn window<W: WindowLock + Debug + 'static>(
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
     ) -> Bind {
         Bind(Arc::new(move |stage, home| Ok(Box::new(WindowHandle(W::new(stage, params(home))?)))))
     }
 
-    /// This rank's handle of a new lock, whose global words are at `home`. The heap may have only the data so far.
+    /// This rank's handle of a new lock, whose global words are at `home`. The heap may contain only the data so far.
     pub(crate) fn bind(&self, stage: &Stage<'_>, home: Rank) -> rmalab_locks::Result<Box<dyn Handle>> {
         (self.0)(stage, home)
     }
@@ -51,11 +51,11 @@ impl Bind {
 
 type Body = dyn Fn(Rank, &dyn Player) -> Result<()> + Send + Sync;
 
-/// Code for some ranks, which acquires nothing by a scenario.
+/// Code for a number of ranks, without the acquisitions of a scenario.
 ///
-/// It reports what it must not see by [`Error::Seen`](crate::Error::Seen). With [`Event::Left`](crate::play::Event) it
-/// may end a *step*, which counts as an acquisition. The handle that it gives with the event shows all that it
-/// remembers from there on.
+/// It reports an observation that must not occur by [`Error::Seen`](crate::Error::Seen). With
+/// [`Event::Left`](crate::play::Event) it may end a *step*, which counts as an acquisition. The handle of that event
+/// shows everything that it remembers from there on.
 #[derive(Clone)]
 pub struct Program {
     ranks: u32,
@@ -65,20 +65,20 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of `ranks` ranks, each of which runs `body`.
+    /// A program of `ranks` ranks, each of which runs `body`.
     pub fn new(ranks: u32, body: impl Fn(Rank, &dyn Player) -> Result<()> + Send + Sync + 'static) -> Program {
         Program { ranks, body: Arc::new(body), rest: Vec::new(), fences: false }
     }
 
     /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere).
     ///
-    /// Without this the explorer assumes that no rank's call looks at what another rank has posted.
+    /// Without this, the explorer assumes that no rank's call observes another rank's posted puts.
     #[must_use]
     pub fn fencing(self) -> Program {
         Program { fences: true, ..self }
     }
 
-    /// Declares that the words of these displacements are zero at the end; all others may have any value.
+    /// Declares that these words are zero at the end. All others may have any value.
     #[must_use]
     pub fn rest(mut self, words: Range<Disp>) -> Program {
         self.rest.push(words);
@@ -118,7 +118,7 @@ impl<L: RawRwLock + Debug> Handle for LockHandle<L> {
 #[derive(Debug)]
 struct WindowHandle<W>(W);
 
-/// The arguments of a policy's lock for an access; none for lock_all.
+/// The arguments of a policy's lock for an access; `None` for lock_all.
 fn window_call(access: Access) -> Option<(LockKind, Rank)> {
     match access {
         Access::Read | Access::All => None,

@@ -1,4 +1,4 @@
-//! What the window layer would be without one of its parts.
+//! The window layer without one of its parts.
 
 use rmalab_atomics::Until;
 use rmalab_atomics::controlled::Call;
@@ -12,7 +12,7 @@ use crate::network::Network::{LatePuts, Sc, UnorderedBulk};
 /// One lock_all in the master of the two-level policy.
 const ALL: u64 = 1 << 32;
 
-/// All defects, each of the program that breaks by it.
+/// All defects, each with the program that it breaks.
 pub fn defects() -> &'static [Mutant] {
     DEFECTS
 }

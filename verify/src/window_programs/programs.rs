@@ -1,7 +1,7 @@
 //! The programs.
 //!
 //! They use [`BYTES`](super::BYTES) of a window as two words, four halves of words, or a pair of two words. A program
-//! reads what another rank put as MPI demands: never in the epoch of the put, unless it is about that.
+//! reads another rank's put as MPI requires: never in the epoch of the put, unless that is its purpose.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::play::Stage;
 const FIRST: WindowDisp = WindowDisp(0);
 const SECOND: WindowDisp = WindowDisp(8);
 
-/// The networks that put late.
+/// `sc`, and the networks with late puts.
 const LATE: &[Network] = &[Sc, LatePuts, UnorderedBulk];
-/// Those, and the one whose atomics take two steps.
+/// The same, and the network whose atomics take two steps.
 const ATOMICS: &[Network] = &[Sc, LatePuts, UnorderedBulk, Hca];
-/// Those whose bulk puts are not late.
+/// The networks whose bulk puts are not late.
 const WORDS: &[Network] = &[Sc, LatePuts];
 
 /// All programs.
@@ -130,7 +130,7 @@ pub fn programs() -> Vec<WindowProgram> {
     add("bias-3-runs", about, 3, native, LATE, |scene| biased(scene, 2, 1));
 
     let about = "put, free directly afterwards, allocate again: all zero, and no put is lost";
-    // Whatever happens on the consistent network does on this one.
+    // Any interleaving of the consistent network is possible here, too.
     add("free", about, 2, two_level, &[LatePuts], free);
 
     let about = "a ring of one slot: three ranks expose to the fourth; twice";
@@ -142,7 +142,7 @@ pub fn programs() -> Vec<WindowProgram> {
         program.slots = program.name.starts_with("pscw-full").then_some(1);
         program.bias = match program.name {
             "bias-runs" => Some((2, 4, 1)),
-            // Each run makes the mode locked, and each single update makes it atomics again.
+            // Each run sets the mode to locked, and each single update sets it back to atomics.
             name if name.starts_with("bias") => Some((2, 2, 1)),
             _ => None,
         };
@@ -159,7 +159,7 @@ fn behind(scene: &Scene<'_, '_>, by: u32) -> Rank {
     Rank((scene.team.rank().0 + by) % size(scene))
 }
 
-/// A value that shows which rank put it, and when.
+/// A value that identifies the rank and the round of a put.
 fn value(rank: Rank, round: u64) -> u64 {
     u64::from(rank.0) + 1 + 16 * round
 }
@@ -181,7 +181,7 @@ fn fences(mut scene: Scene<'_, '_>) -> Result<()> {
         step(team, &());
         let mut seen = [0_u64; 2];
         epoch.at(other)?.get(FIRST, &mut seen)?;
-        sees(Visibility, "what was put before the fence", seen, &[[value(writer, round); 2]])?;
+        sees(Visibility, "the value put before the fence", seen, &[[value(writer, round); 2]])?;
         epoch = epoch.next()?;
     }
     Ok(epoch.close()?)
@@ -215,7 +215,7 @@ fn pscw_rounds(mut scene: Scene<'_, '_>, origins: &[Rank], targets: &[Rank], rou
         let (mut access, mut exposure) = window.pscw()?;
         let exposed = exposure.post(origins)?;
         let accessed = access.start(targets)?;
-        // All that have posted to this rank are matched: what is left are counters.
+        // All posts to this rank are matched: only counters are left.
         step(team, &());
         for &target in targets {
             accessed.at(target)?.put_value(of(me), value(me, round) as u32)?;
@@ -225,14 +225,14 @@ fn pscw_rounds(mut scene: Scene<'_, '_>, origins: &[Rank], targets: &[Rank], rou
         exposed.wait()?;
         for &origin in origins {
             let seen: u32 = window.local()?.load(of(origin))?;
-            sees(Visibility, "what an origin put before it completed", seen, &[value(origin, round) as u32])?;
+            sees(Visibility, "the value that an origin put before it completed", seen, &[value(origin, round) as u32])?;
         }
         step(team, &());
     }
     Ok(())
 }
 
-/// Both windows of a program that has two.
+/// The two windows of a program.
 fn both<'s, 'a, 'p>(scene: &'s mut Scene<'a, 'p>) -> (&'s mut Window<'a, Stage<'p>>, &'s mut Window<'a, Stage<'p>>) {
     match scene.windows.as_mut_slice() {
         [a, b] => (a, b),
@@ -256,12 +256,12 @@ fn fence_round_pscw(mut scene: Scene<'_, '_>) -> Result<()> {
         exposed.wait()?;
     }
     let seen: u64 = b.local()?.load(FIRST)?;
-    sees(Visibility, "what was put to B before complete", seen, &[value(before, 2)])?;
+    sees(Visibility, "the value put to B before complete", seen, &[value(before, 2)])?;
     fence = fence.next()?;
     step(team, &());
     let mut seen = [0_u64; 2];
     fence.at(me)?.get(FIRST, &mut seen)?;
-    sees(Visibility, "what was put to A before the fence", seen, &[[value(before, 1), value(before, 3)]])?;
+    sees(Visibility, "the value put to A before the fence", seen, &[[value(before, 1), value(before, 3)]])?;
     Ok(fence.close()?)
 }
 
@@ -270,17 +270,17 @@ fn count(window: &Window<'_, Stage<'_>>) -> Result<()> {
     let lock = window.lock(LockKind::Exclusive, Rank(0))?;
     let mut seen = [0_u64; 2];
     lock.get(FIRST, &mut seen)?;
-    sees(MutualExclusion, "what the last holder left", seen[1], &[seen[0]])?;
+    sees(MutualExclusion, "the second word of the count", seen[1], &[seen[0]])?;
     lock.put(FIRST, &[seen[0] + 1; 2])?;
     Ok(lock.unlock()?)
 }
 
-/// Sees that `counts` have been counted.
+/// Checks the number of counts.
 fn counted(window: &Window<'_, Stage<'_>>, counts: u64) -> Result<()> {
     let lock = window.lock(LockKind::Shared, Rank(0))?;
     let mut seen = [0_u64; 2];
     lock.get(FIRST, &mut seen)?;
-    sees(NoLostUpdate, "the count in the end", seen, &[[counts; 2]])?;
+    sees(NoLostUpdate, "the count at the end", seen, &[[counts; 2]])?;
     Ok(lock.unlock()?)
 }
 
@@ -297,7 +297,7 @@ fn fence_round_locks(mut scene: Scene<'_, '_>) -> Result<()> {
     fence = fence.next()?;
     step(team, &());
     let seen: u64 = fence.at(me)?.get_value(FIRST)?;
-    sees(Visibility, "what was put to A before the fence", seen, &[value(before, 1)])?;
+    sees(Visibility, "the value put to A before the fence", seen, &[value(before, 1)])?;
     step(team, &());
     counted(b, u64::from(size))?;
     Ok(fence.close()?)
@@ -321,13 +321,13 @@ fn pscw_round_lock_all(mut scene: Scene<'_, '_>) -> Result<()> {
     }
     step(team, &());
     let seen: u64 = a.local()?.load(FIRST)?;
-    sees(Visibility, "what was put to A before complete", seen, &[value(before, 2)])?;
+    sees(Visibility, "the value put to A before complete", seen, &[value(before, 2)])?;
     let mut seen = [0_u64; 2];
     b.local()?.read(FIRST, &mut seen)?;
-    sees(Visibility, "what was done to B before complete", seen, &[[value(before, 1), value(before, 3)]])
+    sees(Visibility, "the values put to B before complete", seen, &[[value(before, 1), value(before, 3)]])
 }
 
-/// The first `writers` ranks count, and the others look, `rounds` times each.
+/// The first `writers` ranks count, and the others read, `rounds` times each.
 fn counters(mut scene: Scene<'_, '_>, writers: u32, rounds: u64) -> Result<()> {
     let (me, team) = (scene.team.rank(), scene.team);
     let window = &mut scene.windows[0];
@@ -339,12 +339,12 @@ fn counters(mut scene: Scene<'_, '_>, writers: u32, rounds: u64) -> Result<()> {
         } else {
             let all = window.lock_all()?;
             let mut seen = [0_u64; 2];
-            // Word by word: two calls can be torn apart by more than one.
+            // The two words are read by one call each, so that a torn pair can differ by more than one.
             for (i, word) in [FIRST, SECOND].into_iter().enumerate() {
                 seen[i] = all.at(Rank(0))?.get_value(word)?;
             }
-            sees(MutualExclusion, "what was being written", seen[1], &[seen[0]])?;
-            sees(Visibility, "whether a later look sees less", seen[0] < least, &[false])?;
+            sees(MutualExclusion, "the second word of the pair", seen[1], &[seen[0]])?;
+            sees(Visibility, "whether a later read returns less", seen[0] < least, &[false])?;
             least = seen[0];
             all.unlock_all()?;
             step(team, &least);
@@ -354,7 +354,7 @@ fn counters(mut scene: Scene<'_, '_>, writers: u32, rounds: u64) -> Result<()> {
     counted(window, u64::from(writers) * rounds)
 }
 
-/// Rank 0 counts at targets 0 and 1 while it has locked both, rank 1 looks at both, and rank 2 counts at target 1.
+/// Rank 0 counts at targets 0 and 1 while it has locked both, rank 1 reads both, and rank 2 counts at target 1.
 fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
     let (me, team) = (scene.team.rank(), scene.team);
     let window = &mut scene.windows[0];
@@ -367,7 +367,7 @@ fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
             let seen: u64 = two.get_value(SECOND)?;
             two.put_value(FIRST, 1_u64)?;
             two.put_value(SECOND, seen + 1)?;
-            // The first one locked is the first one unlocked.
+            // The target that was locked first is unlocked first.
             one.unlock()?;
             two.unlock()?;
         }
@@ -377,7 +377,7 @@ fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
             for target in [first, second] {
                 seen[target.index()] = all.at(target)?.get_value(FIRST)?;
             }
-            sees(MutualExclusion, "what is put while both targets are locked", seen[1], &[seen[0]])?;
+            sees(MutualExclusion, "the value put while both targets are locked", seen[1], &[seen[0]])?;
             all.unlock_all()?;
         }
         _ => {
@@ -390,7 +390,7 @@ fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
     step(team, &());
     team.collectives().barrier()?;
     let lock = window.lock(LockKind::Shared, second)?;
-    sees(NoLostUpdate, "the count in the end", lock.get_value(SECOND)?, &[2_u64])?;
+    sees(NoLostUpdate, "the count at the end", lock.get_value(SECOND)?, &[2_u64])?;
     Ok(lock.unlock()?)
 }
 
@@ -421,7 +421,7 @@ fn notify(mut scene: Scene<'_, '_>, by_lock_all: bool) -> Result<()> {
             let mut seen = [0_u64; 2];
             lock.get(FIRST, &mut seen)?;
             lock.unlock()?;
-            sees(Visibility, "what was put before the flush", seen, &[put])?;
+            sees(Visibility, "the value put before the flush", seen, &[put])?;
         }
         _ => {}
     }
@@ -457,18 +457,18 @@ fn sums(scene: Scene<'_, '_>) -> Result<()> {
             let old = target.fetch_and_op(FIRST, Op::Sum, mine)?;
             step(team, &old);
             target.accumulate(FIRST, Op::Sum, &[mine])?;
-            sees(NoLostUpdate, "this rank's part of the sum before it has added", old / mine % 16, &[0])
+            sees(NoLostUpdate, "this rank's part of the sum before its addition", old / mine % 16, &[0])
         },
         |target| sees(NoLostUpdate, "the sum", target.get_value(FIRST)?, &[sum]),
     )
 }
 
-/// The first `runners` ranks add to both words by runs of two elements, the others to the first word by itself.
+/// The first `runners` ranks add to both words by runs of two elements, the others only to the first word.
 fn biased(mut scene: Scene<'_, '_>, runners: u32, rounds: u64) -> Result<()> {
     let (me, size, team) = (scene.team.rank(), size(&scene), scene.team);
     let window = &mut scene.windows[0];
     let mine = 16_u64.pow(me.0);
-    // Nothing but accumulates communicates.
+    // Only accumulates communicate.
     let all = window.lock_all_assert(Assert::NoCheck)?;
     let target = all.at(Rank(0))?;
     step(team, &());
@@ -482,7 +482,7 @@ fn biased(mut scene: Scene<'_, '_>, runners: u32, rounds: u64) -> Result<()> {
             sees(NoLostUpdate, "this rank's part of the sum", old / mine % 16, &[round])?;
         }
         if runners < size {
-            // Where each run is due, nothing else is remembered.
+            // The mode changes in every round, so that a rank remembers only the round.
             step(team, &round);
         }
     }
@@ -538,7 +538,7 @@ fn sum_and_bit_or(scene: Scene<'_, '_>) -> Result<()> {
 
 fn pairs(scene: Scene<'_, '_>) -> Result<()> {
     let size = size(&scene);
-    // Number 0 is what is there first; the two halves of a pair belong together.
+    // Number 0 is the initial value; the two halves of a pair belong together.
     let of = |number: u32| Pair::new(5 * i64::from(number), i64::from(number));
     let all: Vec<_> = (0..=size).map(of).collect();
     under_lock_all(
@@ -579,7 +579,7 @@ fn order(scene: Scene<'_, '_>) -> Result<()> {
             }
             Ok(())
         },
-        |target| sees(Order, "the value in the end", target.get_value(FIRST)?, &[21_u64]),
+        |target| sees(Order, "the value at the end", target.get_value(FIRST)?, &[21_u64]),
     )
 }
 
@@ -600,5 +600,5 @@ fn free(mut scene: Scene<'_, '_>) -> Result<()> {
     step(team, &());
     team.collectives().barrier()?;
     let seen: u64 = window.local()?.load(SECOND)?;
-    sees(Visibility, "what was put behind the free", seen, &[value(before, 2)])
+    sees(Visibility, "the value put after the free", seen, &[value(before, 2)])
 }
