@@ -14,7 +14,7 @@ use rmalab_verify::stress::{self, Options, Rest, Verdict};
 /// A policy as a reader-writer lock: lock_all for reading, an exclusive lock of one target for writing.
 struct Policy<W>(W);
 
-/// Whom all writers lock.
+/// The target of all exclusive locks.
 const TARGET: Rank = Rank(1);
 
 impl<W: WindowLock> RawRwLock for Policy<W> {
@@ -44,10 +44,11 @@ impl<W: WindowLock> RawRwLock for Policy<W> {
     }
 }
 
-/// What a rank of a world of processes hands back: how many readers it saw together, and what it found broken.
+/// The result of a rank of a world of processes: for each lock its name, the largest number of readers together, and
+/// the violations.
 type Found = Vec<(String, u32, Vec<String>)>;
 
-/// Runs all locks with `ranks` ranks that read and write in turn, `acquisitions` times each.
+/// Runs all locks with `ranks` ranks that read and write alternately, `acquisitions` times each.
 fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     let scenario: Scenario = format!("{}Mx{acquisitions}", ra.size()).parse().unwrap();
     let mut found = Found::new();
@@ -63,10 +64,10 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     }
     note(run::<Exclusive<Tas>, A>(ra, &scenario, Rest::Zero));
     note(run::<TasRw, A>(ra, &scenario, Rest::Zero));
-    // Tickets count on for ever.
+    // Tickets never return to zero.
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
-    // On three levels, with thresholds that are often reached.
+    // On three levels, with small thresholds.
     let (levels, t_l) = (Elements::Blocks([4, 2, 0]), [2; MAX_LEVELS]);
     let params = RmaMcsParams { levels, t_l, ..RmaMcsParams::default() };
     note(stress::run::<Exclusive<RmaMcs>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
@@ -83,14 +84,14 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
 fn check(found: Vec<Found>, backend: &str, ranks: u32) {
     assert_eq!(found.len(), ranks as usize);
     for (rank, found) in found.into_iter().enumerate() {
-        assert_eq!(found.len(), 11, "locks that rank {rank} has run");
+        assert_eq!(found.len(), 11, "locks run by rank {rank}");
         for (lock, _, violations) in found {
             assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
         }
     }
 }
 
-/// Acquisitions of each rank, so that a run has some thousands in all.
+/// Acquisitions of each rank, for some thousands in all.
 fn acquisitions(ranks: u32) -> u32 {
     4_800 / ranks
 }
@@ -102,7 +103,7 @@ fn no_lock_is_found_broken_on_threads() {
     }
 }
 
-/// One test for each number of ranks, since a rank comes to the first world of its test.
+/// One test for each number of ranks, since each rank process joins the first world of its test.
 macro_rules! on_processes {
     ($($name:ident: $ranks:literal,)*) => {$(
         #[test]

@@ -1,4 +1,4 @@
-//! A rank that catches panics, an engine's own included, by which it ends an execution that is under way.
+//! A rank that catches all panics, including those by which an engine ends an execution.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use rmalab_verify::play::Stage;
 use rmalab_verify::shuttle_engine::Method;
 use rmalab_verify::{Check, Error, Finding, Limit, Program, Property, explorer, loom_engine, shuttle_engine};
 
-/// A program of two ranks that count, catch every panic, and would take one for a finding.
+/// A program of two ranks that count, catch every panic, and would report it as a finding.
 fn catches() -> Check {
     let program = Program::new(2, |rank, player| {
         let stage = Stage::new(player, &Shape::new(2), rank);
@@ -17,7 +17,7 @@ fn catches() -> Check {
             let at = Rank(0).at(Disp(64 * word));
             let counts = || stage.fetch_add(at, 1).and_then(|_| stage.put(at.rank.at(at.disp.plus(8)), 1));
             if catch_unwind(AssertUnwindSafe(counts)).is_err() {
-                // It goes on as if it were not over.
+                // It continues as if the execution were not over.
                 let _ = catch_unwind(AssertUnwindSafe(|| stage.get(at)));
                 let seen = "a call has panicked".to_owned();
                 return Err(Error::Seen { property: Property::Invariant, seen });
@@ -29,7 +29,7 @@ fn catches() -> Check {
 }
 
 #[test]
-fn loom_ends_a_rank_that_catches_panics_and_takes_nothing_of_it_for_a_finding() {
+fn loom_ends_a_rank_that_catches_panics_without_a_finding() {
     let outcome = loom_engine::run(&catches(), &loom_engine::Options::default(), &|_| true).unwrap();
     assert_eq!(outcome.finding, Finding::Holds);
     let few = loom_engine::Options { max_branches: 10, ..loom_engine::Options::default() };
@@ -38,7 +38,7 @@ fn loom_ends_a_rank_that_catches_panics_and_takes_nothing_of_it_for_a_finding() 
 }
 
 #[test]
-fn shuttle_ends_a_rank_that_catches_panics_and_takes_nothing_of_it_for_a_finding() {
+fn shuttle_ends_a_rank_that_catches_panics_without_a_finding() {
     for method in [Method::Random { seed: 0 }, Method::Exhaustive] {
         let options = shuttle_engine::Options { method, executions: 5, max_steps: 4, ..Default::default() };
         let outcome = shuttle_engine::run(&catches(), &options, &|_| true).unwrap();

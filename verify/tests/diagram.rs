@@ -1,4 +1,4 @@
-//! Diagrams: what they show of a schedule, and that they show all of it.
+//! Diagrams show every step of a schedule, and the right text for it.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Rank, RemoteAtomics, Until};
@@ -10,7 +10,7 @@ use rmalab_verify::{
     Check, Choice, Counterexample, Error, Live, Network, Property, Subject, Violation, diagram, replay, subjects,
 };
 
-/// Looks whether the word is free and then takes it, in two steps.
+/// Checks that the word is free, and takes it in a second step.
 #[derive(Debug)]
 struct LooksThenTakes(Place);
 
@@ -44,18 +44,18 @@ impl RawRwLock for LooksThenTakes {
     }
 }
 
-/// Swaps itself in, waits behind whoever was there, and wakes nobody.
+/// Swaps itself in, waits for its predecessor, and wakes no rank.
 #[derive(Debug)]
-struct WakesNobody(Place);
+struct WakesNoRank(Place);
 
-impl RawRwLock for WakesNobody {
+impl RawRwLock for WakesNoRank {
     const NAME: &'static str = "wakes-nobody";
     const WORDS: u64 = 8;
     const NODE: u64 = 8;
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(_: &A, place: Place, (): ()) -> rmalab_locks::Result<Self> {
-        Ok(WakesNobody(place))
+        Ok(WakesNoRank(place))
     }
 
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
@@ -84,8 +84,8 @@ fn looks_then_takes(scenario: &str) -> Check {
     Check::new(subject, scenario.parse().unwrap())
 }
 
-fn wakes_nobody(scenario: &str) -> Check {
-    let subject = Subject::lock::<WakesNobody>(()).words(At::Home, WORDS, &[("tail", Holds::Pointer)]).words(
+fn wakes_no_rank(scenario: &str) -> Check {
+    let subject = Subject::lock::<WakesNoRank>(()).words(At::Home, WORDS, &[("tail", Holds::Pointer)]).words(
         At::Each,
         WORDS.plus(rmalab_locks::LINE),
         &[("unblocked", Holds::Number)],
@@ -97,15 +97,15 @@ fn steps(ranks: &[u32]) -> Vec<Choice> {
     ranks.iter().map(|&rank| Choice::Step(Rank(rank))).collect()
 }
 
-/// A schedule with what the replay finds broken.
+/// A schedule with the violation that the replay finds.
 fn found(check: &Check, schedule: Vec<Choice>) -> Counterexample {
     let (_, violation) = replay(check, &schedule).unwrap();
     Counterexample::new(check, violation.expect("the schedule breaks something"), schedule, None)
 }
 
-/// A schedule said to break `property`, whatever it does.
+/// A schedule with a claimed violation of `property`, whatever it does.
 fn claimed(check: &Check, property: Property, schedule: Vec<Choice>, cycle: Option<usize>) -> Counterexample {
-    let violation = Violation { property, rank: Rank(0), acquisition: Some(0), seen: "it was said so".to_owned() };
+    let violation = Violation { property, rank: Rank(0), acquisition: Some(0), seen: "a claim".to_owned() };
     Counterexample::new(check, violation, schedule, cycle)
 }
 
@@ -115,7 +115,7 @@ fn two_inside() -> (Check, Counterexample) {
     (check, counterexample)
 }
 
-/// One of the schedules of `check`, by a multiplicative hash of `seed`; up to where something is broken, or to its end.
+/// One of the schedules of `check`, by a multiplicative hash of `seed`, up to a violation or to its end.
 fn walk(check: &Check, seed: u64) -> Counterexample {
     let mut live = Live::new(check).unwrap();
     let mut schedule: Vec<Choice> = Vec::new();
@@ -140,7 +140,7 @@ fn walk(check: &Check, seed: u64) -> Counterexample {
     }
 }
 
-/// The numbers of steps in the first words of a text's lines; folded ones all.
+/// The step numbers at the start of a text's lines; a folded row gives all its steps.
 fn numbers<'t>(words: impl Iterator<Item = &'t str>) -> Vec<usize> {
     words
         .filter_map(|word| {
@@ -184,8 +184,8 @@ In the end: owner = rank 1; all other words are zero.
 }
 
 #[test]
-fn whoever_waits_for_ever_is_shown_with_its_word() {
-    let check = wakes_nobody("1R2W");
+fn a_rank_that_waits_forever_is_shown_with_its_word() {
+    let check = wakes_no_rank("1R2W");
     let text = diagram::text(&check, &found(&check, steps(&[2, 1, 0, 2]))).unwrap();
     let rows: Vec<&str> = text.lines().filter(|line| line.contains("✗ waits")).collect();
     assert_eq!(
@@ -200,7 +200,7 @@ fn whoever_waits_for_ever_is_shown_with_its_word() {
 }
 
 #[test]
-fn posted_puts_are_shown_twice_or_are_still_under_way() {
+fn posted_puts_are_shown_twice_or_listed_as_under_way() {
     let mut check = looks_then_takes("2W");
     check.network = Network::LatePuts;
     let mut schedule = steps(&[0, 0, 0, 1]);
@@ -221,8 +221,8 @@ fn posted_puts_are_shown_twice_or_are_still_under_way() {
 }
 
 #[test]
-fn operations_of_two_halves_are_two_rows() {
-    let mut check = wakes_nobody("2W");
+fn an_operation_in_two_halves_has_two_rows() {
+    let mut check = wakes_no_rank("2W");
     check.network = Network::Hca;
     // The home takes part, so that it has no column of its own.
     check.home = Some(Rank(1));
@@ -240,8 +240,8 @@ fn operations_of_two_halves_are_two_rows() {
 }
 
 #[test]
-fn what_goes_past_the_network_is_told() {
-    let mut check = wakes_nobody("2W");
+fn a_call_that_bypasses_the_network_is_marked() {
+    let mut check = wakes_no_rank("2W");
     check.network = Network::HcaOwnerCpu;
     check.home = Some(Rank(1));
     let text = diagram::text(&check, &claimed(&check, Property::Order, steps(&[1, 0]), None)).unwrap();
@@ -252,7 +252,7 @@ fn what_goes_past_the_network_is_told() {
 #[test]
 fn polls_are_folded_but_not_into_a_cycle() {
     let check = looks_then_takes("2W");
-    // Rank 1 is inside; rank 0 looks and pauses eight times.
+    // Rank 1 is inside; rank 0 polls and pauses eight times.
     let schedule = steps(&[[1, 1].as_slice(), &[0; 16]].concat());
     let rows = |cycle| {
         let text = diagram::text(&check, &claimed(&check, Property::NoLivelock, schedule.clone(), cycle)).unwrap();
@@ -277,18 +277,18 @@ fn polls_are_folded_but_not_into_a_cycle() {
 }
 
 #[test]
-fn preemptions_are_switches_from_ranks_that_could_go_on() {
+fn preemptions_are_switches_from_ranks_that_could_continue() {
     let check = looks_then_takes("2W");
     assert_eq!(preemptions(&check, &[0, 1, 0, 1]), [1, 2, 3]);
-    // Rank 0 has left, and could not go on.
+    // Rank 0 has left, so that it could not continue.
     assert!(preemptions(&check, &[0, 0, 0, 1, 1, 1]).is_empty());
-    let check = wakes_nobody("2W");
-    // Rank 1 waits after its step, and could not go on.
+    let check = wakes_no_rank("2W");
+    // Rank 1 waits after its step, so that it could not continue.
     assert_eq!(preemptions(&check, &[0, 1, 0]), [1]);
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn a_schedule_that_does_not_fit_is_an_error() {
     let (check, good) = two_inside();
     let why = |counterexample: &Counterexample| {
         let (text, svg) = (diagram::text(&check, counterexample), diagram::svg(&check, counterexample));
@@ -309,11 +309,11 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn a_claim_that_the_replay_does_not_bear_out_is_doubted() {
+fn a_note_says_that_the_replay_does_not_find_the_claim() {
     let check = looks_then_takes("2W");
     let text = |property| diagram::text(&check, &claimed(&check, property, steps(&[0, 0, 0, 1]), None)).unwrap();
     assert!(text(Property::MutualExclusion).contains("\nThe replay does not find this: "));
-    // What a single schedule does not show is not judged.
+    // A single schedule cannot show this, so there is no note.
     assert!(!text(Property::NoLivelock).contains("The replay"));
 }
 
@@ -329,13 +329,13 @@ fn an_svg_is_well_formed_and_escaped() {
     let texts: Vec<&str> = document.descendants().filter(|n| n.has_tag_name("text")).filter_map(|n| n.text()).collect();
     assert!(texts.contains(&format!("get {name} → nil").as_str()), "{texts:?}");
     assert!(texts.contains(&"✗ mutual-exclusion: rank 1 in acquisition 0: ]]> \u{fffd}[31m"), "{texts:?}");
-    // Nothing comes from outside, and nothing runs.
+    // The document uses nothing external, and no script.
     for node in document.descendants().filter(|node| node.is_element()) {
         let tag = node.tag_name().name();
         assert!(!["script", "style", "image", "use", "a", "foreignObject"].contains(&tag), "{tag}");
         assert!(node.attributes().all(|a| !a.name().contains("href") && !a.name().starts_with("on")), "{node:?}");
     }
-    // Both ranks are marked in red from where they are inside together.
+    // Both ranks have a red background from the step at which both are inside.
     let marked: Vec<_> = document.descendants().filter(|n| n.has_tag_name("rect")).collect();
     let red = marked.iter().filter(|n| n.attribute("fill") == Some("#dc2626")).count();
     assert_eq!(red, 2, "{svg}");
@@ -344,7 +344,7 @@ fn an_svg_is_well_formed_and_escaped() {
 #[test]
 fn every_step_of_every_lock_is_shown() {
     let mut diagrams = 0;
-    // nocheck makes no calls, so that all are inside before the first step: there is no schedule to show.
+    // nocheck makes no calls, so that all ranks are inside before the first step, and there is no schedule to draw.
     let subjects: Vec<Subject> = subjects().into_iter().filter(|subject| subject.name() != "nocheck").collect();
     for subject in &subjects {
         for network in Network::ALL {

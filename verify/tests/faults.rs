@@ -11,7 +11,7 @@ use rmalab_locks::{
 
 const RANKS: u32 = 4;
 
-/// Acquires and releases until a peer has failed; returns which.
+/// Acquires and releases until a peer has failed, and returns that peer.
 fn until_a_peer_fails(ra: &Mapped, kind: usize) -> Rank {
     fn lock<L: RawRwLock>(ra: &Mapped) -> rmalab_locks::Result<()>
     where
@@ -22,14 +22,14 @@ fn until_a_peer_fails(ra: &Mapped, kind: usize) -> Rank {
         for turn in ra.rank().0.. {
             if turn % 3 == 0 {
                 lock.acquire_write(ra)?;
-                // Long enough that a random moment often finds somebody inside, and the others waiting.
+                // Long enough that, at a random moment, often one rank is inside and the others wait.
                 std::thread::sleep(Duration::from_micros(50));
                 lock.release_write(ra)?;
             } else {
                 lock.acquire_read(ra)?;
                 lock.release_read(ra)?;
             }
-            // A rank that never has to wait is told of a failure by its pauses only.
+            // A rank that never waits learns of a failure only from its pauses.
             ra.pause(1)?;
         }
         unreachable!("ranks acquire less than 2^32 times")
@@ -61,13 +61,14 @@ fn until_a_peer_fails(ra: &Mapped, kind: usize) -> Rank {
     };
     match result {
         Err(rmalab_locks::Error::Atomics(Error::PeerFailed { rank })) => rank,
-        other => panic!("instead of a failed peer: {other:?}"),
+        other => panic!("expected a failed peer, not {other:?}"),
     }
 }
 
 const KINDS: usize = 9;
 
-/// What must be the same before and after: children, open descriptors, mappings of shared memory, files in /dev/shm.
+/// The resources that a campaign must not leak: children, open descriptors, mappings of shared memory, files in
+/// /dev/shm.
 #[derive(PartialEq, Eq, Debug)]
 struct Resources {
     descriptors: usize,
@@ -90,7 +91,7 @@ fn is_alive(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Kills a random rank at a random moment, `kills` times; all others must report it, and nothing may be left.
+/// Kills a random rank at a random moment, `kills` times. All others must report it, and no resource may leak.
 fn campaign(test: &str, kills: u64) {
     if shm::launched_size().unwrap().is_some() {
         let kind: usize = std::env::var("KIND").unwrap().parse().unwrap();
@@ -100,14 +101,14 @@ fn campaign(test: &str, kills: u64) {
     let program = std::env::current_exe().unwrap();
     let before = Resources::now();
     for round in 0..kills {
-        // A multiplicative hash of the round: any moments and victims will do, as long as a failure can be repeated.
+        // A multiplicative hash of the round, so that a failure can be repeated.
         let random = (round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let (victim, kind) = (Rank((random % u64::from(RANKS)) as u32), round as usize % KINDS);
         let job = Launcher::new(RANKS)
             .command(&program, [test, "--exact", "--nocapture", "--include-ignored"])
             .env("KIND", kind.to_string())
             .output(Output::Inherit)
-            // A run that would never end fails; this asserts no speed.
+            // The deadline only ends a run that hangs.
             .time_limit(Duration::from_secs(30))
             .spawn()
             .unwrap();
@@ -118,9 +119,9 @@ fn campaign(test: &str, kills: u64) {
         for rank in (0..RANKS).map(Rank).filter(|&rank| rank != victim) {
             let told: Rank = serde_json::from_slice(&outcome.results[rank.index()])
                 .unwrap_or_else(|error| panic!("round {round}, kind {kind}, {}: {error}", outcome.describe(rank)));
-            assert_eq!(told, victim, "what {rank} was told in round {round}, kind {kind}");
+            assert_eq!(told, victim, "the peer that {rank} reported in round {round}, kind {kind}");
         }
-        assert!(outcome.pids.iter().all(|&pid| !is_alive(pid)), "round {round} has left a process behind");
+        assert!(outcome.pids.iter().all(|&pid| !is_alive(pid)), "round {round} has left a process running");
     }
     assert_eq!(Resources::now(), before);
 }

@@ -1,31 +1,31 @@
-//! The network models, held to litmus tests: each test's exact set of outcomes on each [`Network`].
+//! Litmus tests of the network models: each test's exact set of outcomes on each [`Network`].
 //!
-//! # How this compares with RDMA
+//! # Comparison with RDMA
 //! *RDMA^TSO* below is the model of G. Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav and A. Raad, "Semantics of Remote
-//! Direct Memory Access: Operational and Declarative Models of RDMA on TSO Architectures", OOPSLA 2024,
-//! DOI 10.1145/3689781; its atomic operations are those of G. Ambal, M. Stupple, B. Dongol and A. Raad, "Specifying and
-//! Verifying RDMA Synchronisation", 2026, arXiv 2601.14642. It speaks of operations on one queue pair, to one
-//! remote node, and of *polls* of their completions; the trait speaks of targets and of flushes. In short:
+//! Direct Memory Access: Operational and Declarative Models of RDMA on TSO Architectures", OOPSLA 2024, DOI
+//! 10.1145/3689781. Its atomic operations are from G. Ambal, M. Stupple, B. Dongol and A. Raad, "Specifying and
+//! Verifying RDMA Synchronisation", 2026, arXiv 2601.14642. It describes operations on one queue pair, to one remote
+//! node, and *polls* of their completions; the trait has targets and flushes. In short:
 //!
 //! | pair | the trait (`rmalab_atomics::RemoteAtomics`) | RDMA^TSO, one queue pair | the trait is |
 //! | --- | --- | --- | --- |
 //! | put, put of one rank to one target | in order | in order | the same |
 //! | put, get | not ordered | in order: a read pushes the writes before it | weaker |
-//! | put, atomic | not ordered | in order, as a put and a get | weaker |
+//! | put, atomic | not ordered | in order, like a put and a get | weaker |
 //! | get, put | in order: the get has returned | not ordered without a remote fence, or a poll of the get | stronger |
-//! | bulk put, anything | not ordered | as a put: there is but one kind | weaker |
-//! | any two, to two targets | as each is complete | as each is polled | the same |
-//! | put, its completion | flush: visible at the target | poll: handed over, perhaps not yet in memory there | stronger |
-//! | atomic, put of another rank | atomic | not: remote atomics are atomic with each other alone | stronger |
-//! | atomic, any of the owner's | atomic | not, as the owner's processor does the latter | stronger |
+//! | bulk put, anything | not ordered | like a put: there is only one kind | weaker |
+//! | any two, to two targets | each completes by itself | each is polled by itself | the same |
+//! | put, its completion | flush: visible at the target | poll: sent, but perhaps not yet in memory there | stronger |
+//! | atomic, put of another rank | atomic | not atomic: remote atomics are atomic only with each other | stronger |
+//! | atomic, any operation of the owner | atomic | not atomic: the owner's processor does the latter | stronger |
 //!
-//! Where the trait is weaker, what is shown on its models holds on RDMA all the more. Where it is stronger, a backend has
-//! to add what is missing: a get polls; a flush is a read on the queue pair and the poll of it (the *global fence* of
-//! LOCO, arXiv 2510.10531), not the poll of the put; the owner goes through its adapter. Of puts beside atomics a vendor
-//! may promise more than RDMA^TSO: NVIDIA's adapters let no operation of another queue pair on the address fall between
-//! the read and the write (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One thing has no
-//! counterpart there: a rank's own segment is a target like any other here, so that its own puts to it are late even to
-//! itself, while a processor reads its own stores at once.
+//! Where the trait is weaker, a property of its models also holds on RDMA. Where it is stronger, a backend must add the
+//! difference: a get polls; a flush is a read on the queue pair and the poll of that read (the *global fence* of LOCO,
+//! arXiv 2510.10531), not the poll of the put; the owner uses its adapter. For puts beside atomics, a vendor may
+//! promise more than RDMA^TSO: NVIDIA's adapters allow no operation of another queue pair on the address between the
+//! read and the write (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One rule has no
+//! counterpart there: a rank's own segment is a target like any other here. So its puts to that segment are late even
+//! for itself, while a processor reads its own stores at once.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -105,34 +105,34 @@ fn flush_all() -> Step {
     Call::Flush { target: None }.into()
 }
 
-/// A wait of the word's home until it is not zero.
+/// A wait by the word's home until it is not zero.
 fn wait(at: Address) -> Step {
     Call::WaitUntil { own: at.disp, until: Until::Ne(0), deadline: None }.into()
 }
 
-/// One litmus test of two words, x and y, that are zero at first.
+/// One litmus test of two words, x and y, that are initially zero.
 struct Test {
     name: &'static str,
-    /// Why it is so, and how it compares with RDMA^TSO.
+    /// The reason, and the comparison with RDMA^TSO.
     why: &'static str,
-    /// Where x and y live; ranks from 2 on have no program in most tests.
+    /// The homes of x and y. Ranks from 2 on have no program in most tests.
     homes: [u32; 2],
     programs: fn(Address, Address) -> Vec<Vec<Step>>,
-    /// Which words are looked at in the end.
+    /// The words that are read at the end.
     ends: &'static str,
     /// The outcomes under sequential consistency.
     sc: &'static [&'static str],
-    /// What late puts add to those.
+    /// The additional outcomes of late puts.
     late_puts: &'static [&'static str],
-    /// What unordered bulk puts add to those two.
+    /// The further outcomes of unordered bulk puts.
     unordered_bulk: &'static [&'static str],
-    /// What puts that meet atomics of the adapter add to those of sequential consistency.
+    /// The outcomes of `hca` beyond those of sequential consistency.
     hca: &'static [&'static str],
-    /// What an owner that goes through its processor adds to those of sequential consistency.
+    /// The outcomes of `hca-owner-cpu` beyond those of sequential consistency.
     owner_cpu: &'static [&'static str],
 }
 
-/// What most tests have in common: two words on two ranks that do nothing else, and no outcome beyond those of `sc`.
+/// The defaults of most tests: two words on two ranks without other work, and no outcomes beyond those of `sc`.
 const PLAIN: Test = Test {
     name: "",
     why: "",
@@ -146,31 +146,31 @@ const PLAIN: Test = Test {
     owner_cpu: &[],
 };
 
-/// Two operations that are started, on data and flag, against gets of flag and data.
+/// Two started operations on data and flag, against gets of flag and data.
 const MESSAGE_PASSING_STARTED: Test = Test {
     programs: |x, y| vec![vec![start_add(0, x), start_add(1, y), finish(0, x), finish(1, y)], vec![get(y), get(x)]],
     sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
     ..PLAIN
 };
 
-/// Flag and data, in this order, unless the flag came without the data.
+/// Flag and data, in this order, without the outcome in which the flag is visible without the data.
 const PASSED: &[&str] = &["0 0", "0 1", "1 1"];
 /// The flag without the data.
 const STALE: &[&str] = &["1 0"];
-/// One of both reads sees the other's write.
+/// At least one of the reads sees the other rank's write.
 const SEEN: &[&str] = &["0 1", "1 0", "1 1"];
-/// Readers of independent writes who do not contradict each other.
+/// Readers of independent writes that agree on the order.
 const AGREED: &[&str] = &[
     "0 0 0 0", "0 0 0 1", "0 0 1 0", "0 0 1 1", "0 1 0 0", "0 1 0 1", "0 1 1 0", "0 1 1 1", "1 0 0 0", "1 0 0 1",
     "1 0 1 1", "1 1 0 0", "1 1 0 1", "1 1 1 0", "1 1 1 1",
 ];
 
-/// The tests. A test of the conformance suite has its counterpart here, under the same name.
+/// The tests. A test of the conformance suite has its counterpart here under the same name.
 const TESTS: &[Test] = &[
     // Message passing: rank 0 writes the data x, then the flag y; rank 1 reads the flag, then the data.
     Test {
         name: "message_passing_put_same_target",
-        why: "posts to one target arrive in order; as puts on one queue pair",
+        why: "posts to one target arrive in order, like puts on one queue pair",
         homes: [2, 2],
         programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
@@ -178,7 +178,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_put_two_targets",
-        why: "posts to two targets arrive in any order; as puts on two queue pairs",
+        why: "posts to two targets arrive in any order, like puts on two queue pairs",
         programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
         late_puts: STALE,
@@ -193,7 +193,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_flush_of_the_flag",
-        why: "a flush of one target says nothing of another; a poll is of one queue pair as well",
+        why: "a flush of one target does not flush another; a poll, too, concerns one queue pair",
         programs: |x, y| vec![vec![put(x, 1), flush(y), put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
         late_puts: STALE,
@@ -226,7 +226,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_bulk_then_put",
-        why: "a bulk put has no place in the order, so a later put overtakes it; weaker than RDMA^TSO, where it is a put",
+        why: "a bulk put is unordered, so a later put overtakes it; weaker than RDMA^TSO, where it is a put",
         homes: [2, 2],
         programs: |x, y| vec![vec![bulk_put(x, 1), put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
@@ -235,7 +235,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_bulk",
-        why: "a flush completes bulk puts, too: what a window does before it releases its lock",
+        why: "a flush completes bulk puts, too: a window does this before it releases its lock",
         homes: [2, 2],
         programs: |x, y| vec![vec![bulk_put(x, 1), flush(x), put(y, 1)], vec![get(y), bulk_get(x)]],
         sc: PASSED,
@@ -243,7 +243,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_put_then_bulk",
-        why: "a bulk put overtakes earlier puts, also where it is itself never late; weaker than RDMA^TSO",
+        why: "a bulk put overtakes earlier puts, even where bulk puts are never late; weaker than RDMA^TSO",
         homes: [2, 2],
         programs: |x, y| vec![vec![put(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
@@ -252,7 +252,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_bulk_then_bulk",
-        why: "bulk puts are not ordered among themselves; weaker than RDMA^TSO",
+        why: "bulk puts are not ordered with each other; weaker than RDMA^TSO",
         homes: [2, 2],
         programs: |x, y| vec![vec![bulk_put(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
@@ -262,7 +262,7 @@ const TESTS: &[Test] = &[
     // Waits: rank 1 waits for the flag on a word of its own.
     Test {
         name: "wait_for_a_put_behind_a_put",
-        why: "the wait acquires what its put released, data and flag being at one target; as a poll loop of RDMA^TSO",
+        why: "the wait acquires the put's release, with data and flag at one target; like a poll loop of RDMA^TSO",
         homes: [1, 1],
         programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![wait(y), get(x)]],
         sc: &["1 1"],
@@ -270,7 +270,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "wait_for_a_put_with_the_data_elsewhere",
-        why: "a wake-up overtakes unflushed data at a third rank: the handover that a lock must not do",
+        why: "a wake-up overtakes unflushed data at a third rank: an incorrect handover",
         homes: [2, 1],
         programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![wait(y), get(x)]],
         sc: &["1 1"],
@@ -279,7 +279,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "wait_for_a_put_with_flushed_data_elsewhere",
-        why: "the handover that a lock must do: flush, then wake; RDMA^TSO needs more than a poll of the first put",
+        why: "the correct handover: flush, then wake; RDMA^TSO needs more than a poll of the first put",
         homes: [2, 1],
         programs: |x, y| vec![vec![put(x, 1), flush(x), put(y, 1)], vec![wait(y), get(x)]],
         sc: &["1 1"],
@@ -307,7 +307,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "a_flushed_reset_erases_nothing",
-        why: "the flush completes the reset before anybody is told; it is what the queue locks' nodes do",
+        why: "the flush completes the reset before the notification, as in the queue locks' nodes",
         homes: [0, 1],
         programs: |x, y| vec![vec![put(x, 0), flush(x), fetch_store(y, 1), wait(x)], vec![wait(y), put(x, 1)]],
         ends: "x",
@@ -317,7 +317,7 @@ const TESTS: &[Test] = &[
     // Store buffering: each rank writes one word, then reads the other.
     Test {
         name: "store_buffering_fetch_store",
-        why: "atomic operations and gets are sequentially consistent; remote ones, each polled, as well",
+        why: "atomic operations and gets are sequentially consistent; so are remote ones that are each polled",
         programs: |x, y| vec![vec![fetch_store(x, 1), get(y)], vec![fetch_store(y, 1), get(x)]],
         sc: SEEN,
         ..PLAIN
@@ -331,21 +331,21 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_stored",
-        why: "a store to a word that its rank reaches directly is a put, once the rank has said so",
+        why: "a store to a word that its rank reaches directly is a put, once the rank has announced it",
         programs: |x, y| vec![vec![put(x, 1), flush(x), get(y)], vec![put(y, 1), flush(y), get(x)]],
         sc: SEEN,
         ..PLAIN
     },
     Test {
         name: "store_buffering_asymmetric",
-        why: "a fence everywhere completes the puts of all, so that the other rank may do without a flush",
+        why: "a fence everywhere completes the puts of all ranks, so that the other rank needs no flush",
         programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), flush(y), Call::FenceEverywhere.into(), get(x)]],
         sc: SEEN,
         ..PLAIN
     },
     Test {
         name: "store_buffering_bulk",
-        why: "a flush completes bulk puts, too, for those who then read elsewhere",
+        why: "a flush completes bulk puts, too, before a later read of another target",
         programs: |x, y| vec![vec![bulk_put(x, 1), flush(x), get(y)], vec![bulk_put(y, 1), flush(y), get(x)]],
         sc: SEEN,
         ..PLAIN
@@ -360,7 +360,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_put_to_own_words",
-        why: "own puts are late as well; the stores of a TSO processor are, too",
+        why: "local puts are late, too, like the stores of a TSO processor",
         homes: [0, 1],
         programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), get(x)]],
         sc: SEEN,
@@ -369,7 +369,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_put_to_one_target",
-        why: "not even to the put's own target does a get wait; weaker than RDMA^TSO, where it pushes the put",
+        why: "a get does not even wait for a put to its own target; weaker than RDMA^TSO, where it pushes the put",
         homes: [2, 2],
         programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), get(x)]],
         sc: SEEN,
@@ -387,7 +387,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "own_put_to_own_word_then_get",
-        why: "nor in its own segment; a processor does see its own stores",
+        why: "nor in the local segment; a processor does see its own stores",
         homes: [0, 0],
         programs: |x, _| vec![vec![put(x, 1), get(x)]],
         sc: &["1"],
@@ -396,7 +396,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "own_flushed_put_then_get",
-        why: "a flush completes the put, in the own segment as elsewhere",
+        why: "a flush completes the put, in the local segment, too",
         homes: [0, 0],
         programs: |x, _| vec![vec![put(x, 1), flush(x), get(x)]],
         sc: &["1"],
@@ -404,7 +404,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "own_put_then_fetch_add_on_one_word",
-        why: "the addition overtakes the put, which then erases it; weaker than RDMA^TSO, where it comes after it",
+        why: "the addition overtakes the put, which then erases it; weaker than RDMA^TSO, which orders the two",
         programs: |x, _| vec![vec![put(x, 5), fetch_add(x, 1).shown()]],
         ends: "x",
         sc: &["5 6"],
@@ -444,7 +444,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "coherent_puts_of_one_rank",
-        why: "two puts to one word arrive in order; as on one queue pair",
+        why: "two puts to one word arrive in order, as on one queue pair",
         programs: |x, _| vec![vec![put(x, 1), put(x, 2)], vec![get(x), get(x)]],
         ends: "x",
         sc: &["0 0 2", "0 1 2", "0 2 2", "1 1 2", "1 2 2", "2 2 2"],
@@ -452,7 +452,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "coherent_puts_of_two_ranks",
-        why: "the puts arrive in one order, which readers and the end agree on; as in RDMA^TSO",
+        why: "the readers and the final value agree on the order of the puts, as in RDMA^TSO",
         programs: |x, _| vec![vec![put(x, 1)], vec![put(x, 2)], vec![get(x), get(x)]],
         ends: "x",
         sc: &[
@@ -489,7 +489,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "fetch_store_then_bulk_put_on_one_word",
-        why: "nothing is late enough to overtake what was complete when it was issued",
+        why: "no late operation overtakes one that was complete at its issue",
         programs: |x, _| vec![vec![fetch_store(x, 2).shown(), bulk_put(x, 1)]],
         ends: "x",
         sc: &["0 1"],
@@ -505,7 +505,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "bulk_put_and_bulk_get_of_two_words",
-        why: "beyond one word nothing is atomic: every mixture is seen; as in RDMA^TSO, whose operations are on words",
+        why: "only single words are atomic: every mixture is visible, as in RDMA^TSO, whose operations are on words",
         homes: [2, 2],
         programs: |x, y| vec![vec![bulk_put(x, 1), bulk_put(y, 1)], vec![bulk_get(x), bulk_get(y)]],
         sc: &["0 0", "0 1", "1 0", "1 1"],
@@ -522,7 +522,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "two_plus_two_writes_put_same_target",
-        why: "and so do puts to one target; as on one queue pair of each rank",
+        why: "and so do puts to one target, as on one queue pair of each rank",
         homes: [2, 2],
         programs: |x, y| vec![vec![put(x, 1), put(y, 2)], vec![put(y, 1), put(x, 2)]],
         ends: "xy",
@@ -531,7 +531,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "two_plus_two_writes_put_two_targets",
-        why: "puts to two targets need not; nor need those on two queue pairs",
+        why: "puts to two targets need not; nor need puts on two queue pairs",
         programs: |x, y| vec![vec![put(x, 1), put(y, 2)], vec![put(y, 1), put(x, 2)]],
         ends: "xy",
         sc: &["1 2", "2 1", "2 2"],
@@ -540,7 +540,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "puts_against_an_atomic_same_target",
-        why: "whoever's swap came after the flag reads the data: both went to one target",
+        why: "a rank whose swap reads the flag also reads the data: both went to one target",
         homes: [2, 2],
         programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![fetch_store(y, 2), get(x)]],
         ends: "y",
@@ -549,7 +549,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "puts_against_an_atomic_two_targets",
-        why: "and need not where they went to two",
+        why: "and need not if they went to two targets",
         programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![fetch_store(y, 2), get(x)]],
         ends: "y",
         sc: &["0 1", "1 1", "1 2"],
@@ -576,7 +576,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "independent_reads_of_independent_puts",
-        why: "and on that of two puts, since each takes effect for all at once",
+        why: "and on the order of two puts, since each takes effect for all ranks at once",
         programs: |x, y| vec![vec![put(x, 1)], vec![put(y, 1)], vec![get(x), get(y)], vec![get(y), get(x)]],
         sc: AGREED,
         ..PLAIN
@@ -584,7 +584,7 @@ const TESTS: &[Test] = &[
     // Atomic operations in two steps. Ranks 0 and 1 race for x, which rank 0 owns where its home is 0.
     Test {
         name: "increments_through_the_adapter",
-        why: "two remote atomics: no update is lost; as in RDMA^TSO",
+        why: "two remote atomics: no update is lost, as in RDMA^TSO",
         programs: |x, _| vec![vec![fetch_add(x, 1).shown()], vec![fetch_add(x, 1).shown()]],
         ends: "x",
         sc: &["0 1 2", "1 0 2"],
@@ -603,7 +603,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "compare_and_swaps_with_the_owner",
-        why: "both win, and so a test-and-set lock has two holders",
+        why: "both succeed, so that a test-and-set lock has two holders",
         homes: [0, 0],
         programs: |x, _| vec![vec![compare_and_swap(x, 0, 1).shown()], vec![compare_and_swap(x, 0, 2).shown()]],
         ends: "x",
@@ -623,7 +623,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "put_of_the_owner_and_fetch_add",
-        why: "the owner's put vanishes, although it went through no atomic operation",
+        why: "the owner's put vanishes, although it is no atomic operation",
         homes: [0, 0],
         programs: |x, _| vec![vec![put(x, 5)], vec![fetch_add(x, 1).shown()]],
         ends: "x",
@@ -645,7 +645,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "failed_compare_and_swap_and_put_of_the_owner",
-        why: "a compare-and-swap that fails writes nothing, so that nothing can vanish under it",
+        why: "a compare-and-swap that fails writes nothing, so that it erases nothing",
         homes: [0, 0],
         programs: |x, _| vec![vec![put(x, 5)], vec![compare_and_swap(x, 7, 1).shown()]],
         ends: "x",
@@ -675,7 +675,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "put_and_failed_compare_and_swap_through_the_adapter",
-        why: "a compare-and-swap that fails writes nothing, so no put is lost: a test-and-set lock is released by a put",
+        why: "a failed compare-and-swap writes nothing, so no put is lost: a put can release a test-and-set lock",
         programs: |x, _| vec![vec![put(x, 5)], vec![compare_and_swap(x, 7, 1).shown()]],
         ends: "x",
         sc: &["0 5", "5 5"],
@@ -683,7 +683,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "swap_and_fetch_add_through_the_adapter",
-        why: "a swap is an atomic: what others change by atomics is written by it, where puts are not atomic",
+        why: "a swap is an atomic: it writes a word that others change by atomics, where puts are not atomic",
         programs: |x, _| vec![vec![fetch_store(x, 5).shown()], vec![fetch_add(x, 1).shown()]],
         ends: "x",
         sc: &["0 5 6", "1 0 5"],
@@ -691,7 +691,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "reads_of_the_owner_between_the_halves",
-        why: "whoever reads between the halves reads the old word, and never goes back in time",
+        why: "a read between the halves returns the old word, and later reads never go back in time",
         homes: [0, 0],
         programs: |x, _| vec![vec![get(x), get(x)], vec![fetch_add(x, 1)]],
         sc: PASSED,
@@ -699,16 +699,16 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_through_own_atomics",
-        why: "halves or not, and whichever way the owner goes: an atomic operation is complete when it returns",
+        why: "with or without halves, on any path of the owner: an atomic operation is complete when it returns",
         homes: [0, 1],
         programs: |x, y| vec![vec![fetch_add(x, 1), get(y)], vec![fetch_add(y, 1), get(x)]],
         sc: SEEN,
         ..PLAIN
     },
-    // Started operations: between start and finish they take effect at one moment, in no order that the trait promises.
+    // Started operations take effect at one moment between start and finish, in an unspecified order.
     Test {
         name: "started_additions_to_one_word",
-        why: "both take effect once, and one order of them is seen; RDMA^TSO keeps the order of their start on one queue pair",
+        why: "both take effect once, in some order; RDMA^TSO keeps the order of their start on one queue pair",
         programs: |x, _| vec![vec![start_add(0, x), start_add(1, x), finish(0, x), finish(1, x)]],
         ends: "x",
         sc: &["0 1 2"],
@@ -741,20 +741,20 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_started_two_targets",
-        why: "nor are those on words of two targets, on any network; as on two queue pairs",
+        why: "nor are those on words of two targets, on any network, as on two queue pairs",
         late_puts: &["0 0 1 0"],
         ..MESSAGE_PASSING_STARTED
     },
     Test {
         name: "message_passing_started_and_finished",
-        why: "an operation that is finished is complete, as a blocking one",
+        why: "a finished operation is complete, like a blocking one",
         programs: |x, y| vec![vec![start_add(0, x), finish(0, x), start_add(0, y), finish(0, y)], vec![get(y), get(x)]],
         sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
         ..PLAIN
     },
     Test {
         name: "message_passing_started_then_put_same_target",
-        why: "a put may overtake what was started before it; weaker than RDMA^TSO",
+        why: "a put may overtake an operation that started before it; weaker than RDMA^TSO",
         homes: [2, 2],
         programs: |x, y| vec![vec![start_add(0, x), put(y, 1), finish(0, x)], vec![get(y), get(x)]],
         sc: &["0 0 0", "0 0 1", "0 1 1"],
@@ -763,7 +763,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_put_then_started_same_target",
-        why: "and what is started may overtake a put; weaker than RDMA^TSO",
+        why: "and a started operation may overtake a put; weaker than RDMA^TSO",
         homes: [2, 2],
         programs: |x, y| vec![vec![put(x, 1), start_add(0, y), finish(0, y)], vec![get(y), get(x)]],
         sc: &["0 0 0", "0 0 1", "0 1 1"],
@@ -772,14 +772,14 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "message_passing_started_then_flush_then_put",
-        why: "a flush completes started operations, too, before anything that comes after it",
+        why: "a flush completes started operations, too, before any later operation",
         programs: |x, y| vec![vec![start_add(0, x), flush(x), put(y, 1), finish(0, x)], vec![get(y), get(x)]],
         sc: &["0 0 0", "0 0 1", "0 1 1"],
         ..PLAIN
     },
     Test {
         name: "message_passing_started_then_flush_of_the_flag_then_put",
-        why: "a flush of one target says nothing of what was started on another",
+        why: "a flush of one target does not complete operations on another",
         programs: |x, y| vec![vec![start_add(0, x), flush(y), put(y, 1), finish(0, x)], vec![get(y), get(x)]],
         sc: &["0 0 0", "0 0 1", "0 1 1"],
         late_puts: &["0 1 0"],
@@ -787,7 +787,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "started_addition_then_flush_then_put_on_one_word",
-        why: "the put is after the addition that the flush has completed, and stays",
+        why: "the put comes after the addition that the flush has completed, and remains",
         homes: [2, 2],
         programs: |x, _| vec![vec![start_add(0, x), flush(x), put(x, 5), finish(0, x)]],
         ends: "x",
@@ -813,7 +813,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_started",
-        why: "a rank that reads before it has finished its own write may miss the other one's, as may the other",
+        why: "ranks that read before they have finished their own writes may both miss the other's write",
         programs: |x, y| vec![vec![start_add(0, x), get(y), finish(0, x)], vec![start_add(0, y), get(x), finish(0, y)]],
         sc: &["0 0 1 0", "1 0 0 0", "1 0 1 0"],
         late_puts: &["0 0 0 0"],
@@ -821,21 +821,21 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_started_and_finished",
-        why: "and one that reads afterwards may not",
+        why: "and ranks that read afterwards may not",
         programs: |x, y| vec![vec![start_add(0, x), finish(0, x), get(y)], vec![start_add(0, y), finish(0, y), get(x)]],
         sc: &["0 0 0 1", "0 1 0 0", "0 1 0 1"],
         ..PLAIN
     },
     Test {
         name: "store_buffering_started_and_flushed",
-        why: "a flush is as good",
+        why: "a flush has the same effect",
         programs: |x, y| vec![vec![start_add(0, x), flush_all(), get(y)], vec![start_add(0, y), flush(y), get(x)]],
         sc: SEEN,
         ..PLAIN
     },
     Test {
         name: "load_buffering_started",
-        why: "a started get may read what is written because of a put that its own rank makes later",
+        why: "a started get may read a write that depends on a later put of its own rank",
         programs: |x, y| vec![vec![start(0, x, WordOp::Get), put(y, 1), finish(0, x)], vec![get(y), put(x, 1)]],
         sc: &["0 0", "0 1", "1 0"],
         late_puts: &["1 1"],
@@ -843,7 +843,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "started_addition_and_put_through_the_adapter",
-        why: "a started operation takes two steps where others do",
+        why: "a started operation takes two steps where other atomics do",
         programs: |x, _| vec![vec![put(x, 5)], vec![start_add(0, x), finish(0, x)]],
         ends: "x",
         sc: &["0 5", "5 6"],
@@ -853,14 +853,14 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "a_test_of_a_started_operation",
-        why: "a test may come before the operation has taken effect, or after it; on a consistent network after it",
+        why: "a test may come before or after the operation's effect; on a consistent network, it comes after",
         programs: |x, _| vec![vec![start_add(0, x), Step::from(Call::Test { request: 0 }).shown(), finish(0, x)]],
         sc: &["1 0"],
         late_puts: &["0 0"],
         ..PLAIN
     },
-    // Loads and stores by the processor, of words that it reaches. RDMA^TSO has them as those of a TSO processor, whose
-    // stores to all words are in one order.
+    // Loads and stores by the processor, of words that it reaches. RDMA^TSO uses a TSO processor, whose stores to all
+    // words are in one order.
     Test {
         name: "store_buffering_local",
         why: "a store is as late as a put",
@@ -871,7 +871,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_local_flushed",
-        why: "a flush completes the stores that the rank has announced",
+        why: "a flush completes the announced stores of the rank",
         programs: |x, y| {
             vec![vec![store(x, 1), stored(), flush(x), load(y)], vec![store(y, 1), stored(), flush_all(), load(x)]]
         },
@@ -880,7 +880,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_local_not_announced",
-        why: "and no others, even if a later put to the same target is flushed before it is made",
+        why: "but no others: an announcement covers only the stores before it",
         programs: |x, y| vec![vec![store(x, 1), flush(x), load(y)], vec![stored(), store(y, 1), flush(y), load(x)]],
         sc: SEEN,
         late_puts: &["0 0"],
@@ -888,7 +888,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "store_buffering_local_asymmetric",
-        why: "a fence everywhere completes the stores of all, announced or not: the two sides of an accumulate's bias",
+        why: "a fence everywhere completes all ranks' stores, announced or not: the two sides of an accumulate's bias",
         programs: |x, y| {
             vec![vec![store(x, 1), load(y)], vec![fetch_store(y, 1), Call::FenceEverywhere.into(), get(x)]]
         },
@@ -921,7 +921,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "own_store_then_get",
-        why: "a get promises no more than after a put",
+        why: "a get waits for a store no more than for a put",
         programs: |x, _| vec![vec![store(x, 1), get(x)]],
         sc: &["1"],
         late_puts: &["0"],
@@ -949,7 +949,7 @@ impl Test {
         self.litmus(homes).outcomes(network)
     }
 
-    /// What the table says.
+    /// The expected outcomes of the table.
     fn expected(&self, network: Network) -> BTreeSet<String> {
         let parts: &[&[&str]] = match network {
             Network::Sc => &[self.sc],
@@ -959,7 +959,7 @@ impl Test {
             Network::HcaOwnerCpu => &[self.sc, self.owner_cpu],
         };
         let all: BTreeSet<String> = parts.iter().copied().flatten().map(|&outcome| outcome.to_owned()).collect();
-        assert_eq!(all.len(), parts.iter().map(|part| part.len()).sum::<usize>(), "{}: said twice", self.name);
+        assert_eq!(all.len(), parts.iter().map(|part| part.len()).sum::<usize>(), "{}: an outcome occurs twice", self.name);
         all
     }
 }
@@ -980,8 +980,8 @@ fn each_model_has_exactly_the_outcomes_of_the_table() {
     assert_eq!(names.len(), TESTS.len(), "two tests have one name");
 }
 
-/// The litmus tests of the conformance suite tell, for each outcome, whether the trait forbids it. Wherever their words
-/// live, no model may have a forbidden one, and the weakest has all others.
+/// The litmus tests of the conformance suite state, for each outcome, whether the trait forbids it. No model may have a
+/// forbidden outcome, whatever the words' homes, and the weakest model must have all others.
 #[test]
 fn the_conformance_suite_and_the_models_forbid_the_same() {
     for told in rmalab_atomics::conformance::litmus::<Mapped>() {
@@ -998,7 +998,7 @@ fn the_conformance_suite_and_the_models_forbid_the_same() {
         let (allowed, forbidden) = (outcomes(false), outcomes(true));
         let ranks = told.roles + 2;
         for homes in (0..ranks).flat_map(|x| (0..ranks).map(move |y| [x, y])) {
-            // Where a test says whether the words share a home, its verdict is about just that.
+            // If a test fixes whether the words share a home, its verdict applies only to that case.
             if homes[0] == homes[1] && test.homes[0] != test.homes[1] && test.name.ends_with("two_targets")
                 || homes[0] != homes[1] && test.name.ends_with("same_target")
             {
@@ -1014,15 +1014,15 @@ fn the_conformance_suite_and_the_models_forbid_the_same() {
     }
 }
 
-/// The memory model of the trait, said a second time and in another way: as an order of effects.
+/// The memory model of the trait in a second form: as an order of effects.
 ///
-/// Every call has one effect, and a run is any order of all effects in which each comes after those that [`ordered`] says.
-/// Where puts are not atomic with atomics, an atomic has two effects, a read and a write, and no other atomic on its word
-/// has one between them.
+/// Every call has one effect. A run is any order of all effects that respects [`ordered`]. Where puts are not atomic
+/// with atomics, an atomic has two effects, a read and a write, and no other atomic on its word has an effect between
+/// them.
 mod declared {
     use super::*;
 
-    /// Whether the effect of `first` must come before that of `second`, which the same rank calls later.
+    /// Returns whether the effect of `first` must precede the effect of `second`, a later call of the same rank.
     pub(super) fn ordered(network: Network, first: Call, second: Call) -> bool {
         let weak = matches!(network, Network::LatePuts | Network::UnorderedBulk);
         let late = |call: Call| match call {
@@ -1050,11 +1050,11 @@ mod declared {
         done: Vec<bool>,
         words: [u64; 2],
         answers: Vec<Option<u64>>,
-        /// The atomics that have read and not written.
+        /// The atomics that have read but not written.
         halfway: Vec<bool>,
     }
 
-    /// The outcomes of a test whose words are `x` and `y`, both of them looked at in the end.
+    /// The outcomes of a test whose words are `x` and `y`, both of them read at the end.
     pub(super) fn outcomes(test: &Litmus, network: Network) -> BTreeSet<String> {
         let calls: Vec<(usize, Call)> = test
             .programs
@@ -1064,7 +1064,7 @@ mod declared {
             .collect();
         let none = vec![false; calls.len()];
         let start = Run { done: none.clone(), words: [0; 2], answers: vec![None; calls.len()], halfway: none };
-        // A started operation is what it starts, and its finish shows the result.
+        // A started operation counts as its operation, and its finish shows the result.
         let effect = |call| match call {
             Call::Start { at, op, .. } => Call::new(at, op),
             call => call,
@@ -1132,7 +1132,7 @@ mod declared {
     }
 }
 
-/// Small programs at random, and on each of them the models against the declaration: nothing more, and nothing less.
+/// Compares the models with the declaration on small random programs: the outcomes are equal.
 #[test]
 fn the_models_are_what_the_memory_model_says() {
     let mut state = 1_u64;
@@ -1195,5 +1195,5 @@ fn the_models_are_what_the_memory_model_says() {
         assert!(on(Network::LatePuts).is_subset(&on(Network::UnorderedBulk)));
         beyond_sc += usize::from(on(Network::UnorderedBulk) != sc);
     }
-    assert!(beyond_sc > 50, "only {beyond_sc} programs had anything that is late");
+    assert!(beyond_sc > 50, "only {beyond_sc} programs had outcomes beyond sc");
 }

@@ -1,4 +1,5 @@
-//! Every lock and policy under loom, at sizes that take seconds; agreement with the other engines; faults that are found.
+//! Every lock and policy under loom, at sizes that take seconds; agreement with the other engines; detection of planted
+//! defects.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod planted;
@@ -21,7 +22,7 @@ fn run(check: &Check, options: &Options) -> Outcome {
     loom_engine::run(check, options, &|_| true).unwrap()
 }
 
-/// Checks `lock` with at most so many preemptions, and prints the figures.
+/// Checks `lock` with at most that many preemptions, and prints the figures.
 fn holds(lock: &str, scenario: &str, preemptions: Option<u32>) -> Outcome {
     let outcome = run(&check(lock, scenario), &Options { preemptions, ..Options::default() });
     println!(
@@ -73,7 +74,7 @@ fn policies_hold_with_three_ranks() {
         let outcome = holds(lock, "1A1E@0 1S@0", preemptions);
         assert!(happened(&outcome, WAITED) && happened(&outcome, TOGETHER), "{lock}");
     }
-    // Ranks that make no calls cannot be run in different orders.
+    // Without calls, there is only one order of the ranks.
     assert_eq!(holds("nocheck", "3A", None).progress.executions, 1);
 }
 
@@ -86,7 +87,7 @@ fn engines_agree_on_every_lock() {
             "mcs" => &["2W"],
             "tas-rw" => &["1R1Wx2", "1R2W"],
             "nocheck" => &["2A"],
-            // A lock_all that opens its leaf takes too many steps for all executions.
+            // A lock_all that opens its leaf takes too many steps for a complete search.
             "hierarchical" => &["1S@0 1E@0"],
             _ if subject.is_window() => &["1A1E@0", "1S@0 1E@0"],
             _ => &["1R1W", "2W"],
@@ -107,8 +108,8 @@ fn engines_agree_on_every_lock() {
             assert_eq!(loom.finding, Finding::Holds, "{lock} {scenario}");
             assert_eq!(shuttle.finding, Finding::Holds, "{lock} {scenario}");
             assert_eq!(explored.finding, Finding::Holds, "{lock} {scenario}");
-            // Whatever its search leaves out as another order of the same, loom has to see every behaviour. Only what
-            // polls by writes is bounded, by each engine in its own way.
+            // Loom's reductions must preserve every behaviour. Only polls by writes are bounded, by each engine in its
+            // own way.
             if !lock.starts_with("two-level") {
                 assert!(!loom.bounded && !shuttle.bounded, "{lock} {scenario}");
                 assert_eq!(loom.behaviours, shuttle.behaviours, "{lock} {scenario}");
@@ -129,7 +130,7 @@ fn engines_agree_on_every_fault() {
             assert_eq!(counterexample.violation.property, property, "{counterexample:?}");
             let replayable = Check { network: counterexample.network, ..check.clone() };
             let (_, replayed) = replay(&replayable, &counterexample.schedule).unwrap();
-            // Sections that nothing orders need not have overlapped in the order that loom has found.
+            // Unordered sections need not have overlapped in the order that loom found.
             let race = orderings == Orderings::StoreBuffers && counterexample.violation.seen.contains("not ordered");
             let replayed = replayed.map(|violation| violation.property);
             assert!(replayed == Some(property) || race && replayed.is_none(), "{counterexample:?}");
@@ -137,7 +138,7 @@ fn engines_agree_on_every_fault() {
         let explored = explorer::explore(&check, &explorer::Options::default(), &|_| true).unwrap();
         match explored.finding {
             Finding::Violated(found) => assert_eq!(found.violation.property, property),
-            finding => panic!("the explorer says {finding:?} of {fault:?}"),
+            finding => panic!("the explorer reports {finding:?} for {fault:?}"),
         }
     }
     assert_eq!(
@@ -146,7 +147,7 @@ fn engines_agree_on_every_fault() {
     );
 }
 
-/// A backend that orders nothing lets one section race with the next, and only loom can tell.
+/// A backend without ordering lets one section race with the next. Only loom can detect that.
 #[test]
 fn a_lock_on_relaxed_atomics_is_a_race() {
     let relaxed = Options { orderings: Orderings::Relaxed, ..Options::default() };
@@ -157,9 +158,9 @@ fn a_lock_on_relaxed_atomics_is_a_race() {
     }
 }
 
-/// The neutral lock's last reader takes itself off `reader_count` and looks at `next_writer`, its writer sets
-/// `next_writer` and looks at `reader_count`: one of them has to see the other, which acquiring and releasing does not
-/// promise. It needs what the trait does promise, operations that are sequentially consistent among themselves.
+/// The neutral lock's last reader decrements `reader_count` and then reads `next_writer`; its writer sets `next_writer`
+/// and then reads `reader_count`. One of them must see the other, which acquire and release do not guarantee. It needs
+/// the trait's guarantee: operations that are sequentially consistent with each other.
 #[test]
 fn the_neutral_lock_needs_more_than_acquire_and_release() {
     let weaker = Options { orderings: Orderings::AcquireRelease, ..Options::default() };
@@ -172,7 +173,7 @@ fn the_neutral_lock_needs_more_than_acquire_and_release() {
 }
 
 #[test]
-fn what_it_cannot_do_is_said() {
+fn unsupported_checks_are_errors() {
     let many = check("mcs", &format!("{}W", MAX_RANKS + 1));
     let late = Check { network: Network::LatePuts, ..check("mcs", "2W") };
     for check in [many, late] {
@@ -201,8 +202,8 @@ fn limits_end_it_without_a_verdict() {
 fn three_ranks_hold_with_every_schedule() {
     for (lock, scenario) in [("mcs", "2Wx2"), ("mcs-rw-rp", "2R1W"), ("mcs-rw-rp", "1R2W"), ("mcs-rw-wp", "1R2W")] {
         let all = holds(lock, scenario, None);
-        // Loom makes one of the executions that it takes for the same. Those that are drawn at random know nothing of
-        // that, and must not show anything that it has not seen.
+        // Loom runs one of several executions that it regards as equivalent. Random executions use no such reduction,
+        // and must not show a behaviour that loom has missed.
         let drawn = shuttle_engine::Options {
             method: shuttle_engine::Method::Random { seed: 0 },
             executions: 200_000,

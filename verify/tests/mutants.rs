@@ -8,7 +8,7 @@ use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::kill_matrix::{self, Fate, Row};
 use rmalab_verify::{Check, Counterexample, Finding, Mutant, Property, mutant, mutants, replay, subject};
 
-/// Equivalent mutants of locks with many states: all of their checks take about a minute.
+/// Equivalent mutants of locks with many states. All of their checks together take about a minute.
 fn is_slow(mutant: &Mutant) -> bool {
     mutant.equivalent.is_some() && mutant.locks.iter().any(|lock| ["mcs-rw-rp", "mcs-rw-neutral"].contains(lock))
 }
@@ -26,28 +26,28 @@ fn committed() -> String {
     std::fs::read_to_string(path("../docs/results/mutants.md")).unwrap()
 }
 
-/// That each row is as committed, that the right ones are killed, and that the reference interpreter agrees.
+/// Checks that each row is as committed, that the right mutants are killed, and that the replay agrees.
 fn judge(rows: &[Row]) {
     let committed = committed();
     for row in rows {
         let line = row.markdown();
         assert!(
             committed.lines().any(|known| known == line),
-            "docs/results/mutants.md is of another version: run `cargo xtask kill-matrix docs/results/mutants.md`; it lacks\n{line}"
+            "docs/results/mutants.md is out of date: run `cargo xtask kill-matrix docs/results/mutants.md`; it lacks\n{line}"
         );
         let Fate::Killed { counterexample, .. } = &row.fate else {
             assert!(row.mutant.equivalent.is_some(), "{} survives {}", row.mutant.name, row.lock);
             continue;
         };
         assert!(row.mutant.equivalent.is_none(), "{line}");
-        // An order is no property of one state, and a livelock no end: a replay shows neither.
+        // An order is not a property of one state, and a livelock has no last state: a replay shows neither.
         if counterexample.cycle.is_none() && counterexample.violation.property != Property::Order {
             assert_eq!(replayed(counterexample), Some(counterexample.violation.property), "{line}");
         }
     }
 }
 
-/// The check that a counterexample is of.
+/// The check of a counterexample.
 fn check(one: &Counterexample) -> Check {
     let mut check = Check::new(subject(&one.lock).unwrap(), one.scenario.parse().unwrap());
     check.mutant = one.mutant.as_ref().map(|name| mutant(name).unwrap());
@@ -66,7 +66,7 @@ fn replayed(one: &Counterexample) -> Option<Property> {
 fn mutants_die_as_the_matrix_says() {
     let rows = rows(|mutant| !is_slow(mutant));
     judge(&rows);
-    // No property is held vacuously: each that the explorer checks is broken by some mutant.
+    // No property holds vacuously: some mutant breaks each property that the explorer checks.
     let broken: BTreeSet<Property> = rows
         .iter()
         .filter_map(|row| match &row.fate {
@@ -105,7 +105,8 @@ fn locks_survive_what_kills_their_mutants() {
         let Fate::Killed { counterexample, .. } = row.fate else { continue };
         let mut lock = check(&counterexample);
         let by_backend = row.mutant.rules.is_empty();
-        // Four ranks are some million states, for the ignored tests of the explorer; the last mutant is of no lock.
+        // Four ranks have some million states, which the ignored tests of the explorer cover. The last mutant belongs
+        // to no lock.
         if lock.active() > 3 || by_backend || !seen.insert(format!("{lock:?}")) {
             continue;
         }
@@ -117,7 +118,7 @@ fn locks_survive_what_kills_their_mutants() {
 }
 
 #[test]
-fn what_breaks_the_order_breaks_nothing_else() {
+fn mutants_that_break_the_order_break_nothing_else() {
     let mut count = 0;
     for mutant in mutants().filter(|mutant| mutant.order) {
         let subject = subject(mutant.locks[0]).unwrap();
@@ -131,7 +132,7 @@ fn what_breaks_the_order_breaks_nothing_else() {
     assert!(count > 0);
 }
 
-/// The two defects of the published fair lock, as they were found once and for all.
+/// The two defects of the published fair lock, as committed counterexamples.
 #[test]
 fn the_published_neutral_lock_fails() {
     for (name, preemptions) in [("neutral-no-second-look", 2), ("neutral-untagged", 4)] {
@@ -139,8 +140,8 @@ fn the_published_neutral_lock_fails() {
         assert_eq!(one.mutant.as_deref(), Some(name));
         assert_eq!(replayed(&one), Some(Property::MutualExclusion));
         let least = one.preemptions(&check(&one)).unwrap().len();
-        assert_eq!(least, preemptions, "the committed schedule has as few preemptions as there can be");
-        // The mended lock takes another way with the same schedule.
+        assert_eq!(least, preemptions, "the committed schedule has the least number of preemptions");
+        // The repaired lock behaves differently along the same schedule.
         let mended = Check { mutant: None, ..check(&one) };
         assert!(replay(&mended, &one.schedule).map_or(true, |(_, violation)| violation.is_none()));
     }

@@ -1,4 +1,4 @@
-//! What a lock sees of the places of ranks, every engine lets it see.
+//! Every engine shows a lock the same placement of ranks.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
@@ -10,7 +10,7 @@ use rmalab_verify::{
     Check, Counterexample, Finding, Outcome, Property, Subject, loom_engine, replay, shuttle_engine, subject,
 };
 
-/// A test-and-set lock whose word is at the first rank of the node, so that it excludes nobody on other nodes.
+/// A test-and-set lock whose word is at the first rank of the node, so that it excludes no rank on other nodes.
 #[derive(Debug)]
 struct OfTheNode {
     word: Address,
@@ -59,10 +59,10 @@ fn check(scenario: &str) -> Check {
     Check::new(of_the_node, scenario.parse().unwrap())
 }
 
-/// Whose place among those is loom's.
+/// The index of loom's result among those.
 const LOOM: usize = 2;
 
-/// What each engine finds: the explorer without and with symmetry, loom, shuttle.
+/// The findings of the engines: the explorer without and with symmetry, loom, shuttle.
 fn found(check: &Check) -> Vec<Option<Counterexample>> {
     let mut all = Vec::new();
     for symmetry in [false, true] {
@@ -98,17 +98,17 @@ fn every_engine_shows_the_lock_its_nodes() {
             let read: Counterexample = serde_json::from_str(&written).unwrap();
             read.suits(&check).unwrap();
             let (_, seen) = replay(&check, &read.schedule).unwrap();
-            // To loom, sections that nothing orders are a race even where they did not overlap.
+            // For loom, unordered sections are a race even if they did not overlap.
             assert!(engine == LOOM || seen.is_some(), "{wrong}");
             assert!(seen.is_none_or(|seen| seen.property == Property::MutualExclusion), "{wrong}");
         }
     }
-    // Elsewhere, the same schedule is none.
+    // On other topologies, the same schedule is impossible.
     let one = found(&check("2W/1")).remove(0).unwrap();
     assert!(one.suits(&check("2W")).is_err());
 }
 
-/// How many states `lock` has in `scenario`, in which nothing is broken.
+/// The number of states of `lock` in `scenario`, in which no property is broken.
 fn states(lock: &str, scenario: &str, symmetry: bool) -> u64 {
     let check = Check::new(subject(lock).unwrap(), scenario.parse().unwrap());
     let options = Options { symmetry, ..Options::default() };
@@ -120,10 +120,10 @@ fn states(lock: &str, scenario: &str, symmetry: bool) -> u64 {
 #[test]
 fn like_ranks_of_one_node_are_interchangeable() {
     let all = states("mcs", "4W", false);
-    assert_eq!(states("mcs", "4W/2", false), all, "it does not look at its nodes");
+    assert_eq!(states("mcs", "4W/2", false), all, "the lock does not use its nodes");
     assert_eq!(states("mcs", "4W/2", true), all, "no node has two ranks besides its first");
     let some = states("mcs", "4W/3", true);
     assert!(some < all && 2 * some >= all, "ranks 1 and 2 are interchangeable: {some} of {all}");
-    // A lock that looks where its ranks are is searched as it has to be.
+    // A lock that depends on the placement is searched with that placement.
     assert!(found(&check("3W/3")).iter().all(Option::is_none));
 }

@@ -1,4 +1,4 @@
-//! Every lock and policy under shuttle, with more ranks than any exhaustive search can take; faults that are found, kept
+//! Every lock and policy under shuttle, with more ranks than an exhaustive search can handle; planted defects, saved
 //! and replayed.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
@@ -27,13 +27,13 @@ fn happened(outcome: &Outcome, what: &str) -> bool {
 
 const DRAWN: [Method; 2] = [Method::Random { seed: 1 }, Method::Pct { seed: 1, depth: 3 }];
 
-/// Draws `executions` by each method for every lock with this many ranks, of which nothing may break anything.
+/// Runs `executions` by each method for every lock with that many ranks, and expects no violation.
 fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
     for subject in subjects() {
         let lock = subject.name();
         let scenario = match (lock, ranks / 4) {
             ("nocheck", _) => format!("{ranks}Ax{acquisitions}"),
-            // On one node there is one cohort, and next to one order of its calls.
+            // On one node there is one cohort, and its calls have almost no alternative orders.
             ("cohort", _) => format!("{ranks}Mx{acquisitions}/2"),
             (_, quarter) if subject.is_window() => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}")
@@ -108,7 +108,7 @@ fn every_method_finds_every_fault() {
             let check = Check::new(fault.subject(), scenario.parse().unwrap());
             let outcome = run(&check, &Options { method, ..Options::default() });
             let found = outcome.violation().unwrap_or_else(|| panic!("{method:?} does not find {fault:?}"));
-            // Of many ranks that wait for a wake-up, several are left, which then wait for each other.
+            // With many ranks that wait for a wake-up, several remain, which then wait for each other.
             if scenario == "2W" || fault != Fault::NeverWakes {
                 assert_eq!(found.violation.property, property, "{method:?}: {}", found.violation);
             }
@@ -129,7 +129,7 @@ fn nothing_is_wrong_with_the_mutex_without_a_fault() {
 }
 
 #[test]
-fn a_kept_counterexample_replays() {
+fn a_saved_counterexample_replays() {
     let broken = Check { section: Section::Data, ..Check::new(Fault::LooksThenTakes.subject(), "4W".parse().unwrap()) };
     let outcome = run(&broken, &Options::default());
     let found = outcome.violation().unwrap();
@@ -141,18 +141,18 @@ fn a_kept_counterexample_replays() {
     let scenario = kept.scenario.parse().unwrap();
     let again = Check { section: kept.section, ..Check::new(Fault::LooksThenTakes.subject(), scenario) };
     assert_eq!(shuttle_engine::replay(&again, &kept.schedule).unwrap(), Some(kept.violation.clone()));
-    // Of the lock without the fault, the schedule means nothing.
+    // For the lock without the defect, the schedule is meaningless.
     let mended = Check { section: kept.section, ..Check::new(Fault::None.subject(), broken.scenario.clone()) };
     assert!(matches!(shuttle_engine::replay(&mended, &kept.schedule), Ok(None) | Err(Error::Schedule { .. })));
 }
 
 #[test]
-fn a_schedule_that_cannot_be_taken_is_an_error() {
+fn an_impossible_schedule_is_an_error() {
     use rmalab_atomics::Rank;
     use rmalab_verify::Choice::{Arrive, Step};
 
     let mcs = check("mcs", "2W");
-    // Each of them flushes and swaps; rank 1, which comes second, links itself, and then has to wait.
+    // Each of them flushes and swaps. Rank 1 comes second, links itself, and then has to wait.
     let schedule = [0, 0, 1, 1, 1, 1].map(|rank| Step(Rank(rank)));
     let error = shuttle_engine::replay(&mcs, &schedule).unwrap_err();
     assert!(matches!(error, Error::Schedule { step: 5, .. }), "{error}");
@@ -161,7 +161,7 @@ fn a_schedule_that_cannot_be_taken_is_an_error() {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn a_seed_determines_a_run() {
     let mcs = check("mcs-rw-neutral", "4Mx2");
     for methods in [
         [Method::Random { seed: 7 }, Method::Random { seed: 8 }],
@@ -192,7 +192,7 @@ fn limits_end_it_without_a_verdict() {
 }
 
 #[test]
-fn what_it_cannot_do_is_said() {
+fn unsupported_checks_are_errors() {
     let late = Check { network: Network::LatePuts, ..check("mcs", "2W") };
     let depth = Options { method: Method::Pct { seed: 0, depth: 0 }, ..Options::default() };
     for (check, options) in [(late, Options::default()), (check("mcs", "2W"), depth)] {

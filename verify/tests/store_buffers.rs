@@ -1,8 +1,8 @@
-//! What loom's engine makes of puts, held to a model of store buffers: each program's exact set of outcomes.
+//! Loom's handling of puts, against a model of store buffers: each program's exact set of outcomes.
 //!
-//! A put of the backends over shared memory is a plain store of the processor, which may hold it back while it reads
-//! other words, until a flush, or an atomic operation. The model here is x86-TSO, written as a search of its own: every
-//! rank has a queue of stores, reads the newest of them itself, and empties it in order.
+//! A put of the backends over shared memory is a plain store of the processor. The processor may delay it while it
+//! reads other words, until a flush or an atomic operation. The model here is x86-TSO, written as a separate search:
+//! every rank has a queue of stores, reads the newest of them itself, and empties it in order.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -14,11 +14,11 @@ use rmalab_verify::loom_engine::{self, Options};
 use rmalab_verify::play::Stage;
 use rmalab_verify::{Check, Error, Finding, Network, Program, Property, replay};
 
-/// One step of a rank's program; words are numbered.
+/// One step of a rank's program. Words have numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
     Put(usize, u64),
-    /// Its answer belongs to the outcome, as do those of the atomic operations.
+    /// Its answer belongs to the outcome, like the answers of the atomic operations.
     Get(usize),
     FetchAdd(usize, u64),
     /// The same, started and then waited for.
@@ -33,14 +33,14 @@ const X: usize = 0;
 const Y: usize = 1;
 const WORDS: usize = 2;
 
-/// The answers, rank by rank in the order of their programs, then the last values of the words.
+/// The answers, rank by rank in the order of their programs, then the final values of the words.
 type Outcome = Vec<u64>;
 
 /// The model.
 mod model {
     use super::*;
 
-    /// How many steps a rank has made, its stores under way, and its answers.
+    /// The number of steps of a rank, its buffered stores, and its answers.
     type Part = (usize, VecDeque<(usize, u64)>, Vec<u64>);
 
     #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -99,11 +99,11 @@ mod model {
 }
 
 fn at(word: usize) -> Address {
-    // Words of two ranks: what is in order is so whatever the targets are.
+    // Words of two ranks: the order of puts here does not depend on the targets.
     Rank(word as u32).at(Disp(64))
 }
 
-/// Runs one rank's program; the answers.
+/// Runs one rank's program, and returns the answers.
 fn run(stage: &Stage<'_>, program: &[Step]) -> rmalab_atomics::Result<Vec<u64>> {
     let mut answers = Vec::new();
     for &step in program {
@@ -119,14 +119,14 @@ fn run(stage: &Stage<'_>, program: &[Step]) -> rmalab_atomics::Result<Vec<u64>> 
             CompareAndSwap(word, expected, desired) => {
                 answers.push(stage.compare_and_swap(at(word), expected, desired)?);
             }
-            // Of whichever target: the fence is for all.
+            // Any target will do: the fence is for all.
             Flush => stage.flush(Rank(0))?,
         }
     }
     Ok(answers)
 }
 
-/// What the ranks of one execution have answered; emptied when an execution is given up.
+/// The answers of the ranks of one execution; cleared when an execution is abandoned.
 struct Answers(Mutex<Vec<Option<Vec<u64>>>>);
 
 struct EmptiedByPanic<'a>(&'a Answers);
@@ -139,7 +139,7 @@ impl Drop for EmptiedByPanic<'_> {
     }
 }
 
-/// The outcomes under loom. The last rank that ends gets the words, by atomic operations, as all others have ended.
+/// The outcomes under loom. The last rank that ends reads the words by atomic operations, since all others have ended.
 fn under_loom(programs: &[Vec<Step>]) -> BTreeSet<Outcome> {
     let ranks = programs.len();
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
@@ -149,7 +149,7 @@ fn under_loom(programs: &[Vec<Step>]) -> BTreeSet<Outcome> {
         let stage = Stage::new(player, &Shape::new(ranks as u32), rank);
         let _emptied = EmptiedByPanic(&answers);
         let own = run(&stage, &programs[rank.index()])?;
-        // The rank's end, as far as the others see it: behind its puts.
+        // The end of the rank, as other ranks see it: after its puts.
         let ended = stage.fetch_add(Rank(0).at(Disp(0)), 1)?;
         answers.0.lock().unwrap()[rank.index()] = Some(own);
         if ended + 1 == ranks as u64 {
@@ -206,7 +206,7 @@ fn named_programs_have_exactly_the_outcomes_of_store_buffers() {
     let twice = [vec![Put(X, 1), Put(Y, 2)], vec![Put(Y, 1), Put(X, 2)]];
     assert!(!agree("2+2W", &twice).iter().any(|outcome| outcome[..] == [1, 1]));
     agree("coherence", &[vec![Put(X, 1), Put(X, 2)], vec![Get(X), Get(X)]]);
-    agree("an atomic operation behind a put", &[vec![Put(X, 1), Get(Y)], vec![FetchAdd(Y, 1), Get(X)]]);
+    agree("an atomic operation after a put", &[vec![Put(X, 1), Get(Y)], vec![FetchAdd(Y, 1), Get(X)]]);
     let causality = [vec![Put(X, 1)], vec![Get(X), Put(Y, 1)], vec![Get(Y), Get(X)]];
     assert!(!agree("write to read causality", &causality).iter().any(|outcome| outcome[..3] == [1, 1, 0]));
     let independent = [vec![Put(X, 1)], vec![Put(Y, 1)], vec![Get(X), Get(Y)], vec![Get(Y), Get(X)]];
@@ -238,7 +238,7 @@ fn programs_at_random_have_exactly_the_outcomes_of_store_buffers() {
     }
 }
 
-/// A mutex of two ranks (Dekker's first step): each says that it comes, and looks whether the other one has said so.
+/// A mutex of two ranks (Dekker's first step): each sets its flag, and reads the other flag.
 fn says_then_looks(flushes: bool) -> Check {
     let body = move |rank: Rank, player: &dyn rmalab_verify::play::Player| {
         let stage = Stage::new(player, &Shape::new(2), rank);
@@ -248,11 +248,11 @@ fn says_then_looks(flushes: bool) -> Check {
             stage.flush(rank)?;
         }
         if stage.get(other.at(Disp(64)))? == 0 {
-            // Started, so that the replay has that, too.
+            // Started, so that the replay covers that, too.
             let mut inside = 0;
             bulk::scope(&stage, |scope| scope.fetch_add(Rank(0).at(Disp(0)), 1, &mut inside))?;
             if inside > 0 {
-                let seen = "both ranks have found that the other one does not come".to_owned();
+                let seen = "both ranks have missed the other one's flag".to_owned();
                 return Err(Error::Seen { property: Property::MutualExclusion, seen });
             }
         }
@@ -306,7 +306,7 @@ fn bytes_that_are_written_after_the_flag_that_announces_them_are_a_race() {
 }
 
 #[test]
-fn a_fence_for_all_ranks_takes_the_place_of_a_flush() {
+fn a_fence_for_all_ranks_replaces_a_flush() {
     let body = |rank: Rank, player: &dyn rmalab_verify::play::Player| {
         let stage = Stage::new(player, &Shape::new(2), rank);
         let (own, other, inside) = (rank.at(Disp(64)), Rank(1 - rank.0).at(Disp(64)), Rank(0).at(Disp(0)));
@@ -326,6 +326,6 @@ fn a_fence_for_all_ranks_takes_the_place_of_a_flush() {
     let check = Check::program("asymmetric", Program::new(2, body).fencing());
     let outcome = loom_engine::run(&check, &Options::default(), &|_| true).unwrap();
     assert_eq!((&outcome.finding, outcome.bounded), (&Finding::Holds, false));
-    // Each rank may be the one that misses the other's put, or none.
+    // Either rank may miss the other's put, or neither.
     assert_eq!(outcome.behaviours, 3);
 }

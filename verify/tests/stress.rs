@@ -1,4 +1,4 @@
-//! The stress engine against a right lock and against locks that are broken on purpose.
+//! The stress engine with a correct lock and with locks that are broken on purpose.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, World};
@@ -10,7 +10,7 @@ use rmalab_verify::{Error, Property, Scenario};
 const WRITER: u64 = 1;
 const READER: u64 = 2;
 
-/// A lock of one word, with what is broken in it as a parameter.
+/// A lock of one word, with a selectable defect.
 struct OneWord {
     word: Address,
     flaw: Flaw,
@@ -20,15 +20,15 @@ struct OneWord {
 enum Flaw {
     #[default]
     None,
-    /// Nobody waits for anybody.
+    /// No rank waits.
     NoExclusion,
-    /// A writer waits for writers only.
+    /// A writer waits only for writers.
     WriterIgnoresReaders,
-    /// Each release for reading leaves a reader more behind, in bits that nobody looks at.
+    /// Each release for reading adds a reader to bits that no rank reads.
     Litters,
 }
 
-/// Where `Litters` leaves it.
+/// The position of the bits that `Litters` changes.
 const LITTER: u64 = 1 << 48;
 
 impl OneWord {
@@ -62,7 +62,8 @@ impl RawRwLock for OneWord {
     }
 
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        // Not a count of writers, which would carry into the readers': one bit, taken when the word is as it should be.
+        // The writer's state is one bit instead of a count, which would carry into the readers' count. A writer takes
+        // it once the word allows that.
         loop {
             let old = ra.get(self.word)?;
             let free = match self.flaw {
@@ -109,8 +110,9 @@ fn of<L: RawRwLock>(text: &str) -> Verdict {
 }
 
 #[test]
-fn the_laboratorys_locks_pass() {
-    // Readers and writers; the shape in which the neutral lock's known errors show; and readers that come and go.
+fn the_workspaces_locks_pass() {
+    // Readers and writers; the scenario that shows the known errors of the neutral lock; and readers that enter and
+    // leave often.
     for scenario in ["2R2Wx300", "3R+1Wx2", "2R1W2Mx300"] {
         for verdict in [
             of::<McsRwRp>(scenario),
@@ -140,7 +142,7 @@ fn readers_are_seen_together() {
 }
 
 #[test]
-fn a_lock_that_excludes_nobody_is_found() {
+fn a_lock_that_excludes_no_rank_is_found() {
     let verdict = verdict("2R2Wx2000", Flaw::NoExclusion, Rest::Zero);
     assert!(verdict.broke(Property::NoLostUpdate), "{verdict}");
     assert!(verdict.broke(Property::Consistent) || verdict.broke(Property::MutualExclusion), "{verdict}");
@@ -158,7 +160,7 @@ fn a_writer_among_readers_is_found() {
 }
 
 #[test]
-fn words_left_behind_are_found_where_the_lock_claims_rest() {
+fn nonzero_words_are_found_if_the_lock_claims_rest() {
     let found = verdict("2R1Wx50", Flaw::Litters, Rest::Zero);
     assert!(found.broke(Property::CleanRest), "{found}");
     assert_eq!(found.violations.len(), 1, "{found}");
@@ -171,7 +173,7 @@ fn words_left_behind_are_found_where_the_lock_claims_rest() {
 }
 
 #[test]
-fn a_world_of_one_rank_will_do() {
+fn a_world_of_one_rank_works() {
     let scenario: Scenario = "1Mx10".parse().unwrap();
     let verdicts = World::threads(1).run(|ra| stress::run::<OneWord, _>(ra, &scenario, &Options::default()).unwrap());
     let verdict = Verdict::merge(verdicts.unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Programs on windows, in every order and on every network; and defects of the window layer, which they find.
+//! Programs on windows, in every interleaving and on every network, and defects of the window layer that they find.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rmalab_verify::shuttle_engine::{self, Method};
 use rmalab_verify::window_programs::{WindowProgram, check_of, defects, programs};
 use rmalab_verify::{Finding, Limit, Livelocks, Mutant, Network, Property, WAITED, diagram, replay};
 
-/// By one thread, so that the figures are the same each time.
+/// One thread, so that the figures are always the same.
 fn options() -> Options {
     Options { threads: 1, max_bytes: 1 << 30, ..Options::default() }
 }
@@ -19,7 +19,7 @@ fn program(name: &str) -> WindowProgram {
     programs().into_iter().find(|program| program.name == name).unwrap()
 }
 
-/// Searches all that the program can do on its networks; returns its row of the page.
+/// Searches the program completely on its networks, and returns its row of the page.
 fn holds(program: &WindowProgram) -> String {
     let states = |network: &Network| {
         if !program.networks.contains(network) {
@@ -39,7 +39,7 @@ fn holds(program: &WindowProgram) -> String {
     format!("| `{}` | {} | {} | {} |", program.name, program.ranks, program.about, states.join(" | "))
 }
 
-/// Finds the defect, and follows the counterexample; returns its row of the page.
+/// Finds the defect, replays the counterexample, and returns its row of the page.
 fn breaks(defect: &'static Mutant) -> String {
     let check = check_of(defect).unwrap();
     let outcome = explore(&check, &options(), &|_| true).unwrap_or_else(|error| panic!("{}: {error}", defect.name));
@@ -49,12 +49,12 @@ fn breaks(defect: &'static Mutant) -> String {
     let (steps, seen) = replay(&check, &found.schedule).unwrap();
     assert_eq!(seen.map(|seen| seen.property), Some(property), "{}", defect.name);
     let drawn = diagram::text(&check, &found).unwrap();
-    assert!(drawn.contains("A."), "{}: no word of the window has its name in\n{drawn}", defect.name);
+    assert!(drawn.contains("A."), "{}: the diagram names no word of the window:\n{drawn}", defect.name);
     let (program, network, steps) = (check.subject.name(), defect.network, steps.len());
     format!("| `{}` | {} | `{program}` | {network} | {property} | {steps} |", defect.name, defect.description)
 }
 
-/// The rows of all, worked out by two threads.
+/// The rows of all items, computed by two threads.
 fn rows<'t, T: Sync>(all: &'t [T], row: impl Fn(&'t T) -> String + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(vec![String::new(); all.len()]);
@@ -79,13 +79,13 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/checked-windows.md")
 }
 
-/// That the page has these rows.
+/// Checks that the page has these rows.
 fn are_on_the_page(rows: &[String]) {
     let committed = std::fs::read_to_string(page()).unwrap();
     for row in rows {
         assert!(
             committed.lines().any(|line| line == row),
-            "docs/results/checked-windows.md is of another version: run `cargo test -p rmalab-verify --test windows -- \
+            "docs/results/checked-windows.md is out of date: run `cargo test -p rmalab-verify --test windows -- \
              --ignored`; it lacks\n{row}"
         );
     }
@@ -123,7 +123,8 @@ fn the_page_is_written() {
     std::fs::write(page(), text).unwrap();
 }
 
-/// Ranks that poll a full ring, and take posts out of their own meanwhile, have no end of states: drawn at random instead.
+/// Ranks that poll a full ring, and meanwhile remove posts from their own, have infinitely many states. So these
+/// executions are random.
 #[test]
 fn full_rings_lose_no_post() {
     for name in ["pscw-full-3", "pscw-full-4"] {
@@ -137,20 +138,20 @@ fn full_rings_lose_no_post() {
             assert!(outcome.behaviours > 100, "{name} {method:?}: {}", outcome.behaviours);
         }
     }
-    // What the layer once did, shuttle finds as well.
+    // Shuttle also finds the former defect of the layer.
     let defect = defects().iter().find(|defect| defect.name == "full-ring-waits").unwrap();
     let check = check_of(defect).unwrap();
     let outcome = shuttle_engine::run(&check, &shuttle_engine::Options::default(), &|_| true).unwrap();
     assert_eq!(outcome.violation().map(|found| found.violation.property), Some(Property::NoDeadlock));
 }
 
-/// Where the processor reaches all memory, the windows' 8-byte operations are its loads, stores and atomics, whose stores a
-/// flush completes by a fence. The programs hold on that path, too.
+/// If the processor reaches all memory, the windows' 8-byte operations are its loads, stores and atomics, and a flush
+/// completes the stores by a fence. The programs also hold on that path.
 #[test]
 fn programs_hold_by_the_processor() {
-    // Most states, and nothing of windows that the others lack.
+    // These have the most states, and the other programs cover all their features.
     const LARGE: [&str; 2] = ["pscw-matching-3", "maxloc-pair-3"];
-    // Where accumulates have a bias, their words are reached over the network.
+    // If accumulates have a bias, their words are reached over the network.
     let searched = searched().into_iter().filter(|program| program.bias.is_none() && !LARGE.contains(&program.name));
     let by_processor = |mut program: WindowProgram| {
         program.local_words = true;
@@ -166,7 +167,7 @@ fn programs_hold_by_the_processor() {
         assert_eq!(outcome.finding, Finding::Holds, "{}", program.name);
         outcome.progress.states.to_string()
     });
-    // It is another path: stores that a flush has not completed are states of their own.
+    // It is a different path: stores without a completed flush have states of their own.
     let by_network = explore(&program("fence-2").check(Network::LatePuts).unwrap(), &options(), &|_| true).unwrap();
     let fence = all.iter().position(|program| program.name == "fence-2").unwrap();
     assert_ne!(states[fence], by_network.progress.states.to_string());

@@ -1,4 +1,4 @@
-//! Every way to search comes to one verdict.
+//! All search options give the same verdict.
 
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
@@ -6,7 +6,7 @@ use rmalab_verify::{Check, Livelocks, Network, subject};
 
 use crate::{check, plain, run, verdict};
 
-/// A lock, a scenario, and how many permutations of its ranks there are that leave their parts as they are.
+/// A lock, a scenario, and the number of permutations of ranks that preserve the scenario.
 const CONFIGURATIONS: [(&str, &str, u64); 15] = [
     ("tas", "3Wx1", 6),
     ("ticket", "3Wx1", 6),
@@ -26,7 +26,7 @@ const CONFIGURATIONS: [(&str, &str, u64); 15] = [
 ];
 
 #[test]
-fn all_ways_to_search_agree() {
+fn all_search_options_agree() {
     for (name, scenario, group) in CONFIGURATIONS {
         for section in [Section::Empty, Section::Data] {
             for network in [Network::Sc, Network::LatePuts] {
@@ -52,7 +52,7 @@ fn all_ways_to_search_agree() {
                     } else {
                         assert!(other.progress.states * group >= states, "{name}: {}", other.progress.states);
                         assert!(other.progress.states <= states, "{name}: {}", other.progress.states);
-                        assert!(group == 1 || other.progress.states < states, "{name}: symmetry was of no use");
+                        assert!(group == 1 || other.progress.states < states, "{name}: symmetry removed no states");
                     }
                 }
                 for search in [Search::BreadthFirst, Search::DepthFirst] {

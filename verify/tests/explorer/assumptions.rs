@@ -1,5 +1,5 @@
-//! What the explorer takes for granted of a lock's code, and finds out if it is not so: a handle's `Debug` shows all that
-//! it remembers, and a polling loop remembers nothing of past rounds.
+//! The explorer's assumptions about a lock's code, and their detection where they fail: a handle's `Debug` shows
+//! everything that it remembers, and a polling loop remembers nothing of past rounds.
 
 use rmalab_atomics::{RemoteAtomics, Result};
 use rmalab_locks::qnode::NIL;
@@ -10,7 +10,7 @@ use crate::oracle::compare;
 use crate::protocols::{Bakery, Protocol, Side, hand, lock, take};
 use crate::{check, plain, run, verdict};
 
-/// Keeps in its handle whether it had to wait, and then hands the lock to nobody.
+/// Its handle remembers that it had to wait. After that, its release wakes no rank.
 struct Remembers<const SHOWS: bool>;
 
 impl<const SHOWS: bool> Protocol for Remembers<SHOWS> {
@@ -32,7 +32,7 @@ impl<const SHOWS: bool> Protocol for Remembers<SHOWS> {
 }
 
 #[test]
-fn handles_that_hide_what_they_remember_are_found_out() {
+fn handles_that_hide_their_memory_are_detected() {
     assert_eq!(compare(&check(lock::<Remembers<true>>(), "2Wx2"), 0), Some(Property::NoDeadlock));
     for threads in [1, 2] {
         let options = Options { threads, ..plain() };
@@ -44,7 +44,7 @@ fn handles_that_hide_what_they_remember_are_found_out() {
     }
 }
 
-/// Polls, and comes in uninvited the `K`th time that the lock is taken.
+/// Polls, and enters without permission the `K`th time that it finds the lock taken.
 struct Impatient<const K: u32>;
 
 impl<const K: u32> Protocol for Impatient<K> {
@@ -68,7 +68,7 @@ impl<const K: u32> Protocol for Impatient<K> {
 }
 
 #[test]
-fn loops_that_count_their_rounds_are_found_out() {
+fn loops_that_count_their_rounds_are_detected() {
     fn of<const K: u32>() {
         assert_eq!(compare(&check(lock::<Impatient<K>>(), "2Wx1"), K as usize), Some(Property::MutualExclusion), "{K}");
     }
@@ -81,8 +81,8 @@ fn loops_that_count_their_rounds_are_found_out() {
     of::<60>();
 }
 
-/// Waits for a release after one that it has seen. `BEFORE` tells whether it looks at the number of releases before it
-/// looks at the lock, as is right.
+/// Waits for the next release after the last one that it has seen. With `BEFORE`, it reads the number of releases
+/// before it reads the lock, which is the right order.
 struct NextRelease<const BEFORE: bool>;
 
 impl<const BEFORE: bool> Protocol for NextRelease<BEFORE> {
@@ -108,7 +108,7 @@ impl<const BEFORE: bool> Protocol for NextRelease<BEFORE> {
 
     fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
         side.put(side.home(0), NIL)?;
-        // Two releases are enough to tell one from the next, and zero at rest.
+        // Two values distinguish a release from the next one, and leave zero at rest.
         let releases = side.fetch_add(side.home(1), 1)?;
         if releases == 1 {
             side.fetch_add(side.home(1), 2_u64.wrapping_neg())?;
@@ -118,18 +118,18 @@ impl<const BEFORE: bool> Protocol for NextRelease<BEFORE> {
 }
 
 #[test]
-fn what_was_seen_before_a_pause_is_not_forgotten() {
-    // The bakery's numbers are drawn before the first poll.
+fn values_read_before_a_pause_are_not_forgotten() {
+    // The bakery draws its numbers before the first poll.
     assert_eq!(compare(&check(lock::<Bakery>(), "2Wx1"), 2), None);
     assert_eq!(compare(&check(lock::<Bakery>(), "2Wx2"), 1), None);
     assert_eq!(compare(&check(lock::<NextRelease<true>>(), "2Wx1"), 2), None);
-    // No rule for merging histories suits this one, as each round of its outer loop looks again; and one of its ranks can
-    // poll for ever.
+    // No rule for merging histories suits this lock, because each round of its outer loop reads again. Moreover, one of
+    // its ranks can poll forever.
     let options = Options { max_states: Some(1_000), ..plain() };
     let outcome = run(&check(lock::<NextRelease<false>>(), "2Wx1"), &options);
     match &outcome.finding {
         Finding::Incomplete(limit) => assert_eq!(*limit, Limit::States),
         Finding::Violated(found) => assert_eq!(found.violation.property, Property::NoLivelock),
-        Finding::Holds => panic!("a rank polls for ever, and nobody has seen it: {:?}", outcome.progress),
+        Finding::Holds => panic!("the explorer missed that a rank polls forever: {:?}", outcome.progress),
     }
 }

@@ -1,4 +1,4 @@
-//! Every lock where puts may be lost to atomics that they meet.
+//! Every lock on a network where an atomic operation may erase a put.
 
 use rmalab_verify::configurations::configurations;
 use rmalab_verify::explorer::Options;
@@ -6,7 +6,8 @@ use rmalab_verify::{Check, Network, subject, subjects};
 
 use crate::{run, verdict};
 
-/// What the standard configurations leave out: writers of two nodes, and readers that are late for a writer's word.
+/// Scenarios beyond the standard configurations: writers of two nodes, and readers that arrive late for a writer's
+/// word.
 const FURTHER: [(&str, &str); 3] = [("rma-rw", "1R2Wx1/2"), ("mcs-rw-neutral", "1R1Wx2"), ("tas", "3Wx2")];
 
 #[test]
@@ -17,7 +18,7 @@ fn every_lock_holds_where_puts_meet_atomics() {
         checks.extend(standard.map(|one| one.check(&subject)));
     }
     for (name, scenario) in FURTHER {
-        let mut check = Check::new(subject(name).expect("a lock of this name"), scenario.parse().unwrap());
+        let mut check = Check::new(subject(name).expect("a standard lock"), scenario.parse().unwrap());
         check.network = Network::Hca;
         checks.push(check);
     }

@@ -1,4 +1,4 @@
-//! Limits end a search cleanly, and a bound on preemptions is one.
+//! Limits end a search cleanly, and so does a bound on preemptions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rmalab_verify::{DATA, Finding, Limit, Livelocks, Network, Property, subject,
 use crate::protocols::{GetThenPut, LateWaiter, OneBit, Peterson, Protocol, Side, lock};
 use crate::{check, counterexample, plain, replayed, run, verdict};
 
-/// More than a search can do while nobody looks: 1.5 million states.
+/// A search that is too long for these tests: 1.5 million states.
 const LARGE: &str = "2R2Wx2";
 
 const SEARCHES: [Search; 2] = [Search::BreadthFirst, Search::DepthFirst];
@@ -36,7 +36,7 @@ fn limits_end_a_search() {
 }
 
 #[test]
-fn whoever_watches_can_end_a_search() {
+fn the_watch_can_end_a_search() {
     let check = check(subject("mcs-rw-rp").unwrap(), LARGE);
     for search in SEARCHES {
         for threads in [1, 2] {
@@ -48,7 +48,7 @@ fn whoever_watches_can_end_a_search() {
             })
             .unwrap();
             assert_eq!(outcome.finding, Finding::Incomplete(Limit::Interrupted), "{options:?}");
-            // Two times it may go on; once it has been told not to, nobody asks again.
+            // The watch continues twice. After it has returned false, it is not called again.
             assert_eq!(told.load(Ordering::Relaxed), 3, "{options:?}");
             assert!(outcome.progress.states >= last.load(Ordering::Relaxed));
         }
@@ -57,7 +57,7 @@ fn whoever_watches_can_end_a_search() {
 
 #[test]
 fn a_search_for_livelocks_can_be_ended_too() {
-    // The search for states takes no time; that for cycles looks at its limits now and then.
+    // The search for states takes no time. The search for cycles checks its limits from time to time.
     let check = check(subject("tas-rw").unwrap(), "2R2Wx2");
     let whole = run(&check, &plain()).progress.states;
     let states = AtomicU64::new(0);
@@ -68,13 +68,13 @@ fn a_search_for_livelocks_can_be_ended_too() {
     .unwrap();
     match outcome.finding {
         Finding::Incomplete(limit) => assert_eq!(limit, Limit::Interrupted),
-        // It was over before anybody was asked.
+        // It ended before the first call of the watch.
         Finding::Holds => assert!(states.load(Ordering::Relaxed) < whole),
         Finding::Violated(other) => panic!("{other:?}"),
     }
 }
 
-/// What is found within each bound: the first that is enough, and nothing before it.
+/// Checks that the search finds the violation with `preemptions` preemptions and no fewer.
 fn needs(check: &rmalab_verify::Check, property: Property, preemptions: u32) {
     for search in SEARCHES {
         for (threads, symmetry) in [(1, false), (1, true), (2, true)] {
@@ -97,21 +97,21 @@ fn needs(check: &rmalab_verify::Check, property: Property, preemptions: u32) {
     }
 }
 
-/// Panics if `N` steps of the other rank are seen, one after the other; counted where words need not be zero at rest.
+/// Panics if `N` steps of other ranks occur between its own steps. Its words need not be zero at rest.
 struct Between<const N: u64>;
 
 impl<const N: u64> Protocol for Between<N> {
     const NAME: &'static str = "between";
 
     fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
-        // Each look has to find one step more of the other rank.
+        // Each read must find one more step of another rank.
         if side.rank().0 == 0 {
             for step in 0..N {
                 if side.get(side.home(0).rank.at(DATA))? != step + 1 {
                     return Ok(());
                 }
             }
-            panic!("{N} others in between");
+            panic!("{N} steps in between");
         }
         for _ in 0..N {
             side.fetch_add(side.home(0).rank.at(DATA), 1)?;
@@ -129,7 +129,7 @@ impl<const N: u64> Protocol for Between<N> {
 fn a_bound_on_preemptions_is_one() {
     needs(&check(lock::<GetThenPut>(), "2Wx1"), Property::MutualExclusion, 2);
     needs(&check(lock::<LateWaiter>(), "2Wx1"), Property::NoLostWakeUp, 1);
-    // Readers, so that only what is looked for is broken. One switch away from each rank between two of its steps.
+    // Readers, so that only this property can break. One switch away from each rank between two of its steps.
     needs(&check(lock::<Between<1>>(), "2Rx1"), Property::Invariant, 0);
     needs(&check(lock::<Between<2>>(), "2Rx1"), Property::Invariant, 2);
     needs(&check(lock::<Between<3>>(), "2Rx1"), Property::Invariant, 4);
@@ -139,14 +139,14 @@ fn a_bound_on_preemptions_is_one() {
 }
 
 #[test]
-fn a_bound_that_keeps_nothing_out_is_told() {
+fn a_bound_that_excludes_nothing_is_reported() {
     for name in ["mcs", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral"] {
         let check = check(subject(name).unwrap(), "1R1Wx1");
         let free = run(&check, &plain());
         let wide = run(&check, &Options { preemptions: Some(50), ..plain() });
         assert_eq!((free.bounded, wide.bounded), (false, false), "{name}");
         assert_eq!(verdict(&wide), None);
-        // The same schedules, and states that also tell how many preemptions there were.
+        // The same schedules, but states that also count preemptions.
         assert!(wide.progress.states > free.progress.states, "{name}");
         let tight = run(&check, &Options { preemptions: Some(0), ..plain() });
         assert!(tight.bounded && tight.progress.states < wide.progress.states, "{name}");

@@ -1,4 +1,4 @@
-//! Words that the processor reaches, with an engine behind them.
+//! Words that the processor reaches, under an engine.
 
 use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
@@ -9,18 +9,18 @@ use rmalab_verify::{Check, Network, Program, Property};
 
 use crate::{counterexample, plain, replayed, run, verdict};
 
-/// What a rank does between its store and its load.
+/// A rank's operations between its store and its load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Between {
     Nothing,
-    /// A flush that has not been told of the store.
+    /// A flush without an announcement of the store.
     Flush,
     StoredAndFlush,
-    /// The frequent side of an asymmetric fence; the other rank has the rare one.
+    /// The frequent side of an asymmetric fence. The other rank has the rare side.
     Fences,
 }
 
-/// Dekker's first step on local words: each rank says that it comes, and enters unless the other one has said so.
+/// Dekker's first step on local words: each rank sets its flag, and enters unless the other flag is set.
 fn says_then_looks(between: Between, network: Network) -> Check {
     let body = move |rank: Rank, player: &dyn Player| {
         let ra = Stage::new(player, &Shape { local_words: true, ..Shape::new(2) }, rank);
@@ -40,7 +40,7 @@ fn says_then_looks(between: Between, network: Network) -> Check {
             let inside = ra.fetch_add(Rank(0).at(Disp(0)), 1)?;
             sees(Property::MutualExclusion, "the number of ranks inside", inside, &[0])?;
         }
-        // A rank's own store is always seen by its loads.
+        // A rank's loads always return its own stores.
         sees(Property::Invariant, "the rank's own flag", flag(rank).load()?, &[1])
     };
     let program = Program::new(2, body);

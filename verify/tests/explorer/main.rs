@@ -1,5 +1,5 @@
-//! The explorer itself under test: on small protocols whose verdicts are known, on locks with one planted bug each,
-//! against an oracle that leaves out everything that makes the explorer fast, and at its limits.
+//! Tests of the explorer itself: small protocols with known verdicts, locks with one planted defect each, an oracle
+//! without any of the explorer's reductions, and limits.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod agreement;
@@ -17,23 +17,23 @@ use rmalab_atomics::controlled::Call;
 use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::{Check, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, replay};
 
-/// A check of `subject`, with nothing done inside, on a network that is never late.
+/// A check of `subject` on a network that is never late, with nothing done inside.
 fn check(subject: Subject, scenario: &str) -> Check {
     Check::new(subject, scenario.parse().unwrap())
 }
 
-/// A search by one thread, every rank for itself.
+/// A search by one thread, without symmetry.
 fn plain() -> Options {
     Options { threads: 1, symmetry: false, partial_order: false, max_bytes: 1 << 30, ..Options::default() }
 }
 
-/// Searches with `options`, without being watched.
+/// Searches with `options`, without a watch.
 fn run(check: &Check, options: &Options) -> Outcome {
     explore(check, options, &|_| true)
         .unwrap_or_else(|error| panic!("{} {} {}: {error}", check.subject.name(), check.scenario, check.network))
 }
 
-/// Whether the explorer takes `call` together with the one before it.
+/// Returns whether the explorer joins `call` to the previous step.
 fn is_silent(network: Network, call: Call) -> bool {
     match call {
         Call::Pause { .. } | Call::Now => true,
@@ -50,7 +50,7 @@ fn steps(check: &Check, taken: &[Step]) -> usize {
     taken.len() - taken.iter().filter(silent).count()
 }
 
-/// The counterexample that a search came to.
+/// The counterexample of a search.
 fn counterexample(outcome: &Outcome) -> &Counterexample {
     match &outcome.finding {
         Finding::Violated(counterexample) => counterexample,
@@ -58,16 +58,16 @@ fn counterexample(outcome: &Outcome) -> &Counterexample {
     }
 }
 
-/// What is broken, if anything is; a search that has not come to its end has no verdict.
+/// The violated property, if any. An incomplete search has no verdict.
 fn verdict(outcome: &Outcome) -> Option<Property> {
     match &outcome.finding {
         Finding::Holds => None,
         Finding::Violated(counterexample) => Some(counterexample.violation.property),
-        Finding::Incomplete(limit) => panic!("ended by its limit: {limit:?}"),
+        Finding::Incomplete(limit) => panic!("the search reached its limit: {limit:?}"),
     }
 }
 
-/// Replays what a search has found, which has to show the same; returns its length in the explorer's steps.
+/// Replays a counterexample, which must show the same violation. Returns its length in the explorer's steps.
 fn replayed(check: &Check, counterexample: &Counterexample) -> usize {
     let (taken, broken) = replay(check, &counterexample.schedule).unwrap();
     match counterexample.violation.property {
@@ -78,6 +78,6 @@ fn replayed(check: &Check, counterexample: &Counterexample) -> usize {
             assert_eq!((broken.property, broken.rank), (property, counterexample.violation.rank));
         }
     }
-    assert_eq!(taken.len(), counterexample.schedule.len(), "it ends with what it breaks");
+    assert_eq!(taken.len(), counterexample.schedule.len(), "the last step breaks the property");
     steps(check, &taken)
 }

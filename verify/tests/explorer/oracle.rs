@@ -1,10 +1,10 @@
-//! The oracle: all schedules, with nothing left out that makes the explorer fast.
+//! The oracle: all schedules, without any reduction.
 //!
-//! Its state is the memory and, for each rank, the whole history of answers. Nothing is merged but equal histories:
-//! no phases, no rounds of polling loops, no interchangeable ranks; and each call is a step. It runs the locks' code by
-//! [`Actor`], and shares with the explorer the network's semantics and the properties, nothing else.
+//! Its state is the memory and, for each rank, the complete history of answers. It merges only equal histories: it
+//! knows no phases, no rounds of polling loops and no interchangeable ranks, and each call is a step. It runs the
+//! locks' code by [`Actor`]. It shares only the network's semantics and the properties with the explorer.
 //!
-//! Histories of polling loops have no end, so that ranks which have paused often enough are held back there.
+//! Histories of polling loops have no end, so the oracle stops ranks after a number of pauses.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -23,25 +23,25 @@ use rmalab_verify::{
 use crate::protocols::{Bakery, GetThenPut, Handover, LateWaiter, OneBit, Peterson, lock};
 use crate::{check, counterexample, is_silent, plain, replayed, run, verdict};
 
-/// A rank's whole history.
+/// A rank's complete history.
 struct History {
-    /// The history before the last answer, and that.
+    /// The parent and the last answer.
     before: Option<(usize, Answer)>,
-    /// What was told since the last answer.
+    /// The events since the last answer.
     told: Vec<Told>,
-    /// Why the code ended too early.
+    /// The reason why the code ended too early.
     broken: bool,
     call: Option<(Call, Issued)>,
     status: Status,
     pauses: usize,
-    /// What the explorer is to take it for; none where a step comes next that is none for the explorer.
+    /// The explorer's equivalence class of it. `None` if the next step is silent for the explorer.
     merged: Option<usize>,
-    /// The last history on the way that had one, what it was answered, and the last thing told since then.
+    /// The last history on the path with a class, its answer, and the last event since then.
     since: (usize, Answer, Option<Told>),
 }
 
-/// Histories that are one local state where nothing but a handle is left of the past at a boundary: the answers since
-/// the last one.
+/// The identity of a local state at a boundary, where only a handle is left of the past: the answers since the last
+/// boundary.
 #[derive(PartialEq, Eq, Hash)]
 enum Merged {
     Start(Rank),
@@ -55,7 +55,7 @@ struct State {
     memory: Memory,
 }
 
-/// All that a check can do.
+/// The oracle.
 pub(crate) struct Oracle {
     check: Arc<Check>,
     slots: Slots,
@@ -65,24 +65,24 @@ pub(crate) struct Oracle {
     pauses: usize,
 }
 
-/// What the oracle found.
+/// The oracle's result.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// What is broken with the fewest steps, and how many those are.
+    /// The properties broken with the fewest steps, and that number of steps.
     pub(crate) broken: BTreeSet<Property>,
     pub(crate) steps: usize,
-    /// All histories that were visited, with their memories.
+    /// All visited histories, with their memories.
     pub(crate) states: usize,
-    /// How many states and transitions are left of them for the explorer, if no rank polls.
+    /// The numbers of states and transitions that the explorer should have, if no rank polls.
     pub(crate) merged: (u64, u64),
-    /// Whether some rank was held back.
+    /// True if the oracle stopped some rank.
     pub(crate) held_back: bool,
-    /// What the words were, where all had ended.
+    /// The final words.
     pub(crate) ends: BTreeSet<Vec<u64>>,
 }
 
 impl Oracle {
-    /// An oracle for `check`; ranks pause `pauses` times at the most.
+    /// An oracle for `check`, in which ranks pause at most `pauses` times.
     pub(crate) fn new(check: &Check, pauses: usize) -> Oracle {
         Oracle {
             check: Arc::new(check.clone()),
@@ -94,7 +94,7 @@ impl Oracle {
         }
     }
 
-    /// Runs `rank` from its beginning through the answers on the way, and adds the history that this makes.
+    /// Runs `rank` from its beginning through the answers on the path, and adds the resulting history.
     fn add(&mut self, rank: Rank, before: Option<(usize, Answer)>) -> usize {
         let mut answers = Vec::new();
         let mut at = before;
@@ -159,7 +159,7 @@ impl Oracle {
         self.histories[state.histories[rank]].call.is_some_and(|(_, issued)| state.memory.ready(rank, &issued))
     }
 
-    /// What the last answer of the rank breaks.
+    /// The properties that the rank's last answer breaks.
     fn judge(&self, state: &State, rank: Rank) -> Option<Property> {
         let history = &self.histories[state.histories[rank.index()]];
         let mut statuses: Vec<Status> = state.histories.iter().map(|&history| self.histories[history].status).collect();
@@ -181,7 +181,7 @@ impl Oracle {
         history.broken.then_some(Property::Invariant)
     }
 
-    /// Visits everything, by the number of steps; stops beyond the first that break something.
+    /// Visits all states by their distance, up to the first that break a property.
     pub(crate) fn search(mut self) -> Found {
         let ranks = self.check.active();
         let start = State {
@@ -264,7 +264,7 @@ impl Oracle {
                     Entry::Occupied(mut known) => _ = known.insert(steps),
                     Entry::Vacant(vacant) => _ = vacant.insert(steps),
                 }
-                // Steps that are none are taken first, so that states come in the order of their distance.
+                // Silent steps come first, so that states come in the order of their distance.
                 if open.front().is_none_or(|&(first, _)| steps <= first) {
                     open.push_front((steps, after));
                 } else {
@@ -290,7 +290,7 @@ impl Found {
     }
 }
 
-/// The memory without the zeros at its end, which words have as long as nobody has named them.
+/// The memory without the zeros at its end, which are words that no call has written.
 fn trimmed(memory: &Memory) -> Memory {
     let mut memory = memory.clone();
     while memory.words.last() == Some(&0) {
@@ -299,7 +299,7 @@ fn trimmed(memory: &Memory) -> Memory {
     memory
 }
 
-/// Holds the explorer against the oracle, whose ranks pause up to `pauses` times; returns what is broken.
+/// Compares the explorer with the oracle, whose ranks pause up to `pauses` times. Returns the violated property.
 pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
     let name = format!("{} {} {} {:?}", check.subject.name(), check.scenario, check.network, check.section);
     let outcome = run(check, &plain());
@@ -307,25 +307,25 @@ pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
     let seen = verdict(&outcome);
     match seen {
         Some(Property::NoLivelock) => {
-            // The oracle has no cycles. It knows of the loop, and of nothing else that is broken.
+            // The oracle finds no cycles. It finds the loop, and no other violation.
             assert!(found.held_back, "{name}");
             assert_eq!(found.broken, BTreeSet::new(), "{name}");
         }
         Some(property) => {
             let steps = replayed(check, counterexample(&outcome));
             assert!(found.broken.contains(&property), "{name}: {property}, and {found:?}");
-            assert_eq!(steps, found.steps, "{name}: the shortest counterexample");
+            assert_eq!(steps, found.steps, "{name}: length of the shortest counterexample");
         }
         None => {
             assert_eq!(found.broken, BTreeSet::new(), "{name}: {} steps", found.steps);
-            // What a lock may keep depends on who was last.
+            // The remaining values may depend on the last rank.
             let keeps = check.subject.named_words().iter().any(|word| check.subject.kept(word.name) != 0);
             if check.section == Section::Empty && !keeps {
-                assert_eq!(found.ends, BTreeSet::from([Vec::new()]), "{name}: what is left in the end");
+                assert_eq!(found.ends, BTreeSet::from([Vec::new()]), "{name}: the final words");
             }
             let progress = outcome.progress;
             if outcome.livelocks == Livelocks::Impossible {
-                assert!(!found.held_back, "{name}: a loop that the explorer has not seen");
+                assert!(!found.held_back, "{name}: a loop that the explorer has missed");
                 assert_eq!(found.merged, (progress.states, progress.transitions), "{name}");
                 assert!(found.states as u64 >= progress.states, "{name}");
             }
@@ -344,7 +344,7 @@ pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
     seen
 }
 
-/// Every scenario of two ranks that this subject knows.
+/// Every scenario of two ranks that this subject supports.
 fn of_two(subject: &Subject) -> &'static [&'static str] {
     match subject.workload() {
         Workload::Lock(_) => &["1R1Wx1", "2Wx1", "2Rx1"],
@@ -387,7 +387,7 @@ fn standard_locks_of_three_ranks() {
 }
 
 #[test]
-fn standard_locks_again() {
+fn standard_locks_with_two_acquisitions() {
     for (name, scenario) in
         [("mcs", "2Wx2"), ("mcs-rw-rp", "1R1Wx2"), ("mcs-rw-wp", "1R1Wx2"), ("mcs-rw-neutral", "1R1Wx2")]
     {

@@ -1,4 +1,4 @@
-//! Verdicts, numbers of states and transitions, and lengths of counterexamples, as they are.
+//! Pinned results: verdicts, numbers of states and transitions, and lengths of counterexamples.
 
 use rmalab_verify::explorer::Options;
 use rmalab_verify::{Check, Network, Property, Subject};
@@ -8,10 +8,10 @@ use crate::{check, counterexample, plain, replayed, run, verdict};
 
 use Network::{LatePuts, Sc};
 
-/// States and transitions.
+/// The numbers of states and transitions.
 type Size = (u64, u64);
 
-/// What comes of a search that finds nothing, or what is found after how many steps.
+/// The result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Is {
     /// Sizes without and with symmetry.
@@ -33,7 +33,7 @@ fn row(subject: Subject, scenario: &str, network: Network) -> Is {
             }
             Some(property) => {
                 let steps = replayed(&check, counterexample(&outcome));
-                // A cycle is as long as it happens to be found.
+                // The length of a cycle is not deterministic.
                 let found = (property, if property == Property::NoLivelock { 0 } else { steps });
                 assert_eq!(found, *broken.get_or_insert(found), "{threads} threads, symmetry {symmetry}");
             }

@@ -1,4 +1,4 @@
-//! One planted bug for each property: exactly that property is reported, and the replay shows it.
+//! One planted defect for each property: the explorer reports exactly that property, and the replay shows it.
 
 use rmalab_atomics::{RemoteAtomics, Result};
 use rmalab_locks::qnode::NIL;
@@ -10,7 +10,7 @@ use rmalab_verify::{Check, DATA, Live, Livelocks, Network, Property, subject};
 use crate::protocols::{GetThenPut, Handover, LateWaiter, OneBit, Peterson, Protocol, Side, hand, lock, take};
 use crate::{check, counterexample, plain, replayed, run, verdict};
 
-/// Searches `check` in several ways, all of which have to find `property`, `steps` from the start.
+/// Searches `check` with several options, all of which must find `property`, `steps` from the start.
 fn finds(check: &Check, property: Property, steps: usize) {
     for (threads, symmetry) in [(1, false), (1, true), (2, false), (2, true)] {
         let options = Options { threads, symmetry, order: property == Property::Order, ..plain() };
@@ -39,13 +39,13 @@ fn mutual_exclusion() {
         verdict(&run(&check(lock::<GetThenPut>().exclusive(), "2Rx1"), &plain())),
         Some(Property::MutualExclusion)
     );
-    // A put that is late is as bad as a put that was not made.
+    // A late put is as bad as a missing put.
     let late = |subject| Check { network: Network::LatePuts, ..check(subject, "2Wx1") };
     finds(&late(lock::<OneBit<false>>()), Property::MutualExclusion, 4);
     finds(&late(lock::<Peterson<false, true>>()), Property::MutualExclusion, 6);
 }
 
-/// Enters with a flush, which is no step of the explorer's where nothing can be late.
+/// Enters with a flush, which is silent for the explorer where nothing can be late.
 struct EntersByFlush;
 
 impl Protocol for EntersByFlush {
@@ -61,7 +61,7 @@ impl Protocol for EntersByFlush {
     }
 }
 
-/// Leaves with a flush and nothing else: as nobody is told, everybody gets in.
+/// Leaves only with a flush: no word shows that a rank is inside, so every rank enters.
 struct LeavesByFlush;
 
 impl Protocol for LeavesByFlush {
@@ -76,7 +76,7 @@ impl Protocol for LeavesByFlush {
     }
 }
 
-/// Releases with a flush in front.
+/// Releases with a flush ahead of its put.
 struct FlushesFirst;
 
 impl Protocol for FlushesFirst {
@@ -93,13 +93,13 @@ impl Protocol for FlushesFirst {
 }
 
 #[test]
-fn mutual_exclusion_next_to_steps_that_are_none() {
+fn mutual_exclusion_next_to_silent_steps() {
     finds(&check(lock::<EntersByFlush>(), "2Wx1"), Property::MutualExclusion, 4);
     finds(&check(lock::<FlushesFirst>(), "2Wx1"), Property::MutualExclusion, 4);
     finds(&check(lock::<LeavesByFlush>(), "2Wx1"), Property::MutualExclusion, 2);
 }
 
-/// A test-and-set lock whose word is where the data are.
+/// A test-and-set lock whose word overlaps the data.
 struct OverTheData;
 
 impl Protocol for OverTheData {
@@ -121,11 +121,11 @@ impl Protocol for OverTheData {
 fn visibility() {
     let data = |subject| Check { section: Section::Data, ..check(subject, "2Wx1") };
     finds(&data(lock::<OverTheData>()), Property::Visibility, 2);
-    // Without data there is nothing to be seen.
+    // Without data, there is nothing to read.
     assert_eq!(verdict(&run(&check(lock::<OverTheData>(), "2Wx1"), &plain())), None);
 }
 
-/// Two locks of [`Handover`]'s kind, taken by one rank in one order and by the other in the other.
+/// Two locks of [`Handover`]'s kind, which the two ranks take in opposite orders.
 struct OppositeOrders;
 
 impl Protocol for OppositeOrders {
@@ -143,7 +143,7 @@ impl Protocol for OppositeOrders {
     }
 }
 
-/// Everybody waits to be called in.
+/// Every rank waits for permission.
 struct CalledIn;
 
 impl Protocol for CalledIn {
@@ -168,11 +168,11 @@ fn deadlock() {
 
 #[test]
 fn lost_wake_up() {
-    // One rank goes through, between another one's look and its announcement.
+    // One rank acquires and releases between another rank's read and its announcement.
     finds(&check(lock::<LateWaiter>(), "2Wx1"), Property::NoLostWakeUp, 5);
 }
 
-/// Each of two ranks gives way to the other.
+/// Each of two ranks yields to the other.
 struct AfterYou;
 
 impl Protocol for AfterYou {
@@ -196,7 +196,7 @@ impl Protocol for AfterYou {
     }
 }
 
-/// A rank polls a word that nobody will ever write.
+/// A rank polls a word that no rank ever writes.
 struct PollsForEver;
 
 impl Protocol for PollsForEver {
@@ -228,7 +228,7 @@ fn livelock() {
         assert_eq!(outcome.livelocks, Livelocks::Searched);
         let found = counterexample(&outcome);
         let cycle = found.cycle.unwrap();
-        // Round the cycle everything comes back: words, calls, and how far the ranks are. And each rank takes its turn.
+        // After one cycle, the words, the calls and the ranks' progress are the same as before. Each rank takes a step.
         let mut live = Live::new(&check).unwrap();
         for &choice in &found.schedule[..cycle] {
             live.take(choice).unwrap();
@@ -255,13 +255,13 @@ fn livelock() {
 
 #[test]
 fn order() {
-    // Test-and-set: whoever is lucky.
+    // Test-and-set has no order.
     finds(&check(subject("tas").unwrap().order(Order::Fifo), "2Wx2"), Property::Order, 4);
-    // Readers pass writers that wait, and writers readers where nobody comes first.
+    // Readers pass waiting writers, and writers pass readers if none waits longer.
     finds(&check(subject("mcs-rw-rp").unwrap().order(Order::Fifo), "2R1Wx1"), Property::Order, 6);
     finds(&check(subject("mcs-rw-rp").unwrap().order(Order::WritersFirst), "1R2Wx1"), Property::Order, 12);
     finds(&check(subject("mcs-rw-wp").unwrap().order(Order::ReadersFirst), "1R2Wx2"), Property::Order, 10);
-    // Nobody asked.
+    // The order is not requested.
     assert_eq!(verdict(&run(&check(subject("tas").unwrap().order(Order::Fifo), "2Wx2"), &plain())), None);
 }
 
@@ -272,7 +272,7 @@ fn clean_rest() {
     finds(&check(lock::<Peterson<true, false>>(), "1Wx1"), Property::CleanRest, 4);
 }
 
-/// For two ranks at the most, and it says so.
+/// For at most two ranks, which it asserts.
 struct AtMostTwo;
 
 impl Protocol for AtMostTwo {
@@ -291,7 +291,7 @@ impl Protocol for AtMostTwo {
     }
 }
 
-/// The last rank that takes part puts where nobody is.
+/// The last rank that takes part puts outside of the world.
 struct OutOfTheWorld;
 
 impl Protocol for OutOfTheWorld {
@@ -318,13 +318,13 @@ fn invariant() {
     let outcome = run(&check(lock::<AtMostTwo>(), "3Wx1"), &plain());
     assert!(counterexample(&outcome).violation.seen.starts_with("panicked: a third rank ("));
 
-    // Rank 1 looks past the end of the world; rank 0 would only look at the home.
+    // Rank 1 reads past the end of the world; rank 0 would only read at the home.
     finds(&check(lock::<OutOfTheWorld>(), "2Wx1"), Property::Invariant, 2);
     let outcome = run(&check(lock::<OutOfTheWorld>(), "2Wx1"), &plain());
     assert!(counterexample(&outcome).violation.seen.starts_with("a call failed: "));
 }
 
-/// What a search has seen at least once.
+/// The events that a search has seen at least once.
 fn sometimes(check: &Check) -> Vec<(&'static str, bool)> {
     let outcome = run(check, &plain());
     assert_eq!(verdict(&outcome), None);
@@ -332,24 +332,24 @@ fn sometimes(check: &Check) -> Vec<(&'static str, bool)> {
 }
 
 #[test]
-fn what_happens_sometimes() {
+fn events_that_should_happen_are_reported() {
     let seen = |seen: &[(&'static str, bool)], name| seen.iter().find(|(known, _)| *known == name).map(|&(_, it)| it);
-    // A mutex behind the calls of a reader-writer lock.
+    // A mutex used as a reader-writer lock.
     let alone = sometimes(&check(lock::<Handover>(), "2Rx1"));
     assert_eq!(seen(&alone, "two ranks are inside together"), Some(false));
     assert_eq!(seen(&alone, "every rank enters in its last acquisition"), Some(true));
     assert_eq!(seen(&alone, "all ranks end"), Some(true));
-    assert_eq!(seen(&alone, "a rank has to wait"), None, "readers need not");
-    // Called a mutex, it does not promise that.
+    assert_eq!(seen(&alone, "a rank has to wait"), None, "readers need not wait");
+    // As a mutex, it does not promise that.
     let mutex = sometimes(&check(lock::<Handover>().exclusive(), "2Rx1"));
     assert_eq!(seen(&mutex, "two ranks are inside together"), None);
     assert_eq!(seen(&mutex, "a rank has to wait"), Some(true));
     let shared = sometimes(&check(subject("mcs-rw-rp").unwrap(), "2Rx1"));
     assert_eq!(seen(&shared, "two ranks are inside together"), Some(true));
-    // A lock that does nothing holds whatever one asks for, and is never entered.
+    // A lock without code satisfies everything, and is never entered.
     let nothing = sometimes(&check(subject("nocheck").unwrap(), "2Ax1"));
     assert_eq!(seen(&nothing, "every rank enters in its last acquisition"), Some(false));
-    // One rank is never in another one's way.
+    // One rank never waits for another one.
     let one = sometimes(&check(lock::<Handover>(), "1Wx1"));
     assert_eq!(seen(&one, "a rank has to wait"), None);
 }

@@ -1,4 +1,4 @@
-//! Small protocols as locks: a trait that takes little writing, and those whose verdicts everybody knows.
+//! Small protocols as locks: a short trait, and protocols with well-known verdicts.
 //!
 //! Peterson: G. L. Peterson, "Myths about the Mutual Exclusion Problem", IPL 12(3), 1981. Bakery: L. Lamport, "A New
 //! Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974. One bit: L. Lamport, "The Mutual Exclusion
@@ -17,11 +17,11 @@ use rmalab_verify::subject::{At, Holds, WORDS};
 /// A lock in two functions.
 pub(crate) trait Protocol: 'static {
     const NAME: &'static str;
-    /// Words at the home, if the explorer is to know them.
+    /// Words at the home, if the explorer is to name them.
     const HOME: &'static [(&'static str, Holds)] = &[];
-    /// Words of each rank, if the explorer is to know them.
+    /// Words of each rank, if the explorer is to name them.
     const EACH: &'static [(&'static str, Holds)] = &[];
-    /// Whether the handle's `Debug` shows its memo.
+    /// True if the handle's `Debug` shows its memo.
     const SHOWS_MEMO: bool = true;
 
     fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()>;
@@ -32,7 +32,7 @@ pub(crate) trait Protocol: 'static {
 pub(crate) struct Side<'s, A: ?Sized> {
     ra: &'s A,
     place: Place,
-    /// What the rank remembers from call to call of acquire and release.
+    /// The rank's memory between its calls of acquire and release.
     pub(crate) memo: &'s mut u64,
 }
 
@@ -57,7 +57,7 @@ impl<A: RemoteAtomics + ?Sized> Side<'_, A> {
         Rank(1 - self.rank().0)
     }
 
-    /// All others that take part; the home, the last rank, does not.
+    /// All other ranks that take part, which excludes the home, the last rank.
     pub(crate) fn others(&self) -> impl Iterator<Item = Rank> + use<A> {
         let me = self.rank();
         (0..self.size() - 1).map(Rank).filter(move |&rank| rank != me)
@@ -136,8 +136,8 @@ pub(crate) fn lock<P: Protocol>() -> Subject {
     Subject::lock::<Lock<P>>(()).words(At::Home, WORDS, P::HOME).words(At::Each, WORDS.plus(LINE), P::EACH)
 }
 
-/// Peterson's lock for two ranks, each flag at its rank. `FLUSH` completes each put before the next step; `TIDY` takes
-/// the victim back on release, which the paper's does not.
+/// Peterson's lock for two ranks, with each flag at its rank. `FLUSH` completes each put before the next step. `TIDY`
+/// resets the victim on release, unlike the paper.
 pub(crate) struct Peterson<const FLUSH: bool, const TIDY: bool>;
 
 impl<const FLUSH: bool, const TIDY: bool> Protocol for Peterson<FLUSH, TIDY> {
@@ -171,8 +171,8 @@ impl<const FLUSH: bool, const TIDY: bool> Protocol for Peterson<FLUSH, TIDY> {
     }
 }
 
-/// Dekker's entry: put the own flag, then look at the others'; the lower rank insists, the higher one gives way (Lamport's
-/// one-bit algorithm). `FLUSH` completes the put before the look.
+/// Dekker's entry: put the local flag, then read the flags of the others. The lower rank insists, the higher rank
+/// yields (Lamport's one-bit algorithm). `FLUSH` completes the put before the read.
 pub(crate) struct OneBit<const FLUSH: bool>;
 
 impl<const FLUSH: bool> Protocol for OneBit<FLUSH> {
@@ -206,7 +206,7 @@ impl<const FLUSH: bool> Protocol for OneBit<FLUSH> {
     }
 }
 
-/// Lamport's bakery: after a poll, a rank still knows the number that it drew before.
+/// Lamport's bakery: after a poll, a rank still knows its number from before.
 pub(crate) struct Bakery;
 
 impl Protocol for Bakery {
@@ -240,7 +240,7 @@ impl Protocol for Bakery {
     }
 }
 
-/// Test-and-set as a get and a put, which is no test-and-set.
+/// Test-and-set as a get and a put, which is not atomic.
 pub(crate) struct GetThenPut;
 
 impl Protocol for GetThenPut {
@@ -257,7 +257,8 @@ impl Protocol for GetThenPut {
     }
 }
 
-/// A waiter announces itself after it has seen that the lock is taken, and sleeps; by then it may have been released.
+/// A waiter announces itself after it has found the lock taken, and sleeps. The lock may have been released before the
+/// announcement.
 pub(crate) struct LateWaiter;
 
 impl Protocol for LateWaiter {
@@ -279,12 +280,12 @@ impl Protocol for LateWaiter {
         if waiter == NIL {
             return side.put(side.home(0), NIL);
         }
-        // Handed over: the owner's word only says that the lock is taken.
+        // The release handed the lock over: the owner's word only shows that the lock is taken.
         side.put(side.of(rmalab_locks::qnode::rank_of(waiter), 0), 1)
     }
 }
 
-/// A counter and a flag for each rank, for two ranks: whoever is not the first waits until it is handed the lock.
+/// A counter and a flag for each rank, for two ranks: a rank that is not the first waits for the handover.
 pub(crate) struct Handover;
 
 /// Takes lock `index` of a side that has several of [`Handover`]'s kind.
@@ -296,7 +297,7 @@ pub(crate) fn take<A: RemoteAtomics + ?Sized>(side: &Side<'_, A>, index: u64) ->
     Ok(())
 }
 
-/// Hands lock `index` over, if the other one waits for it.
+/// Hands lock `index` over, if the other rank waits for it.
 pub(crate) fn hand<A: RemoteAtomics + ?Sized>(side: &Side<'_, A>, index: u64) -> Result<()> {
     if side.fetch_add(side.home(index), 1_u64.wrapping_neg())? != 1 {
         side.put(side.of(side.other(), index), 1)?;

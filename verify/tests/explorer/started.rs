@@ -1,4 +1,4 @@
-//! Word operations that are not waited for: locks and a program that use them, and one that does not wait for them.
+//! Started operations: locks and a program that use them, and a program that does not wait for their results.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ use crate::oracle::compare;
 use crate::protocols::{Protocol, Side, lock};
 use crate::{check, counterexample, plain, replayed, run, verdict};
 
-/// A queue lock whose swap of the tail is under way together with a swap of a hint, which it does not need.
+/// A queue lock whose swap of the tail is under way at the same time as an unneeded swap of a hint.
 struct StartedQueue;
 
 impl Protocol for StartedQueue {
@@ -72,11 +72,11 @@ fn a_lock_on_started_operations_holds_and_the_oracle_agrees() {
     }
 }
 
-/// The words of the program: a counter, and a claim of each ticket.
+/// The words of the program: a counter, and one claim per ticket.
 const COUNTER: Disp = Disp(0);
 const CLAIMS: Disp = Disp(64);
 
-/// Two ranks draw two tickets each by additions that are under way at one time, and claim the words of their tickets.
+/// Two ranks draw two tickets each by simultaneous additions, and claim the words of their tickets.
 fn tickets(rank: Rank, player: &dyn Player) -> rmalab_verify::Result<()> {
     let ra = Stage::new(player, &Shape::new(2), rank);
     let counter = Rank(0).at(COUNTER);
@@ -92,13 +92,13 @@ fn tickets(rank: Rank, player: &dyn Player) -> rmalab_verify::Result<()> {
     Ok(())
 }
 
-/// What is left of the backend if it reads the results of started operations before it waits for them.
+/// A defective backend that reads the results of started operations without waiting.
 struct Hasty<'p>(&'p dyn Player);
 
 impl Executor for Hasty<'_> {
     fn call(&self, call: Call) -> Answer {
         match call {
-            // The result is what was in its memory before, unless the operation is complete by chance.
+            // The result is the old content of its memory, unless the operation happens to be complete.
             Call::Finish { request, .. } if self.0.call(Call::Test { request }) == Answer::Word(0) => Answer::Word(0),
             Call::Flush { .. } => Answer::Done,
             call => self.0.call(call),
@@ -121,7 +121,7 @@ fn program(hasty: bool, network: Network) -> Check {
 }
 
 #[test]
-fn tickets_that_are_drawn_side_by_side_are_all_different() {
+fn tickets_drawn_by_simultaneous_operations_are_different() {
     for network in ALL {
         for partial_order in [false, true] {
             let options = Options { partial_order, ..plain() };
@@ -133,7 +133,7 @@ fn tickets_that_are_drawn_side_by_side_are_all_different() {
 }
 
 #[test]
-fn results_that_are_read_before_they_are_waited_for_are_found() {
+fn reading_results_without_waiting_is_detected() {
     for network in [Network::LatePuts, Network::UnorderedBulk] {
         let check = program(true, network);
         let outcome = run(&check, &plain());
@@ -142,7 +142,7 @@ fn results_that_are_read_before_they_are_waited_for_are_found() {
         let drawn = rmalab_verify::diagram::text(&check, counterexample(&outcome)).unwrap();
         assert!(drawn.contains("start #0 fetch_add") && drawn.contains("posted"), "{drawn}");
     }
-    // Where operations take effect as they are started, there is nothing to wait for.
+    // If operations take effect when they start, no wait is needed.
     for network in [Network::Sc, Network::Hca] {
         assert_eq!(verdict(&run(&program(true, network), &plain())), None, "{network}");
     }

@@ -1,28 +1,28 @@
-//! A mutex with a fault to choose, so that each engine can be seen to find it.
+//! A mutex with a selectable defect, for tests that each engine finds it.
 
 use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 use rmalab_locks::qnode::{NIL, pointer};
 use rmalab_locks::{Place, RawRwLock, Result};
 use rmalab_verify::{Property, Subject};
 
-/// What is wrong with the mutex.
+/// The defect of the mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// It looks whether the lock is free, and takes it in a second operation.
+    /// It reads that the lock is free, and takes it in a second operation.
     LooksThenTakes,
-    /// Whoever finds the lock taken waits for a wake-up that nobody sends.
+    /// A rank that finds the lock taken waits for a wake-up that no rank sends.
     NeverWakes,
-    /// A rank that had to wait leaves a word behind that is not zero.
+    /// A rank that had to wait leaves a nonzero word.
     LeavesATrace,
     /// A rank that had to wait panics.
     Panics,
 }
 
 impl Fault {
-    /// All that are one, with what each of them breaks where two ranks acquire.
+    /// All defects, with the property that each of them breaks when two ranks acquire.
     pub(crate) const ALL: [(Fault, Property); 4] = [
         (Fault::LooksThenTakes, Property::MutualExclusion),
         (Fault::NeverWakes, Property::NoLostWakeUp),
@@ -30,7 +30,7 @@ impl Fault {
         (Fault::Panics, Property::Invariant),
     ];
 
-    /// The mutex with this fault.
+    /// The mutex with this defect.
     pub(crate) fn subject(self) -> Subject {
         Subject::lock::<Planted>(self).exclusive()
     }
