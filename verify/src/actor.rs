@@ -15,18 +15,18 @@ use crate::play::{Event, Player};
 
 /// An event, and the handle at that moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct Reported {
     /// The event.
     pub event: Event,
     /// The handle, in its `Debug` form.
     pub handle: String,
 }
 
-/// What a rank did until it stopped.
+/// The actions of a rank until it stopped.
 #[derive(Debug)]
 pub struct Move {
     /// The events that it reported.
-    pub told: Vec<Told>,
+    pub events: Vec<Reported>,
     /// Why it stopped.
     pub turn: RankTurn<Result<()>>,
 }
@@ -35,7 +35,7 @@ pub struct Move {
 #[derive(Debug)]
 pub struct Actor {
     task: RankTask<Result<()>>,
-    told: Rc<RefCell<Vec<Told>>>,
+    events: Rc<RefCell<Vec<Reported>>>,
 }
 
 impl Actor {
@@ -45,17 +45,17 @@ impl Actor {
     ///
     /// [`rmalab_atomics::Error::System`] when the system has no memory for its stack.
     pub fn new(check: &Arc<Check>, rank: Rank) -> Result<Actor> {
-        let told = Rc::new(RefCell::new(Vec::new()));
-        let (check, tells) = (Arc::clone(check), Rc::clone(&told));
-        let task = Task::new(move |port| check.play(rank, &Watched { port, tells }))?;
-        Ok(Actor { task, told })
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let (check, log) = (Arc::clone(check), Rc::clone(&events));
+        let task = Task::new(move |port| check.play(rank, &Watched { port, events: log }))?;
+        Ok(Actor { task, events })
     }
 
     /// Passes the rank the answer to its last call, and runs it until its next call. The first call of `resume` ignores
     /// the answer.
     pub fn resume(&mut self, answer: Answer) -> Move {
         let turn = self.task.resume(answer);
-        Move { told: self.told.take(), turn }
+        Move { events: self.events.take(), turn }
     }
 
     /// Ends the rank before its code has returned.
@@ -67,7 +67,7 @@ impl Actor {
 /// A rank's coroutine, and the events that the rank has reported.
 struct Watched<'t> {
     port: &'t Port<'t, Answer, Call>,
-    tells: Rc<RefCell<Vec<Told>>>,
+    events: Rc<RefCell<Vec<Reported>>>,
 }
 
 impl Executor for Watched<'_> {
@@ -78,6 +78,6 @@ impl Executor for Watched<'_> {
 
 impl Player for Watched<'_> {
     fn event(&self, event: Event, handle: &dyn Debug) {
-        self.tells.borrow_mut().push(Told { event, handle: format!("{handle:?}") });
+        self.events.borrow_mut().push(Reported { event, handle: format!("{handle:?}") });
     }
 }

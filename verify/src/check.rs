@@ -21,7 +21,7 @@ pub struct Check {
     pub subject: Subject,
     /// Which rank acquires what, and how often. For a program, only the number of ranks.
     pub scenario: Scenario,
-    /// What ranks do inside.
+    /// The work of ranks inside.
     pub section: Section,
     /// The network model, for engines that have one.
     pub network: Network,

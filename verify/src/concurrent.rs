@@ -230,7 +230,7 @@ impl Observer {
     pub(crate) fn event(&self, rank: Rank, event: Event) {
         let mut state = lock(&self.state);
         let watched = &mut state.ranks[rank.index()];
-        watched.status.told(event);
+        watched.status.record(event);
         if let Event::Entered | Event::Left = event {
             watched.polls = 0;
             watched.round.clear();

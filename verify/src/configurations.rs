@@ -11,7 +11,7 @@ pub struct Configuration {
     pub scenario: Scenario,
     /// The network model.
     pub network: Network,
-    /// What ranks do inside.
+    /// The work of ranks inside.
     pub section: Section,
     /// True if the claimed order of the lock is checked as well, which takes more states.
     pub order: bool,

@@ -23,7 +23,7 @@ pub struct Counterexample {
     pub mutant: Option<String>,
     /// The scenario.
     pub scenario: String,
-    /// What ranks do inside.
+    /// The work of ranks inside.
     pub section: Section,
     /// The network model.
     pub network: Network,
@@ -92,13 +92,13 @@ impl Counterexample {
         let none = |step, why: String| Err(Error::Schedule { step, why });
         let of_check = Counterexample::new(check, self.violation.clone(), self.schedule.clone(), self.cycle);
         if *self != of_check {
-            let told = |one: &Counterexample| {
+            let description = |one: &Counterexample| {
                 let mutant = one.mutant.as_ref().map_or(String::new(), |mutant| format!(", mutant {mutant}"));
                 let home = one.home.map_or(String::new(), |home| format!(", home at {home}"));
                 let (lock, scenario, section, network) = (&one.lock, &one.scenario, one.section, one.network);
                 format!("{lock}{mutant}, scenario {scenario}, section {section:?}, network {network}{home}")
             };
-            return none(0, format!("it belongs to {}, not to {}", told(self), told(&of_check)));
+            return none(0, format!("it belongs to {}, not to {}", description(self), description(&of_check)));
         }
         match self.cycle {
             Some(first) if first >= self.schedule.len() => none(first, "its cycle begins after its end".to_owned()),

@@ -153,7 +153,7 @@ impl Taken {
             ) => false,
             _ => true,
         };
-        !changes && self.step.told.is_empty() && self.step.violation.is_none()
+        !changes && self.step.events.is_empty() && self.step.violation.is_none()
     }
 
     fn repeats(&self, other: &Taken) -> bool {
@@ -179,7 +179,7 @@ fn polls(taken: &[Taken], i: usize, cycle: Option<usize>) -> Option<(usize, usiz
 }
 
 /// A replay under way.
-struct Teller<'c> {
+struct Replay<'c> {
     check: &'c Check,
     live: Live,
     columns: Vec<Column>,
@@ -203,12 +203,12 @@ impl Story {
         let pending = pending.collect();
         let mut lives = Lives { check, statuses, pending, columns: columns.len(), rows: Vec::new() };
         let ranks = check.active() as usize;
-        let mut teller = Teller { check, live, columns, posts: vec![Vec::new(); ranks], halfway: vec![false; ranks] };
+        let mut replay = Replay { check, live, columns, posts: vec![Vec::new(); ranks], halfway: vec![false; ranks] };
 
         let schedule = &counterexample.schedule;
         let mut taken: Vec<Taken> = Vec::with_capacity(schedule.len());
         for (i, &choice) in schedule.iter().enumerate() {
-            let mut one = teller.take(i, choice)?;
+            let mut one = replay.take(i, choice)?;
             one.preempts = preemptions.contains(&i);
             if let Kind::Arrives { posted } = one.arrow.kind {
                 taken[posted - 1].arrow.kind = Kind::Posted { arrival: Some(i + 1) };
@@ -231,18 +231,18 @@ impl Story {
             }
         }
 
-        let end = teller.live.end();
-        if teller.live.choices().is_empty() {
-            for (rank, label) in teller.stuck() {
+        let end = replay.live.end();
+        if replay.live.choices().is_empty() {
+            for (rank, label) in replay.stuck() {
                 lives.flush_pending(rank);
                 lives.push(What::Stuck { column: rank.index(), label });
             }
         }
         let found: Vec<&Violation> =
             taken.iter().filter_map(|taken| taken.step.violation.as_ref()).chain(end.as_ref()).collect();
-        let mut notes = teller.rest(&taken);
+        let mut notes = replay.rest(&taken);
         notes.extend(doubt(&counterexample.violation, &found));
-        let hurt = teller.hurt(&counterexample.violation, &lives.statuses);
+        let hurt = replay.hurt(&counterexample.violation, &lives.statuses);
         Ok(Story {
             title: match check.mutant {
                 Some(mutant) => format!("{}, mutant {}", check.subject.name(), mutant.name),
@@ -257,7 +257,7 @@ impl Story {
                 counted(schedule.len(), "step"),
                 counted(preemptions.len(), "preemption")
             ),
-            columns: teller.columns,
+            columns: replay.columns,
             rows: lives.rows,
             cycle: counterexample.cycle.map(|first| (first + 1, schedule.len())),
             violation: counterexample.violation.clone(),
@@ -330,7 +330,7 @@ fn doubt(violation: &Violation, found: &[&Violation]) -> Option<String> {
     })
 }
 
-impl Teller<'_> {
+impl Replay<'_> {
     fn column(&self, rank: Rank) -> usize {
         // Every rank that acts, or whose memory is used, has a column: see `columns`.
         self.columns.iter().position(|column| column.rank == rank).unwrap_or(0)
@@ -506,9 +506,9 @@ impl Lives<'_> {
             self.statuses[rank.index()].answered();
         }
         self.push(What::Step { number, preempts: *preempts, arrow: *arrow, label: label.clone() });
-        for &event in &step.told {
+        for &event in &step.events {
             self.flush_pending(rank);
-            self.statuses[rank.index()].told(event);
+            self.statuses[rank.index()].record(event);
             match event {
                 Event::Begins(access) => self.pending[rank.index()] = Some(begins(access)),
                 Event::Leaves => self.pending[rank.index()] = Some("leaves".to_owned()),

@@ -56,7 +56,7 @@ pub enum Error {
     Format {
         /// The file.
         path: std::path::PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// A schedule that does not fit the lock, for example because the lock has changed.

@@ -58,7 +58,7 @@ pub mod subject;
 pub mod window_programs;
 mod workload;
 
-pub use actor::{Actor, Move, Told};
+pub use actor::{Actor, Move, Reported};
 pub use check::Check;
 pub use counterexample::{Choice, Counterexample};
 pub use error::{Error, Result};

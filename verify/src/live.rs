@@ -77,7 +77,7 @@ pub struct Step {
     /// Its effect.
     pub effect: Effect,
     /// The events that the rank reported before its next call.
-    pub told: Vec<Event>,
+    pub events: Vec<Event>,
     /// The progress of the rank.
     pub status: Status,
     /// The violation by this step.
@@ -182,7 +182,7 @@ impl Live {
             return Err(format!("{choice:?} is not possible here"));
         }
         let (Choice::Step(rank) | Choice::Arrive { from: rank, .. }) = choice;
-        let (mut told, mut violation) = (Vec::new(), None);
+        let (mut events, mut violation) = (Vec::new(), None);
         let effect = match choice {
             Choice::Arrive { from, index } => {
                 let posted = self.memory.posts[from.index()][usize::from(index)];
@@ -197,21 +197,21 @@ impl Live {
                     None => Effect::Halfway(call),
                     Some(answer) => {
                         self.players[rank.index()].status.answered();
-                        (told, violation) = self.resume(rank, answer);
+                        (events, violation) = self.resume(rank, answer);
                         Effect::Answered(call, answer)
                     }
                 }
             }
         };
-        Ok(Step { choice, effect, told, status: self.players[rank.index()].status, violation })
+        Ok(Step { choice, effect, events, status: self.players[rank.index()].status, violation })
     }
 
     fn resume(&mut self, rank: Rank, answer: Answer) -> (Vec<Event>, Option<Violation>) {
         let moved = self.players[rank.index()].actor.resume(answer);
         let mut violation = None;
-        let told: Vec<Event> = moved.told.iter().map(|told| told.event).collect();
-        for &event in &told {
-            self.players[rank.index()].status.told(event);
+        let events: Vec<Event> = moved.events.iter().map(|reported| reported.event).collect();
+        for &event in &events {
+            self.players[rank.index()].status.record(event);
             violation = violation.or_else(|| self.check.breaks(rank, event, &self.statuses()));
         }
         let player = &mut self.players[rank.index()];
@@ -231,7 +231,7 @@ impl Live {
             acquisition: Some(player.status.acquisition),
             seen,
         });
-        (told, violation.or(broken))
+        (events, violation.or(broken))
     }
 
     /// The violation in a state where no step is possible: ranks that wait forever, or words that are not at rest.

@@ -235,7 +235,7 @@ impl Memory {
     /// Returns whether `issued` of `rank` is enabled. Not enabled are a wait whose condition does not hold, a finish
     /// without a result, a flush with operations under way, and an atomic operation on a locked word.
     ///
-    /// Where started operations are not late, they count as the blocking call.
+    /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
         match issued.call {
             Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),

@@ -319,14 +319,14 @@ fn parse(text: &str) -> Result<Scenario, String> {
     let mut groups = Vec::new();
     let (text, places) = text.split_once('/').map_or((text, None), |(text, places)| (text, Some(places)));
     for part in text.split('+').map(str::trim) {
-        let (who, times) = match part.split_once(['x', 'X', '×']) {
-            Some((who, times)) => (who.trim_end(), number(times.trim_start(), "acquisitions after x")?),
+        let (roles, times) = match part.split_once(['x', 'X', '×']) {
+            Some((roles, times)) => (roles.trim_end(), number(times.trim_start(), "acquisitions after x")?),
             None => (part, 1),
         };
-        if who.is_empty() {
+        if roles.is_empty() {
             return Err("one of its parts names no ranks".to_owned());
         }
-        let mut rest = who;
+        let mut rest = roles;
         while let Some(at) = rest.find(|c: char| !c.is_ascii_digit()) {
             let letter = rest[at..].chars().next().expect("find gave the place of a character");
             let ranks = || number(&rest[..at], &format!("ranks before {letter}"));

@@ -36,7 +36,7 @@ impl Status {
     }
 
     /// Records `event` of the rank.
-    pub fn told(&mut self, event: Event) {
+    pub fn record(&mut self, event: Event) {
         match event {
             Event::Begins(_) => self.next = Some(Phase::Acquiring),
             Event::Leaves => self.next = Some(Phase::Releasing),

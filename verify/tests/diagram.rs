@@ -49,7 +49,7 @@ impl RawRwLock for LooksThenTakes {
 struct WakesNoRank(Place);
 
 impl RawRwLock for WakesNoRank {
-    const NAME: &'static str = "wakes-nobody";
+    const NAME: &'static str = "wakes-no-rank";
     const WORDS: u64 = 8;
     const NODE: u64 = 8;
     type Params = ();

@@ -117,9 +117,9 @@ fn campaign(test: &str, kills: u64) {
         let outcome = job.wait().unwrap();
         assert_eq!(outcome.first_failure, Some(victim), "round {round}, kind {kind}");
         for rank in (0..RANKS).map(Rank).filter(|&rank| rank != victim) {
-            let told: Rank = serde_json::from_slice(&outcome.results[rank.index()])
+            let reported: Rank = serde_json::from_slice(&outcome.results[rank.index()])
                 .unwrap_or_else(|error| panic!("round {round}, kind {kind}, {}: {error}", outcome.describe(rank)));
-            assert_eq!(told, victim, "the peer that {rank} reported in round {round}, kind {kind}");
+            assert_eq!(reported, victim, "the peer that {rank} reported in round {round}, kind {kind}");
         }
         assert!(outcome.pids.iter().all(|&pid| !is_alive(pid)), "round {round} has left a process running");
     }

@@ -559,8 +559,8 @@ const TESTS: &[Test] = &[
     // Three and four ranks.
     Test {
         name: "read_to_write_causality",
-        why: "what a rank has read is there for everybody: a put takes effect for all at once; as in RDMA^TSO, where \
-              memory is one for all but the processor that stores",
+        why: "a value that one rank has read is visible to all: a put takes effect for all ranks at once, as in RDMA^TSO, \
+              where all but the storing processor share one memory",
         programs: |x, y| vec![vec![put(x, 1)], vec![get(x), put(y, 1)], vec![get(y), get(x)]],
         sc: &["0 0 0", "0 0 1", "0 1 0", "0 1 1", "1 0 0", "1 0 1", "1 1 1"],
         ..PLAIN
@@ -984,10 +984,10 @@ fn each_model_has_exactly_the_outcomes_of_the_table() {
 /// forbidden outcome, whatever the words' homes, and the weakest model must have all others.
 #[test]
 fn the_conformance_suite_and_the_models_forbid_the_same() {
-    for told in rmalab_atomics::conformance::litmus::<Mapped>() {
-        let test = TESTS.iter().find(|test| test.name == told.name);
-        let test = test.unwrap_or_else(|| panic!("{} has no counterpart", told.name));
-        let ran = World::threads(told.roles.max(2)).run(|ra| (told.run)(ra, 1).expect("a run")).expect("a world");
+    for known in rmalab_atomics::conformance::litmus::<Mapped>() {
+        let test = TESTS.iter().find(|test| test.name == known.name);
+        let test = test.unwrap_or_else(|| panic!("{} has no counterpart", known.name));
+        let ran = World::threads(known.roles.max(2)).run(|ra| (known.run)(ra, 1).expect("a run")).expect("a world");
         let outcomes = |forbidden: bool| -> BTreeSet<String> {
             let of_kind = ran[0].outcomes.iter().filter(|outcome| outcome.forbidden == forbidden);
             let values = |reads: &str| -> Vec<String> {
@@ -996,7 +996,7 @@ fn the_conformance_suite_and_the_models_forbid_the_same() {
             of_kind.map(|outcome| values(&outcome.reads).join(" ")).collect()
         };
         let (allowed, forbidden) = (outcomes(false), outcomes(true));
-        let ranks = told.roles + 2;
+        let ranks = known.roles + 2;
         for homes in (0..ranks).flat_map(|x| (0..ranks).map(move |y| [x, y])) {
             // If a test fixes whether the words share a home, its verdict applies only to that case.
             if homes[0] == homes[1] && test.homes[0] != test.homes[1] && test.name.ends_with("two_targets")

@@ -305,7 +305,7 @@ pub fn again(check: &Check, counterexample: &Counterexample) -> rmalab_verify::R
             if step.violation.is_some() {
                 return Ok(step.violation);
             }
-            if step.told.iter().any(|event| matches!(event, Event::Entered | Event::Left)) {
+            if step.events.iter().any(|event| matches!(event, Event::Entered | Event::Left)) {
                 return Ok(None);
             }
         }

@@ -62,7 +62,7 @@ struct Style {
     colour: &'static str,
     bold: bool,
     anchor: &'static str,
-    /// Whether there is a white edge around the letters, so that they can be read across lines.
+    /// True for a white edge around the letters, which keeps them legible across lines.
     edge: bool,
 }
 

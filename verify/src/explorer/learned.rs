@@ -88,9 +88,9 @@ enum Key {
     Poll { start: NodeId, status: Status, issued: Option<Issued> },
 }
 
-/// How a node is reached: the parent, the number of the parent's history, and the answer.
+/// One history of a node: the parent, the number of the parent's history, and the answer.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct History {
     from: Option<(NodeId, u8)>,
     answer: u64,
 }
@@ -99,7 +99,7 @@ struct Way {
 #[derive(Debug)]
 struct Roots {
     /// Histories from the beginning, the first found first.
-    ways: Vec<Way>,
+    ways: Vec<History>,
     /// The node from which its phase counts polls.
     anchor: Option<NodeId>,
     /// The node at which its phase began.
@@ -127,7 +127,7 @@ pub(super) struct Learner {
 /// A move up to the next call that is a step, without the silent steps.
 #[derive(PartialEq)]
 struct Stop {
-    told: Vec<(Event, String)>,
+    events: Vec<(Event, String)>,
     paused: bool,
     call: Option<Call>,
     broken: Option<(Property, String)>,
@@ -136,7 +136,7 @@ struct Stop {
 impl Stop {
     /// Returns whether the rank has entered in this move, and has not left.
     fn is_inside(&self) -> bool {
-        let last = self.told.iter().rev().find(|(event, _)| matches!(event, Event::Entered | Event::Left));
+        let last = self.events.iter().rev().find(|(event, _)| matches!(event, Event::Entered | Event::Left));
         last.is_some_and(|(event, _)| *event == Event::Entered)
     }
 }
@@ -158,10 +158,10 @@ impl Learner {
         for rank in (0..check.active()).map(Rank) {
             let stop = learner.run(rank, &[])?;
             let mut status = Status::default();
-            for &(event, _) in &stop.told {
-                status.told(event);
+            for &(event, _) in &stop.events {
+                status.record(event);
             }
-            let way = Way { from: None, answer: 0 };
+            let way = History { from: None, answer: 0 };
             let start = learner.add(rank, &stop, status, None, None, way)?;
             learner.starts.push(start);
         }
@@ -170,11 +170,11 @@ impl Learner {
 
     /// Runs the actor to the next call that is a step.
     fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
-        let mut stop = Stop { told: Vec::new(), paused: false, call: None, broken: None };
+        let mut stop = Stop { events: Vec::new(), paused: false, call: None, broken: None };
         let mut answer = answer;
         for _ in 0..SILENT {
-            let Move { told, turn } = actor.resume(answer);
-            stop.told.extend(told.into_iter().map(|told| (told.event, told.handle)));
+            let Move { events, turn } = actor.resume(answer);
+            stop.events.extend(events.into_iter().map(|reported| (reported.event, reported.handle)));
             match turn {
                 Turn::Calls(call) => match silent(self.check.network, call) {
                     Some(silent) if !stop.is_inside() => {
@@ -215,7 +215,7 @@ impl Learner {
         let mut path = Vec::new();
         let mut at = (node, way);
         loop {
-            let Way { from, answer } = self.roots[at.0 as usize].ways[usize::from(at.1)];
+            let History { from, answer } = self.roots[at.0 as usize].ways[usize::from(at.1)];
             let Some(from) = from else { break };
             let call = self.nodes[from.0 as usize].issued.expect("a node with an edge has a call").call;
             path.push((call, answer));
@@ -241,20 +241,20 @@ impl Learner {
         status.answered();
         let mut saw = None;
         let mut handle = None;
-        for (event, text) in &stop.told {
-            status.told(*event);
+        for (event, text) in &stop.events {
+            status.record(*event);
             match *event {
                 Event::Saw { target, writes } => saw = Some((target, writes)),
                 _ => handle = Some(text.clone()),
             }
         }
-        let way = Way { from: Some((node, 0)), answer };
+        let way = History { from: Some((node, 0)), answer };
         let to = self.add(rank, &stop, status, handle, Some(node), way)?;
         let edge = Edge { answer, to, saw };
         self.roots[node as usize].edges.push(edge);
         self.log.push((node, edge));
         for way in 1..ways {
-            self.witness(to, Way { from: Some((node, way)), answer })?;
+            self.witness(to, History { from: Some((node, way)), answer })?;
         }
         if let Some(round) = self.round(node, to) {
             self.go_round(node, answer, round)?;
@@ -283,7 +283,7 @@ impl Learner {
         let mut actor = Actor::new(&self.check, rank)?;
         let mut stop = self.stop(&mut actor, Answer::Done)?;
         for (i, &(call, answer)) in path[..first].iter().chain(rounds).enumerate() {
-            if stop.call != Some(call) || i > first && !stop.told.is_empty() {
+            if stop.call != Some(call) || i > first && !stop.events.is_empty() {
                 actor.stop();
                 return Err(self.differ(node, answer));
             }
@@ -296,7 +296,7 @@ impl Learner {
     /// The parent and the answer of history number `way` of `node`. `None` for a rank's first node, and if there is no
     /// such history.
     pub(super) fn origin(&self, node: NodeId, way: usize) -> Option<(NodeId, u64)> {
-        let Way { from, answer } = *self.roots[node as usize].ways.get(way)?;
+        let History { from, answer } = *self.roots[node as usize].ways.get(way)?;
         from.map(|(parent, _)| (parent, answer))
     }
 
@@ -311,8 +311,9 @@ impl Learner {
         let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
         let call = issued.map_or(String::new(), |issued| issued.call.to_string());
         Failure::Differ(format!(
-            "{}: what {rank} does after {call} is answered by {answer:#x} depends on more than its phase, its handle's \
-             Debug and the answers that a polling loop has to remember; the explorer cannot tell its states apart",
+            "{}: the calls of {rank} after the answer {answer:#x} to {call} depend on more than its phase, its handle's \
+             Debug and the answers that a polling loop has to remember, so the explorer cannot distinguish its states; \
+             let Debug show everything that the handle remembers",
             self.check.subject.name()
         ))
     }
@@ -325,7 +326,7 @@ impl Learner {
         status: Status,
         handle: Option<String>,
         parent: Option<NodeId>,
-        way: Way,
+        way: History,
     ) -> Result<NodeId, Failure> {
         let slots = &mut self.slots;
         let issued = stop.call.map(|call| Issued::new(self.check.network, rank, call, |at: Address| slots.of(at)));
@@ -378,7 +379,7 @@ impl Learner {
     }
 
     /// Adds `way` as a history of `node`, and runs the known edges from there along it.
-    fn witness(&mut self, node: NodeId, way: Way) -> Result<(), Failure> {
+    fn witness(&mut self, node: NodeId, way: History) -> Result<(), Failure> {
         let mut open = vec![(node, way)];
         while let Some((node, way)) = open.pop() {
             let polls = self.nodes[node as usize].polls;
@@ -397,7 +398,7 @@ impl Learner {
                 // Stop at the next boundary: nodes after it have their own histories.
                 let within = self.roots[edge.to as usize].start == self.roots[node as usize].start;
                 if within && edge.to != node {
-                    open.push((edge.to, Way { from: Some((node, number)), answer: edge.answer }));
+                    open.push((edge.to, History { from: Some((node, number)), answer: edge.answer }));
                 }
             }
         }

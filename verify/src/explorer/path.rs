@@ -176,6 +176,6 @@ fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<T
     let step =
         live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;
     schedule.push(choice);
-    let last = step.told.iter().rev().find(|event| matches!(event, Event::Entered | Event::Left));
+    let last = step.events.iter().rev().find(|event| matches!(event, Event::Entered | Event::Left));
     Ok(Taken { enters: last == Some(&Event::Entered), breaks: step.violation.is_some() })
 }

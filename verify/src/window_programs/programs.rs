@@ -155,7 +155,7 @@ fn size(scene: &Scene<'_, '_>) -> u32 {
 }
 
 /// The rank `by` places after this one.
-fn behind(scene: &Scene<'_, '_>, by: u32) -> Rank {
+fn rank_after(scene: &Scene<'_, '_>, by: u32) -> Rank {
     Rank((scene.team.rank().0 + by) % size(scene))
 }
 
@@ -170,7 +170,7 @@ fn of(rank: Rank) -> WindowDisp {
 }
 
 fn fences(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (me, next, other, writer) = (scene.team.rank(), behind(&scene, 1), behind(&scene, 2), behind(&scene, 1));
+    let (me, next, other, writer) = (scene.team.rank(), rank_after(&scene, 1), rank_after(&scene, 2), rank_after(&scene, 1));
     let team = scene.team;
     let mut epoch = scene.windows[0].fence()?;
     for round in 1..=2 {
@@ -188,12 +188,12 @@ fn fences(mut scene: Scene<'_, '_>) -> Result<()> {
 }
 
 fn pscw_ring(scene: Scene<'_, '_>) -> Result<()> {
-    let (before, after) = (behind(&scene, size(&scene) - 1), behind(&scene, 1));
+    let (before, after) = (rank_after(&scene, size(&scene) - 1), rank_after(&scene, 1));
     pscw_rounds(scene, &[before], &[after], 2)
 }
 
 fn pscw_all(scene: Scene<'_, '_>, rounds: u64) -> Result<()> {
-    let others: Vec<Rank> = (1..size(&scene)).map(|by| behind(&scene, by)).collect();
+    let others: Vec<Rank> = (1..size(&scene)).map(|by| rank_after(&scene, by)).collect();
     pscw_rounds(scene, &others, &others, rounds)
 }
 
@@ -241,7 +241,7 @@ fn both<'s, 'a, 'p>(scene: &'s mut Scene<'a, 'p>) -> (&'s mut Window<'a, Stage<'
 }
 
 fn fence_round_pscw(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (me, next, before) = (scene.team.rank(), behind(&scene, 1), behind(&scene, size(&scene) - 1));
+    let (me, next, before) = (scene.team.rank(), rank_after(&scene, 1), rank_after(&scene, size(&scene) - 1));
     let team = scene.team;
     let (a, b) = both(&mut scene);
     let mut fence = a.fence()?;
@@ -285,8 +285,8 @@ fn counted(window: &Window<'_, Stage<'_>>, counts: u64) -> Result<()> {
 }
 
 fn fence_round_locks(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (size, next) = (size(&scene), behind(&scene, 1));
-    let (me, before) = (scene.team.rank(), behind(&scene, size - 1));
+    let (size, next) = (size(&scene), rank_after(&scene, 1));
+    let (me, before) = (scene.team.rank(), rank_after(&scene, size - 1));
     let team = scene.team;
     let (a, b) = both(&mut scene);
     let mut fence = a.fence()?;
@@ -304,7 +304,7 @@ fn fence_round_locks(mut scene: Scene<'_, '_>) -> Result<()> {
 }
 
 fn pscw_round_lock_all(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (me, next, before) = (scene.team.rank(), behind(&scene, 1), behind(&scene, size(&scene) - 1));
+    let (me, next, before) = (scene.team.rank(), rank_after(&scene, 1), rank_after(&scene, size(&scene) - 1));
     let team = scene.team;
     let (a, b) = both(&mut scene);
     {
@@ -584,7 +584,7 @@ fn order(scene: Scene<'_, '_>) -> Result<()> {
 }
 
 fn free(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (me, next, before) = (scene.team.rank(), behind(&scene, 1), behind(&scene, size(&scene) - 1));
+    let (me, next, before) = (scene.team.rank(), rank_after(&scene, 1), rank_after(&scene, size(&scene) - 1));
     let team = scene.team;
     let mut window = scene.windows.remove(0);
     let all = window.lock_all()?;

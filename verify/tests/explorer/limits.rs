@@ -41,15 +41,15 @@ fn the_watch_can_end_a_search() {
     for search in SEARCHES {
         for threads in [1, 2] {
             let options = Options { search, threads, ..plain() };
-            let (told, last) = (AtomicU64::new(0), AtomicU64::new(0));
+            let (calls, last) = (AtomicU64::new(0), AtomicU64::new(0));
             let outcome = explore(&check, &options, &|progress| {
                 assert!(progress.states >= last.swap(progress.states, Ordering::Relaxed));
-                told.fetch_add(1, Ordering::Relaxed) < 2
+                calls.fetch_add(1, Ordering::Relaxed) < 2
             })
             .unwrap();
             assert_eq!(outcome.finding, Finding::Incomplete(Limit::Interrupted), "{options:?}");
             // The watch continues twice. After it has returned false, it is not called again.
-            assert_eq!(told.load(Ordering::Relaxed), 3, "{options:?}");
+            assert_eq!(calls.load(Ordering::Relaxed), 3, "{options:?}");
             assert!(outcome.progress.states >= last.load(Ordering::Relaxed));
         }
     }

@@ -17,7 +17,7 @@ use rmalab_verify::explorer::Options;
 use rmalab_verify::network::{Issued, Memory};
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Actor, Check, Livelocks, Network, Property, Slots, Status, Subject, Told, Workload, subject, subjects,
+    Actor, Check, Livelocks, Network, Property, Slots, Status, Subject, Reported, Workload, subject, subjects,
 };
 
 use crate::protocols::{Bakery, GetThenPut, Handover, LateWaiter, OneBit, Peterson, lock};
@@ -28,7 +28,7 @@ struct History {
     /// The parent and the last answer.
     before: Option<(usize, Answer)>,
     /// The events since the last answer.
-    told: Vec<Told>,
+    events: Vec<Reported>,
     /// The reason why the code ended too early.
     broken: bool,
     call: Option<(Call, Issued)>,
@@ -37,7 +37,7 @@ struct History {
     /// The explorer's equivalence class of it. `None` if the next step is silent for the explorer.
     merged: Option<usize>,
     /// The last history on the path with a class, its answer, and the last event since then.
-    since: (usize, Answer, Option<Told>),
+    since: (usize, Answer, Option<Reported>),
 }
 
 /// The identity of a local state at a boundary, where only a handle is left of the past: the answers since the last
@@ -127,10 +127,10 @@ impl Oracle {
                 None => parent_is.since.clone(),
             });
         }
-        for told in &moved.told {
-            status.told(told.event);
+        for reported in &moved.events {
+            status.record(reported.event);
         }
-        let last = moved.told.iter().rev().find(|told| !matches!(told.event, Event::Saw { .. })).cloned();
+        let last = moved.events.iter().rev().find(|reported| !matches!(reported.event, Event::Saw { .. })).cloned();
         let mut since = since.unwrap_or((usize::MAX, Answer::Done, None));
         if last.is_some() {
             since.2 = last;
@@ -139,11 +139,11 @@ impl Oracle {
         if call.is_none_or(|(call, _)| !is_silent(network, call)) {
             let key = match &since {
                 (usize::MAX, ..) => Merged::Start(rank),
-                (_, _, Some(told)) => Merged::Boundary(
+                (_, _, Some(reported)) => Merged::Boundary(
                     rank,
                     status.acquisition,
-                    told.event,
-                    told.handle.clone(),
+                    reported.event,
+                    reported.handle.clone(),
                     call.map(|(call, _)| call),
                 ),
                 (parent, answer, None) => Merged::Answered(*parent, *answer),
@@ -151,7 +151,7 @@ impl Oracle {
             let new = self.merged.len();
             merged = Some(*self.merged.entry(key).or_insert(new));
         }
-        self.histories.push(History { before, told: moved.told, broken, call, status, pauses, merged, since });
+        self.histories.push(History { before, events: moved.events, broken, call, status, pauses, merged, since });
         self.histories.len() - 1
     }
 
@@ -167,9 +167,9 @@ impl Oracle {
             statuses[rank.index()] = self.histories[before].status;
             statuses[rank.index()].answered();
         }
-        for told in &history.told {
-            statuses[rank.index()].told(told.event);
-            let broken = match told.event {
+        for reported in &history.events {
+            statuses[rank.index()].record(reported.event);
+            let broken = match reported.event {
                 Event::Entered => self.check.exclusion(rank, &statuses),
                 Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
                 _ => None,

@@ -242,7 +242,7 @@ fn livelock() {
             let mut turns = std::collections::BTreeSet::new();
             for &choice in &found.schedule[cycle..] {
                 let step = live.take(choice).unwrap();
-                assert_eq!((step.told.as_slice(), step.violation), (&[][..], None));
+                assert_eq!((step.events.as_slice(), step.violation), (&[][..], None));
                 if let rmalab_verify::Choice::Step(rank) = choice {
                     turns.insert(rank);
                 }
