@@ -413,7 +413,7 @@ impl Replay<'_> {
             .filter_map(|(rank, call)| {
                 let call = call?;
                 let is = call.address(rank).map_or(String::new(), |at| format!(", and it is {}", self.value(at)));
-                Some((rank, format!("for ever: {}{is}", label::call(self.check, rank, call))))
+                Some((rank, format!("forever: {}{is}", label::call(self.check, rank, call))))
             })
             .collect()
     }

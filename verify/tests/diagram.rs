@@ -1,13 +1,16 @@
 //! Diagrams show every step of a schedule, and the right text for it.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
+use std::path::Path;
+
 use rmalab_atomics::{Rank, RemoteAtomics, Until};
 use rmalab_locks::qnode::pointer;
 use rmalab_locks::{Place, RawRwLock};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::{At, Holds, WORDS};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Error, Live, Network, Property, Subject, Violation, diagram, replay, subjects,
+    Check, Choice, Counterexample, Error, Live, Network, Property, Subject, Violation, diagram, mutant, replay, subject,
+    subjects,
 };
 
 /// Checks that the word is free, and takes it in a second step.
@@ -152,6 +155,72 @@ fn numbers<'t>(words: impl Iterator<Item = &'t str>) -> Vec<usize> {
         .collect()
 }
 
+/// The characters of a lifeline in a text.
+const LIFELINE: [char; 8] = ['╎', '│', '┃', '●', '○', '┼', '╂', '┊'];
+
+/// Checks that no text of the diagram covers a lifeline.
+fn check_text(text: &str) {
+    let rows = text.lines().skip_while(|line| !line.contains(LIFELINE)).take_while(|line| !line.is_empty());
+    let mut lifelines: Vec<usize> = Vec::new();
+    for row in rows {
+        let letters: Vec<char> = row.chars().collect();
+        if lifelines.is_empty() {
+            lifelines = (0..letters.len()).filter(|&at| LIFELINE.contains(&letters[at])).collect();
+        }
+        for &at in &lifelines {
+            assert!(LIFELINE.contains(&letters[at]) || letters[at..].starts_with(&['✗', ' ']), "{at} in {row}\n{text}");
+        }
+    }
+    assert!(!lifelines.is_empty(), "{text}");
+}
+
+/// Checks that the labels of an SVG diagram overlap neither each other nor a lifeline, whose bars are 18 pixels wide.
+fn check_labels(svg: &str) {
+    #[derive(Debug)]
+    struct Label<'s> {
+        text: &'s str,
+        left: f64,
+        right: f64,
+        top: f64,
+        bottom: f64,
+    }
+    let document = roxmltree::Document::parse(svg).unwrap();
+    let lifelines = document.descendants().filter(|node| node.attribute("stroke-width") == Some("2"));
+    let lifelines: Vec<[f64; 3]> = lifelines
+        .map(|node| {
+            let path: Vec<&str> = node.attribute("d").unwrap().split(' ').collect();
+            [&path[0][1..], path[1], &path[2][1..]].map(|number| number.parse().unwrap())
+        })
+        .collect();
+    let [_, top, bottom] = lifelines[0];
+    let mut labels = Vec::new();
+    for node in document.descendants().filter(|node| node.has_tag_name("text")) {
+        let number = |name: &str| -> f64 { node.attribute(name).unwrap().parse().unwrap() };
+        let (x, y, size, text) = (number("x"), number("y"), number("font-size"), node.text().unwrap());
+        if y < top || y > bottom {
+            continue;
+        }
+        let letter = if node.attribute("font-weight").is_some() { 0.64 } else { 0.56 };
+        let width = text.chars().count() as f64 * size * letter;
+        let left = match node.attribute("text-anchor").unwrap() {
+            "start" => x,
+            "end" => x - width,
+            other => panic!("{other}: {svg}"),
+        };
+        labels.push(Label { text, left, right: left + width, top: y - 0.9 * size, bottom: y + 0.25 * size });
+    }
+    for (i, label) in labels.iter().enumerate() {
+        for other in &labels[..i] {
+            let beside = label.right <= other.left || other.right <= label.left;
+            let above = label.bottom <= other.top || other.bottom <= label.top;
+            assert!(beside || above, "{label:?} overlaps {other:?}");
+        }
+        for [x, ..] in &lifelines {
+            assert!(label.right <= x - 9.0 || x + 9.0 <= label.left, "{label:?} crosses the lifeline at {x}");
+        }
+    }
+}
+
 fn preemptions(check: &Check, ranks: &[u32]) -> Vec<usize> {
     claimed(check, Property::Order, steps(ranks), None).preemptions(check).unwrap()
 }
@@ -176,7 +245,7 @@ scenario 2Wx1, network sc: 4 steps, 3 preemptions
 In the end: owner = rank 1; all other words are zero.
 ✗ mutual-exclusion: rank 1 in acquisition 0: rank 1 is inside (write) together with rank 0 (write)
 
-╎ outside, or memory   │ acquires or releases   ┃ inside      * preempts a rank that could have gone on
+╎ outside, or memory   │ acquires or releases   ┃ inside      * preempts a rank that could continue
 ●──▶ takes effect   ●╌╌▷ is posted   ○╌╌▶ arrives   ● alone: on the rank's own memory
 ";
     let text = diagram::text(&check, &counterexample).unwrap();
@@ -191,8 +260,8 @@ fn a_rank_that_waits_forever_is_shown_with_its_word() {
     assert_eq!(
         rows,
         [
-            "    ✗ waits       │              ╎              ╎    for ever: wait own unblocked ≠ 0, and it is 0",
-            "    │             ✗ waits        ╎              ╎    for ever: wait own unblocked ≠ 0, and it is 0"
+            "    ✗ waits       │              ╎              ╎    forever: wait local unblocked ≠ 0, and it is 0",
+            "    │             ✗ waits        ╎              ╎    forever: wait local unblocked ≠ 0, and it is 0"
         ],
         "\n{text}"
     );
@@ -271,9 +340,9 @@ fn polls_are_folded_but_not_into_a_cycle() {
         "{text}"
     );
     let lines: Vec<&str> = text.lines().collect();
-    let cycle = lines.iter().position(|line| line.ends_with("↻ from here on, again and again")).unwrap();
+    let cycle = lines.iter().position(|line| line.ends_with("↻ the steps below repeat forever")).unwrap();
     assert!(lines[cycle + 1].trim_start().starts_with("7 "), "{text}");
-    assert!(text.contains("\nSteps 7 to 18 repeat for ever.\n"), "{text}");
+    assert!(text.contains("\nSteps 7 to 18 repeat forever.\n"), "{text}");
 }
 
 #[test]
@@ -342,6 +411,19 @@ fn an_svg_is_well_formed_and_escaped() {
 }
 
 #[test]
+fn labels_overlap_neither_each_other_nor_a_lifeline() {
+    for name in ["neutral-no-second-look", "neutral-untagged"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("counterexamples/{name}.json"));
+        let counterexample = Counterexample::load(&path).unwrap();
+        let mut check = Check::new(subject(&counterexample.lock).unwrap(), counterexample.scenario.parse().unwrap());
+        check.mutant = mutant(name);
+        assert_eq!(check.active(), 4);
+        check_text(&diagram::text(&check, &counterexample).unwrap());
+        check_labels(&diagram::svg(&check, &counterexample).unwrap());
+    }
+}
+
+#[test]
 fn every_step_of_every_lock_is_shown() {
     let mut diagrams = 0;
     // nocheck makes no calls, so that all ranks are inside before the first step, and there is no schedule to draw.
@@ -360,12 +442,14 @@ fn every_step_of_every_lock_is_shown() {
                 assert_eq!(shown, all, "{text}");
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
                 assert!(widest <= 170, "{widest} columns: {text}");
+                check_text(&text);
 
                 let svg = diagram::svg(&check, &counterexample).unwrap();
                 let document = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
-                let texts = document.descendants().filter(|n| n.has_tag_name("text"));
+                let texts = document.descendants().filter(|n| n.has_tag_name("text") && n.attribute("x") == Some("76"));
                 let shown = numbers(texts.filter_map(|n| n.text()));
                 assert_eq!(shown, all, "{svg}");
+                check_labels(&svg);
                 diagrams += 1;
             }
         }

@@ -297,7 +297,7 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_late_reset_erases_a_wake_up",
         why: "rank 0 resets its flag x by a put and announces itself at y; the reset, being late, may arrive after the \
-              wake-up and leave it waiting for ever; a processor's own store is never that late to its own loads",
+              wake-up and leave it waiting forever; a processor's own store is never that late to its own loads",
         homes: [0, 1],
         programs: |x, y| vec![vec![put(x, 0), fetch_store(y, 1), wait(x)], vec![wait(y), put(x, 1)]],
         ends: "x",

@@ -11,7 +11,7 @@ use crate::workload::Workload;
 /// The name of the word at `at`, from the view of the rank `actor`.
 pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
     let of = |name: &str| match actor {
-        Some(actor) if actor == at.rank => format!("own {name}"),
+        Some(actor) if actor == at.rank => format!("local {name}"),
         _ => format!("{name} of {}", at.rank),
     };
     match check.subject.word_at(at, check.home()) {
@@ -84,7 +84,7 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
         Call::Store { at, value: new } => format!("store {} := {}", name(at), value(check, at, new)),
         Call::Stored => "stored".to_owned(),
         Call::Flush { target: None } => "flush all".to_owned(),
-        Call::Flush { target: Some(target) } if target == rank => "flush own".to_owned(),
+        Call::Flush { target: Some(target) } if target == rank => "flush local".to_owned(),
         Call::Flush { target: Some(target) } if check.subject.has_home() && target == check.home() => {
             "flush home".to_owned()
         }

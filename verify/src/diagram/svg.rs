@@ -7,15 +7,23 @@ use crate::{Access, Property};
 
 /// Lengths are in pixels.
 const FIRST_LINE: f64 = 120.0;
-/// The distance of two life lines: longer than most labels.
-const SPACING: f64 = 185.0;
+/// The least distance between two lifelines: enough for the titles of their columns.
+const LEAST_GAP: f64 = 160.0;
+/// The distance between a lifeline and the label beside it.
+const BESIDE: f64 = 14.0;
+/// The length of a label's line in letters; only a single word may be longer.
+const LABEL_LINE: usize = 28;
+const LABEL_HEIGHT: f64 = 14.0;
 const STEP_HEIGHT: f64 = 34.0;
 const OTHER_HEIGHT: f64 = 22.0;
 const LINE_HEIGHT: f64 = 19.0;
 const MARGIN: f64 = 24.0;
 const LABEL_SIZE: f64 = 12.0;
-/// A generous estimate of a letter's width, as a fraction of the font size.
+/// The right edge of the steps' numbers.
+const NUMBERS: f64 = 76.0;
+/// Generous estimates of a letter's width, regular and bold, as fractions of the font size.
 const LETTER: f64 = 0.56;
+const BOLD_LETTER: f64 = 0.64;
 const FONTS: &str = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
 const INK: &str = "#1f2937";
@@ -28,14 +36,6 @@ const PREEMPTS: &str = "#fde68a";
 /// The colours of a rank that acquires or releases, and of a rank inside.
 fn colours(access: Access) -> (&'static str, &'static str) {
     if access.writes() { ("#fed7aa", "#ea580c") } else { ("#bfdbfe", "#2563eb") }
-}
-
-fn line_of(column: usize) -> f64 {
-    FIRST_LINE + SPACING * column as f64
-}
-
-fn width_of(text: &str, size: f64) -> f64 {
-    text.chars().count() as f64 * size * LETTER
 }
 
 /// Escapes `text` for XML, and replaces characters that XML does not allow.
@@ -66,10 +66,129 @@ struct Style {
     edge: bool,
 }
 
+impl Style {
+    fn width_of(&self, text: &str) -> f64 {
+        text.chars().count() as f64 * self.size * if self.bold { BOLD_LETTER } else { LETTER }
+    }
+}
+
 const LABEL: Style = Style { size: LABEL_SIZE, colour: INK, bold: false, anchor: "start", edge: true };
 const NUMBER: Style = Style { size: 11.0, colour: PALE, bold: false, anchor: "end", edge: false };
 const SENTENCE: Style = Style { size: 13.0, ..LABEL };
 const VERDICT: Style = Style { size: 14.0, colour: BROKEN, bold: true, ..LABEL };
+const WRONG: Style = Style { colour: BROKEN, bold: true, ..LABEL };
+
+/// The label of a row, beside a lifeline.
+struct Label {
+    lines: Vec<String>,
+    style: Style,
+    /// The column of the lifeline.
+    column: usize,
+    /// True if it is to the left of the lifeline.
+    left: bool,
+    /// True if it is above the row's arrow, which begins at the lifeline.
+    above: bool,
+}
+
+impl Label {
+    fn new(what: &What) -> Label {
+        let beside = |column, style, text: &str| {
+            let lines = wrap(text, LABEL_LINE);
+            Label { lines, style, column, left: false, above: false }
+        };
+        let posted = Style { colour: POSTED, ..LABEL };
+        match what {
+            What::Step { arrow: Arrow { from, to, kind }, label, .. } => match kind {
+                Kind::Arrives { .. } => beside(*to, posted, label),
+                Kind::Posted { .. } => Label { above: true, ..beside(*from, posted, label) },
+                Kind::Done if from == to => beside(*from, LABEL, label),
+                Kind::Done => Label { above: true, left: to < from, ..beside(*from, LABEL, label) },
+            },
+            What::Polls { column, rounds, .. } => {
+                beside(*column, Style { colour: PALE, ..LABEL }, &super::more_polls(*rounds))
+            }
+            What::Mark { column, text, broken: None } => {
+                beside(*column, Style { colour: PALE, bold: true, ..LABEL }, text)
+            }
+            What::Mark { column, text, broken: Some(_) } => beside(*column, WRONG, &format!("✗ {text}")),
+            What::Stuck { column, label } => beside(*column, WRONG, &format!("✗ waits {label}")),
+            What::Cycle => beside(0, LABEL, ""),
+        }
+    }
+
+    /// The gap that contains it: the column of the lifeline to the left of the gap.
+    fn gap(&self) -> usize {
+        self.column - usize::from(self.left)
+    }
+
+    fn width(&self) -> f64 {
+        self.lines.iter().map(|line| self.style.width_of(line)).fold(0.0, f64::max)
+    }
+
+    /// The distance between its first and its last baseline.
+    fn height(&self) -> f64 {
+        self.lines.len().saturating_sub(1) as f64 * LABEL_HEIGHT
+    }
+}
+
+/// The positions of lifelines and rows. No label reaches another lifeline, or another row.
+struct Layout {
+    /// The lifelines.
+    lines: Vec<f64>,
+    labels: Vec<Label>,
+    /// The upper edge of each row, and the lower edge of the last row.
+    edges: Vec<f64>,
+}
+
+impl Layout {
+    /// The layout with its first row at 0.
+    fn new(story: &Story) -> Layout {
+        let labels: Vec<Label> = story.rows.iter().map(|row| Label::new(&row.what)).collect();
+        let mut gaps = vec![LEAST_GAP; story.columns.len()];
+        for label in &labels {
+            let gap = &mut gaps[label.gap()];
+            *gap = gap.max(label.width() + 2.0 * BESIDE);
+        }
+        let mut x = FIRST_LINE;
+        let mut lines = Vec::new();
+        for gap in gaps {
+            lines.push(x);
+            x += gap;
+        }
+        let mut y = 0.0;
+        let mut edges = vec![y];
+        for (row, label) in story.rows.iter().zip(&labels) {
+            y += label.height();
+            y += match row.what {
+                What::Step { .. } | What::Mark { broken: Some(_), .. } | What::Stuck { .. } => STEP_HEIGHT,
+                _ => OTHER_HEIGHT,
+            };
+            edges.push(y);
+        }
+        Layout { lines, labels, edges }
+    }
+
+    fn move_down(&mut self, by: f64) {
+        for edge in &mut self.edges {
+            *edge += by;
+        }
+    }
+
+    /// The right edge of the rows' background.
+    fn right(&self) -> f64 {
+        self.lines.last().copied().unwrap_or(FIRST_LINE) + 60.0
+    }
+
+    fn bottom(&self) -> f64 {
+        self.edges[self.labels.len()]
+    }
+
+    /// The height at which the arrow and the number of a row are.
+    fn arrow(&self, row: usize) -> f64 {
+        let [above, below] = [self.edges[row], self.edges[row + 1]];
+        if self.labels[row].above { below - STEP_HEIGHT / 2.0 } else { (above + below) / 2.0 }
+    }
+}
 
 /// The document so far: its shapes, and its right edge.
 #[derive(Default)]
@@ -88,8 +207,8 @@ impl Drawing {
     fn text(&mut self, x: f64, y: f64, style: Style, text: &str) {
         let Style { size, colour, bold, anchor, edge } = style;
         let reach = match anchor {
-            "start" => width_of(text, size),
-            "middle" => width_of(text, size) / 2.0,
+            "start" => style.width_of(text),
+            "middle" => style.width_of(text) / 2.0,
             _ => 0.0,
         };
         self.width = self.width.max(x + reach);
@@ -137,22 +256,9 @@ impl Drawing {
     }
 }
 
-/// The upper edge of each row, and the lower edge of the last row.
-fn edges(story: &Story, top: f64) -> Vec<f64> {
-    let mut edges = vec![top];
-    let mut y = top;
-    for row in &story.rows {
-        y += match row.what {
-            What::Step { .. } | What::Mark { broken: Some(_), .. } | What::Stuck { .. } => STEP_HEIGHT,
-            _ => OTHER_HEIGHT,
-        };
-        edges.push(y);
-    }
-    edges
-}
-
 pub(super) fn draw(story: &Story) -> String {
-    let mut drawing = Drawing { width: line_of(story.columns.len() - 1) + 60.0, ..Drawing::default() };
+    let mut layout = Layout::new(story);
+    let mut drawing = Drawing { width: layout.right(), ..Drawing::default() };
     let room = drawing.width.max(640.0) - 2.0 * MARGIN;
     let mut y = MARGIN + 8.0;
     drawing.text(MARGIN, y, Style { size: 18.0, bold: true, ..LABEL }, &story.title);
@@ -161,25 +267,23 @@ pub(super) fn draw(story: &Story) -> String {
     }
     y = drawing.paragraph(y + 2.0, Style { colour: PALE, ..SENTENCE }, &story.facts, room);
 
-    let top = y + 58.0;
-    let edges = edges(story, top);
-    let bottom = edges[story.rows.len()];
-    heads(&mut drawing, story, y + 14.0);
-    let overlap = overlap(story);
-    lives(&mut drawing, story, &edges, overlap);
-    posts(&mut drawing, story, &edges);
+    layout.move_down(y + 58.0);
+    let bottom = layout.bottom();
+    heads(&mut drawing, story, &layout, y + 14.0);
+    lives(&mut drawing, story, &layout, overlap(story));
+    posts(&mut drawing, story, &layout);
     for (i, row) in story.rows.iter().enumerate() {
-        draw_row(&mut drawing, &row.what, (edges[i] + edges[i + 1]) / 2.0);
+        draw_row(&mut drawing, &layout, i, &row.what);
     }
     if let Some(from) = story.rows.iter().position(|row| matches!(row.what, What::Cycle)) {
-        let (x, to) = (MARGIN, (edges[from] + edges[from + 1]) / 2.0);
+        let (x, to) = (MARGIN, layout.arrow(from));
         drawing.path(&format!("M{:.0} {bottom:.0} H{x:.0} V{to:.0} H{:.0}", x + 24.0, x + 22.0), INK, false, true);
     }
 
     y = bottom + 8.0;
     y = drawing.paragraph(y, VERDICT, &format!("✗ {}", story.violation), room);
     if let Some((first, last)) = story.cycle {
-        y = drawing.paragraph(y + 2.0, SENTENCE, &format!("Steps {first} to {last} repeat for ever."), room);
+        y = drawing.paragraph(y + 2.0, SENTENCE, &format!("Steps {first} to {last} repeat forever."), room);
     }
     for note in &story.notes {
         y = drawing.paragraph(y + 2.0, SENTENCE, note, room);
@@ -211,9 +315,9 @@ fn document(story: &Story, drawing: &Drawing, height: f64) -> String {
 }
 
 /// Draws the titles of the columns.
-fn heads(drawing: &mut Drawing, story: &Story, y: f64) {
-    for (i, column) in story.columns.iter().enumerate() {
-        let (x, width) = (line_of(i), 150.0);
+fn heads(drawing: &mut Drawing, story: &Story, layout: &Layout, y: f64) {
+    for (&x, column) in layout.lines.iter().zip(&story.columns) {
+        let width = LEAST_GAP - 10.0;
         drawing.shape(format_args!(
             "<rect x=\"{:.0}\" y=\"{y:.0}\" width=\"{width:.0}\" height=\"34\" rx=\"5\" fill=\"#f1f5f9\" stroke=\"{FAINT}\"/>",
             x - width / 2.0
@@ -238,9 +342,9 @@ fn overlap(story: &Story) -> Option<usize> {
 }
 
 /// Draws the lifelines with their bars, and the background of the violation.
-fn lives(drawing: &mut Drawing, story: &Story, edges: &[f64], overlap: Option<usize>) {
-    let (top, bottom) = (edges[0], edges[story.rows.len()]);
-    let right = line_of(story.columns.len() - 1) + 60.0;
+fn lives(drawing: &mut Drawing, story: &Story, layout: &Layout, overlap: Option<usize>) {
+    let edges = &layout.edges;
+    let (top, bottom, right) = (edges[0], layout.bottom(), layout.right());
     for (i, row) in story.rows.iter().enumerate() {
         let broken = match &row.what {
             What::Mark { broken, .. } => broken.is_some(),
@@ -255,8 +359,7 @@ fn lives(drawing: &mut Drawing, story: &Story, edges: &[f64], overlap: Option<us
             ));
         }
     }
-    for column in 0..story.columns.len() {
-        let x = line_of(column);
+    for (column, &x) in layout.lines.iter().enumerate() {
         let dashes = if story.rows.iter().all(|row| row.lives[column] == Life::Memory) { "2 4" } else { "none" };
         drawing.shape(format_args!(
             "<path d=\"M{x:.0} {:.0} V{bottom:.0}\" stroke=\"{FAINT}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>",
@@ -280,18 +383,18 @@ fn lives(drawing: &mut Drawing, story: &Story, edges: &[f64], overlap: Option<us
 }
 
 /// Draws the posted puts, from their posting to their arrival.
-fn posts(drawing: &mut Drawing, story: &Story, edges: &[f64]) {
+fn posts(drawing: &mut Drawing, story: &Story, layout: &Layout) {
     let at = |step: usize| {
         let row = story.rows.iter().position(|row| matches!(row.what, What::Step { number, .. } if number == step));
-        row.map(|row| (edges[row] + edges[row + 1]) / 2.0)
+        row.map(|row| layout.arrow(row))
     };
     for row in &story.rows {
         let What::Step { number, arrow: Arrow { from, to, kind: Kind::Posted { arrival } }, .. } = row.what else {
             continue;
         };
-        let (Some(start), x, target) = (at(number), line_of(from), line_of(to)) else { continue };
+        let (Some(start), x, target) = (at(number), layout.lines[from], layout.lines[to]) else { continue };
         let end = arrival.and_then(at);
-        let bottom = edges[story.rows.len()];
+        let bottom = layout.bottom();
         if from == to {
             let out = x - 34.0;
             let y = end.unwrap_or(bottom);
@@ -309,60 +412,44 @@ fn posts(drawing: &mut Drawing, story: &Story, edges: &[f64]) {
     }
 }
 
-fn draw_row(drawing: &mut Drawing, what: &What, y: f64) {
+fn draw_row(drawing: &mut Drawing, layout: &Layout, row: usize, what: &What) {
+    let y = layout.arrow(row);
     match what {
-        What::Step { number, preempts, arrow, label } => {
+        What::Step { number, preempts, arrow, .. } => {
             if *preempts {
                 drawing.shape(format_args!(
                     "<rect x=\"54\" y=\"{:.0}\" width=\"30\" height=\"17\" rx=\"8\" fill=\"{PREEMPTS}\"/>",
                     y - 9.0
                 ));
             }
-            drawing.text(76.0, y + 4.0, NUMBER, &number.to_string());
-            step(drawing, *arrow, label, y);
+            drawing.text(NUMBERS, y + 4.0, NUMBER, &number.to_string());
+            draw_arrow(drawing, layout, *arrow, y);
         }
-        What::Polls { first, last, column, rounds } => {
-            drawing.text(76.0, y + 4.0, NUMBER, &format!("{first}-{last}"));
-            let style = Style { colour: PALE, ..LABEL };
-            drawing.text(line_of(*column) + 14.0, y + 4.0, style, &super::more_polls(*rounds));
-        }
-        What::Mark { column, text, broken } => {
-            let style = Style { colour: if broken.is_some() { BROKEN } else { PALE }, bold: true, ..LABEL };
-            let sign = if broken.is_some() { "✗ " } else { "" };
-            drawing.text(line_of(*column) + 14.0, y + 4.0, style, &format!("{sign}{text}"));
-        }
-        What::Cycle => {
-            drawing.text(MARGIN + 26.0, y + 4.0, Style { bold: true, ..LABEL }, "from here on, again and again");
-        }
-        What::Stuck { column, label } => {
-            let style = Style { colour: BROKEN, bold: true, ..LABEL };
-            drawing.text(line_of(*column) + 14.0, y + 4.0, style, &format!("✗ waits {label}"));
-        }
+        What::Polls { first, last, .. } => drawing.text(NUMBERS, y + 4.0, NUMBER, &format!("{first}-{last}")),
+        What::Cycle => drawing.text(MARGIN + 26.0, y + 4.0, Style { bold: true, ..LABEL }, "repeats"),
+        What::Mark { .. } | What::Stuck { .. } => {}
+    }
+    let label = &layout.labels[row];
+    let line = layout.lines[label.column];
+    let (x, anchor) = if label.left { (line - BESIDE, "end") } else { (line + BESIDE, "start") };
+    let mut y = if label.above { y - 6.0 - label.height() } else { y + 4.0 - label.height() / 2.0 };
+    for text in &label.lines {
+        drawing.text(x, y, Style { anchor, ..label.style }, text);
+        y += LABEL_HEIGHT;
     }
 }
 
-/// A step's arrow with its label above, or beside it where it stays with its rank.
-fn step(drawing: &mut Drawing, arrow: Arrow, label: &str, y: f64) {
-    let (from, to) = (line_of(arrow.from), line_of(arrow.to));
+/// Draws the arrow of a step, except for the line of a posted put, or its dot if it stays with its rank.
+fn draw_arrow(drawing: &mut Drawing, layout: &Layout, arrow: Arrow, y: f64) {
+    let (from, to) = (layout.lines[arrow.from], layout.lines[arrow.to]);
     match arrow.kind {
-        Kind::Arrives { .. } => {
-            drawing.text(to + 14.0, y + 4.0, Style { colour: POSTED, ..LABEL }, label);
-        }
-        Kind::Posted { .. } => {
-            drawing.dot(from, y, POSTED);
-            drawing.text(from + 12.0, y - 6.0, Style { colour: POSTED, ..LABEL }, label);
-        }
-        Kind::Done if arrow.from == arrow.to => {
-            drawing.dot(from, y, INK);
-            drawing.text(from + 14.0, y + 4.0, LABEL, label);
-        }
+        Kind::Arrives { .. } => {}
+        Kind::Posted { .. } => drawing.dot(from, y, POSTED),
         Kind::Done => {
             drawing.dot(from, y, INK);
-            drawing.path(&format!("M{from:.0} {y:.0} H{to:.0}"), INK, false, true);
-            // Beside the bar of the rank that acts; a label that is longer than its arrow goes on to the right.
-            let fits = width_of(label, LABEL_SIZE) + 28.0 < from - to;
-            let (x, anchor) = if fits { (from - 14.0, "end") } else { (from.min(to) + 14.0, "start") };
-            drawing.text(x, y - 6.0, Style { anchor, ..LABEL }, label);
+            if arrow.from != arrow.to {
+                drawing.path(&format!("M{from:.0} {y:.0} H{to:.0}"), INK, false, true);
+            }
         }
     }
 }
@@ -376,7 +463,7 @@ fn legend(drawing: &mut Drawing, y: f64) -> f64 {
             drawing.bar(x + 7.0, y - 10.0, (width, 12.0), colour);
             let text = format!("{mode}, {text}");
             drawing.text(x + 20.0, y, small, &text);
-            x += 36.0 + width_of(&text, small.size);
+            x += 36.0 + small.width_of(&text);
         }
     }
     let y = y + LINE_HEIGHT;
@@ -385,6 +472,6 @@ fn legend(drawing: &mut Drawing, y: f64) -> f64 {
     drawing.path(&format!("M{:.0} {:.0} h30", MARGIN + 120.0, y - 4.0), POSTED, true, true);
     drawing.text(MARGIN + 156.0, y, small, "posted, and arrives");
     drawing.bar(MARGIN + 290.0, y - 12.0, (26.0, 16.0), PREEMPTS);
-    drawing.text(MARGIN + 308.0, y, small, "preempts a rank that could have gone on");
+    drawing.text(MARGIN + 308.0, y, small, "preempts a rank that could continue");
     y
 }

@@ -123,7 +123,7 @@ pub(super) fn draw(story: &Story) -> String {
     }
     out.push('\n');
     if let Some((first, last)) = story.cycle {
-        wrap(&mut out, &format!("Steps {first} to {last} repeat for ever."));
+        wrap(&mut out, &format!("Steps {first} to {last} repeat forever."));
     }
     for note in &story.notes {
         wrap(&mut out, note);
@@ -135,7 +135,7 @@ pub(super) fn draw(story: &Story) -> String {
 }
 
 const LEGEND: &str = "\
-╎ outside, or memory   │ acquires or releases   ┃ inside      * preempts a rank that could have gone on
+╎ outside, or memory   │ acquires or releases   ┃ inside      * preempts a rank that could continue
 ●──▶ takes effect   ●╌╌▷ is posted   ○╌╌▶ arrives   ● alone: on the rank's own memory
 ";
 
@@ -168,7 +168,7 @@ fn draw_row(out: &mut String, layout: &Layout, row: &Row) {
             }
         }
         What::Cycle => {
-            line.write(layout.labels, "↻ from here on, again and again");
+            line.write(layout.labels, "↻ the steps below repeat forever");
         }
         What::Stuck { column, label } => {
             line.write(layout.lines[*column], "✗ waits");
