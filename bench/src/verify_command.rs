@@ -11,19 +11,22 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 use rmalab_verify::kill_matrix::{self, Fate};
-use rmalab_verify::{Counterexample, Progress, diagram, mutants};
+use rmalab_verify::{Check, Counterexample, Progress, Violation, diagram, mutants};
 
 use crate::cli::{CheckArgs, VerifyArgs, VerifyMode};
-use crate::document::{Run, Section};
+use crate::document::{Document, Run, Section};
+use crate::finding::{Table, Value};
 use crate::list_command::{self, Kind};
-use crate::output::{plain, print};
-use crate::verify::{self, Checked, Engine, Job, Outcome, failed};
-use crate::{Error, Registry, Result, interrupt};
+use crate::output::{OutputArgs, plain, print};
+use crate::verify::{self, Checked, Engine, Job, Outcome, failed, section_name};
+use crate::{Error, Machine, Registry, Result, interrupt};
 
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     match &arguments.mode {
-        Some(VerifyMode::Replay { file, svg }) => play_again(registry, file, svg.as_deref()),
+        Some(VerifyMode::Replay { file, svg }) => {
+            play_again(registry, file, svg.as_deref(), &arguments.check.output)
+        }
         Some(VerifyMode::Mutants) => list_command::print_kind(registry, Kind::Mutants),
         None => check(registry, &arguments.check),
     }
@@ -133,26 +136,49 @@ fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> 
     Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }
 
-/// Takes the steps of the counterexample in the file at `path` again.
-fn play_again(registry: &Registry, path: &Path, svg: Option<&Path>) -> Result<ExitCode> {
-    svg.map(writable).transpose()?;
+/// Repeats the steps of the counterexample in the file at `path`.
+fn play_again(registry: &Registry, path: &Path, svg: Option<&Path>, output: &OutputArgs) -> Result<ExitCode> {
+    let run = Run::begin();
     let counterexample = Counterexample::load(path).map_err(failed)?;
     let check = verify::check_of(registry, &counterexample)?;
     let violation = verify::again(&check, &counterexample).map_err(failed)?;
-    print(&plain(&diagram::text(&check, &counterexample).map_err(failed)?))?;
+    let document = replayed(run, &check, &counterexample, violation.as_ref())?;
+    svg.map(writable).transpose()?;
+    let outlet = output.prepare(None)?;
     if let Some(svg) = svg {
         write(svg, &diagram::svg(&check, &counterexample).map_err(failed)?)?;
     }
-    Ok(match violation {
-        Some(violation) => {
-            print(&plain(&format!("\nstill broken: {violation}\n")))?;
-            ExitCode::FAILURE
-        }
-        None => {
-            print(&format!("\nno longer broken: the {} steps break nothing\n", counterexample.schedule.len()))?;
-            ExitCode::SUCCESS
-        }
-    })
+    outlet.write(&document)?;
+    Ok(if violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The document of a replay: the diagram, and the property that the steps still break.
+fn replayed(run: Run, check: &Check, of: &Counterexample, broken: Option<&Violation>) -> Result<Document> {
+    let lock = check.subject.name();
+    let mut document = Document::new("replay", format!("Replay of a counterexample to {lock}"), run, Machine::describe());
+    // The file is not trusted: its texts must not control a terminal.
+    let mut section = Section::new("counterexample", "Counterexample");
+    section.listings.push(plain(&diagram::text(check, of).map_err(failed)?));
+    document.sections.push(section);
+    document.summary.push(match broken {
+        Some(violation) => plain(&format!("still broken: {violation}")),
+        None => format!("no longer broken: the {} steps break nothing", of.schedule.len()),
+    });
+    let columns = ["lock", "mutant", "network", "scenario", "section", "home", "steps", "property", "verdict"];
+    let mut table = Table::new("Replay", columns).keyed(6);
+    table.row([
+        lock.into(),
+        check.mutant.map_or(Value::None, |mutant| mutant.name.into()),
+        check.network.to_string().into(),
+        check.scenario.to_string().into(),
+        section_name(check.section).into(),
+        Value::Count(check.home().0.into()),
+        Value::Count(of.schedule.len() as u64),
+        broken.map_or(of.violation.property, |violation| violation.property).to_string().into(),
+        if broken.is_some() { "still broken" } else { "no longer broken" }.into(),
+    ]);
+    document.data = Some(table);
+    Ok(document)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

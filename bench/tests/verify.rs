@@ -145,8 +145,8 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
     for (field, value, says) in [
         ("lock", "no-lock", "no lock is called 'no-lock'"),
         ("scenario", "1Q", "scenario"),
-        ("version", "", "no counterexample"),
-        ("lock", "mcs", "the lock, or the mutant, is not the one that it was made for"),
+        ("version", "", "is not a counterexample"),
+        ("lock", "mcs", "the schedule belongs to another lock, mutant or version"),
     ] {
         let mut changed = saved.clone();
         changed[field] = value.into();
@@ -159,6 +159,33 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{field} {value}: {}", stderr(&output));
         assert!(stderr(&output).contains(says), "{field} {value}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn a_replay_takes_the_options_of_output() {
+    let at = tempfile::tempdir().unwrap();
+    run(at.path(), &[&BROKEN[..], &["--save", "found.json"]].concat());
+    let output = run(at.path(), &["replay", "found.json", "--format", "json", "-o", "replay.json", "--report", "report"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(output.stdout.is_empty(), "{}", stdout(&output));
+    let document = Document::from_json(&fs::read_to_string(at.path().join("replay.json")).unwrap()).unwrap();
+    assert_eq!(document.kind, "replay");
+    assert!(document.sections[0].listings[0].contains("is inside"), "{:?}", document.sections);
+    let data = document.data.unwrap();
+    let get = |column| data.get(&data.rows[0], column).unwrap().to_string();
+    assert_eq!(["lock", "property", "verdict"].map(get), ["tas", "mutual-exclusion", "still broken"]);
+    assert!(at.path().join("report/index.html").exists());
+    for (format, part) in [
+        ("csv", "lock,mutant,network,scenario,section,home,steps,property,verdict\ntas,"),
+        ("markdown", "# Replay of a counterexample to tas\n"),
+        ("text", "\nstill broken: mutual-exclusion"),
+    ] {
+        let output = run(at.path(), &["replay", "found.json", "--format", format]);
+        assert_eq!(output.status.code(), Some(1), "{format}: {}", stderr(&output));
+        assert!(stdout(&output).contains(part), "{format}: {}", stdout(&output));
+    }
+    let output = run(at.path(), &["replay", "found.json", "-o", "nowhere/replay.txt"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
 /// Two checks of one lock that differ in their engine, and in their order alone.
