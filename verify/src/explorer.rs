@@ -20,8 +20,8 @@
 //!   search starts again without it.
 //!
 //! # Assumptions
-//! - A rank's code is a function of its answers: it uses no clock, nothing shared, and no randomness except a generator
-//!   that starts anew in each run. A second run with the same answers detects a violation.
+//! - A rank's code is a function of its answers. It uses no clock, nothing shared, and no random numbers except from a
+//!   generator that each run seeds alike. A second run with the same answers detects a violation.
 //! - A handle's `Debug` shows everything that the handle remembers between acquire and release. The search keeps
 //!   several histories of each handle, and a difference between them is an error. A difference that none of them shows
 //!   stays hidden.

@@ -1,8 +1,8 @@
 //! Checks of locks over network atomics.
 //!
-//! A [`Check`] has a [`Workload`] (the real code of a lock, a window's policy or a program), a [`Scenario`] (which rank
-//! locks how and how often, as in `3R1Wx2`), a model of the [`network`], and possibly a [`Mutant`]. Every engine runs
-//! the same checks, and returns an [`Outcome`]:
+//! A [`Check`] consists of a [`Workload`], a [`Scenario`], a model of the [`network`], and possibly a [`Mutant`]. The
+//! workload is the real code of a lock, a window's policy or a program. The scenario lists which ranks lock how and how
+//! often, as in `3R1Wx2`. Every engine runs the same checks, and returns an [`Outcome`]:
 //!
 //! - [`explorer`]: all interleavings of the ranks' calls and the network's steps, with a shortest [`Counterexample`] to
 //!   a [`Property`];

@@ -1,26 +1,25 @@
 //! loom: every execution of a check under most of the C11 memory model, with the memory orderings of the local backend.
 //!
-//! The words are atomics of loom. A fetch_add, a compare_and_swap, a fetch_store, a get and each read of a wait are
-//! sequentially consistent atomics of the processor, as in the backends over shared memory
-//! (`atomics/src/backend/mapped.rs`).
+//! The words are atomics of loom. Updates, gets and the reads of waits are sequentially consistent atomics of the
+//! processor, as in the backends over shared memory (`atomics/src/backend/mapped.rs`).
 //!
 //! # Puts
 //! A put of those backends is a store with release, and a flush adds the fence. So the processor may delay the store
 //! while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for x86
 //! Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a store buffer
-//! for its puts, from which the rank itself reads them. All puts of the rank are written ahead of an atomic operation,
-//! a flush, a pause, a wait that blocks, and the end of the rank. A get, or a read that ends a wait, runs once for each
-//! number of oldest puts that are written ahead of it. A fence for all ranks waits until all buffers are empty.
+//! for its puts, from which the rank itself reads them. All puts of a rank are written ahead of its atomic operations,
+//! flushes, pauses, waits that block, and its end. A get, or a read that ends a wait, runs once for each number of
+//! oldest puts that are written ahead of it. A fence for all ranks waits until all buffers are empty.
 //!
 //! The decision to write a put ahead of a read is a branch of loom's search. Loom's only kind of branch is a load with
 //! several possible values. So each branch is a load of its own atomic. The first thread has stored to that atomic,
 //! unordered with the ranks.
 //!
 //! A put releases the rank's earlier actions, but not the actions that follow while the put waits. So the release is a
-//! fence at the time of the put, and the later write has no release. The write is a swap instead of a store, because
-//! loom does not order the stores of two threads to one word, so that an atomic operation can miss one of them. Unlike
-//! a store, the swap continues the release sequence of the word: a rank that reads it also acquires the earlier
-//! writers' releases.
+//! fence at the time of the put, and the later write has no release. The write is a swap instead of a store. Loom does
+//! not order the stores of two threads to one word, so that an atomic operation can miss one of them. Unlike a store,
+//! the swap continues the release sequence of the word: a rank that reads it also acquires the earlier writers'
+//! releases.
 //!
 //! # Advantages over the explorer
 //! Loom shows that two sections that exclude each other are also *ordered*. Loom follows which call synchronizes with
@@ -147,7 +146,7 @@ type Known = Arc<Mutex<Needed>>;
 /// Runs every execution of `check`.
 ///
 /// The schedule of a counterexample is the order of the calls. [`replay`](crate::replay) finds the same violation along
-/// it, with three exceptions: a race of sections that did not overlap in time, orderings weaker than
+/// it, with three exceptions. These are a race of sections that did not overlap in time, orderings weaker than
 /// [`Orderings::StoreBuffers`], and a rank that has read its own buffered put. If a put was written after a later read
 /// of its rank, the counterexample belongs to [`Network::LatePuts`].
 ///
@@ -353,8 +352,8 @@ impl One<'_> {
     ///
     /// A sequentially consistent load returns the latest value and acquires. So does an addition of 0 without release,
     /// which loom handles better. Loom's load can return the initial value of the atomic after it was overwritten.
-    /// Moreover, of several loads ahead of a write, its search compares only the last one with the write, so that it
-    /// omits some orders of the others and the write.
+    /// Moreover, its search compares a write only with the last of several earlier loads, so that it omits some orders
+    /// of the others and the write.
     fn load(&self, at: Address) -> u64 {
         let word = self.word(at);
         match self.world.options.orderings {

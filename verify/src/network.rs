@@ -18,12 +18,12 @@ pub enum Network {
     /// effect in the order of their posting, all other puts in any order. No other operation waits for a put, not even
     /// a get by the same rank.
     ///
-    /// A started operation takes effect at any time before its finish or a flush of its target, in order with the puts
-    /// of its rank to its target.
+    /// A started operation takes effect at any time before its finish or a flush of its target. It is in order with its
+    /// rank's puts to the target.
     LatePuts,
     /// Like [`LatePuts`](Network::LatePuts), except that bulk puts and started operations take effect in any order.
-    /// These are all orders of the trait's memory model, with one exception: bulk gets read their words one after the
-    /// other when they are issued, and never later.
+    /// These are all orders of the trait's memory model, with one exception. Bulk gets read their words one after the
+    /// other at their issue, never later.
     UnorderedBulk,
     /// Like [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
     /// atomic operation comes between them, but a put may. The second step then overwrites the put, unless it writes
@@ -232,8 +232,8 @@ impl Memory {
         results.insert(place, result);
     }
 
-    /// Returns whether `issued` of `rank` is enabled. Not enabled are a wait whose condition does not hold, a finish
-    /// without a result, a flush with operations under way, and an atomic operation on a locked word.
+    /// Returns whether `issued` of `rank` is enabled. Four calls are not: a wait whose condition does not hold, a
+    /// finish without a result, a flush with operations under way, and an atomic operation on a locked word.
     ///
     /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {

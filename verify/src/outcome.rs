@@ -94,8 +94,8 @@ pub struct Outcome {
     pub missed: f64,
     /// The result of the search for livelocks.
     pub livelocks: Livelocks,
-    /// The number of executions that were cut short, or no longer varied, because a rank reached its limit of polls, or
-    /// the execution its limit of steps.
+    /// The number of executions that were cut short, or no longer varied, by the limit of a rank's polls or of an
+    /// execution's steps.
     pub cut: u64,
     /// The number of different behaviours among the executions.
     ///

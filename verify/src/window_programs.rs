@@ -66,8 +66,8 @@ pub struct WindowProgram {
     pub windows: Vec<Config>,
     /// The number of slots in a ring of posts, if not the window layer's default.
     pub slots: Option<u32>,
-    /// The bias of accumulates, if any: the least number of elements of a run, then the elements of runs and the single
-    /// updates after which the mode changes.
+    /// The bias of accumulates, if any. The first number is the least number of elements of a run. The mode changes
+    /// after the second number of elements of runs, and after the third number of single updates.
     pub bias: Option<(usize, u64, u64)>,
     /// The networks on which a search takes seconds.
     pub networks: &'static [Network],

@@ -5,7 +5,7 @@
 //! Direct Memory Access: Operational and Declarative Models of RDMA on TSO Architectures", OOPSLA 2024, DOI
 //! 10.1145/3689781. Its atomic operations are from G. Ambal, M. Stupple, B. Dongol and A. Raad, "Specifying and
 //! Verifying RDMA Synchronisation", 2026, arXiv 2601.14642. It describes operations on one queue pair, to one remote
-//! node, and *polls* of their completions; the trait has targets and flushes. In short:
+//! node, and *polls* of their completions. The trait has targets and flushes. In short:
 //!
 //! | pair | the trait (`rmalab_atomics::RemoteAtomics`) | RDMA^TSO, one queue pair | the trait is |
 //! | --- | --- | --- | --- |
@@ -20,12 +20,12 @@
 //! | atomic, any operation of the owner | atomic | not atomic: the owner's processor does the latter | stronger |
 //!
 //! Where the trait is weaker, a property of its models also holds on RDMA. Where it is stronger, a backend must add the
-//! difference: a get polls; a flush is a read on the queue pair and the poll of that read (the *global fence* of LOCO,
-//! arXiv 2510.10531), not the poll of the put; the owner uses its adapter. For puts beside atomics, a vendor may
-//! promise more than RDMA^TSO: NVIDIA's adapters allow no operation of another queue pair on the address between the
-//! read and the write (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One rule has no
-//! counterpart there: a rank's own segment is a target like any other here. So its puts to that segment are late even
-//! for itself, while a processor reads its own stores at once.
+//! difference. A get polls. A flush is a read on the queue pair and the poll of that read, not the poll of the put (the
+//! *global fence* of LOCO, arXiv 2510.10531). The owner uses its adapter. A vendor may promise more for puts beside
+//! atomics. NVIDIA's adapters allow no operation of another queue pair on the address between the read and the write
+//! (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One rule has no counterpart there: a
+//! rank's own segment is a target like any other here. So its puts to that segment are late even for itself, while a
+//! processor reads its own stores at once.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -1017,8 +1017,7 @@ fn the_conformance_suite_and_the_models_forbid_the_same() {
 /// The memory model of the trait in a second form: as an order of effects.
 ///
 /// Every call has one effect. A run is any order of all effects that respects [`ordered`]. Where puts are not atomic
-/// with atomics, an atomic has two effects, a read and a write, and no other atomic on its word has an effect between
-/// them.
+/// with atomics, an atomic has two effects, a read and a write. No other atomic on its word has an effect between them.
 mod declared {
     use super::*;
 

@@ -52,8 +52,8 @@ pub(super) const WITNESSES: usize = 16;
 /// The number of rounds for the test that a loop does not count its rounds.
 const ROUNDS: usize = 100;
 
-/// The number of witnesses for a node in a polling loop. Each of them came to the node by another answer, so that one
-/// of them shows what the loop remembers from before its first pause, for example a ticket.
+/// The number of witnesses for a node in a polling loop. Each of them came to the node by another answer. So one of
+/// them shows the loop's memory from before its first pause, for example a ticket.
 const WITNESSES_OF_POLLS: usize = 64;
 
 /// The limit for silent steps in a row. Code that exceeds it makes no other call.

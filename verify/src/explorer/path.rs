@@ -22,8 +22,8 @@ pub(super) enum Last<'c> {
     Repeats(&'c [Choice]),
 }
 
-/// The schedule that leads to state `id` and through the last steps; the violation, if the last step shows it; and the
-/// index at which the last steps begin.
+/// The schedule that leads to state `id` and through the last steps. Also returns the violation, if the last step shows
+/// it, and the index at which the last steps begin.
 pub(super) fn schedule(
     space: &Space,
     store: &Store,

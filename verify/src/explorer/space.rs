@@ -328,7 +328,7 @@ impl<'s> Walker<'s> {
     /// Such a step reads and writes only the rank's own list of posted puts, and appends to its end. So it commutes
     /// with every step of other ranks and with every arrival, and it stays enabled until it is taken. If the rank
     /// neither enters nor leaves by it, no property observes it. So it is an ample set of its own (D. Peled, "All from
-    /// One, One for All: on Model Checking Using Representatives", CAV 1993): taking it at once omits only other
+    /// One, One for All: on Model Checking Using Representatives", CAV 1993). Taking it at once omits only other
     /// interleavings of the same behaviours. No cycle consists of such steps alone: a flush needs an arrival, and a
     /// list cannot grow forever in finitely many states.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {

@@ -2,18 +2,18 @@
 //!
 //! A permutation of such ranks maps a state to another one. It maps local states to the states with the permuted
 //! history, words of one rank's memory to words of another's, and pointers to other pointers. The search tests that the
-//! lock treats all ranks alike: for each permuted local state, the code has run with the permuted answers and made the
+//! lock treats all ranks alike. For each permuted local state, the code has run with the permuted answers and made the
 //! permuted call. If that fails for a lock, or if one of its words has no name, the search runs without symmetry.
 //!
 //! A lock also sees the placement of ranks. With several nodes, only ranks of one node are permuted, and never the
 //! node's first rank, where locks keep the words of a node. Such a permutation preserves the topology. So only the
 //! ranks' numbers can distinguish them, which the runs above would show.
 //!
-//! The candidates for a representative are the states whose ranks are sorted by a key that does not depend on numbers:
-//! the rank's progress, the values of its words, and the words that point to it. The representative is the candidate
-//! with the least encoding. If all keys differ, one permutation is left. Ranks with equal keys are tried in all orders,
-//! up to [`ORDERS`] of them. (Beyond that, a state can have several representatives, which costs states but loses
-//! none.)
+//! The candidates for a representative are the states whose ranks are sorted by a key. The key does not depend on
+//! numbers: it is the rank's progress, the values of its words, and the words that point to it. The representative is
+//! the candidate with the least encoding. If all keys differ, one permutation is left. Ranks with equal keys are tried
+//! in all orders, up to [`ORDERS`] of them. (Beyond that, a state can have several representatives, which costs states
+//! but loses none.)
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

@@ -1,5 +1,5 @@
-//! The explorer's assumptions about a lock's code, and their detection where they fail: a handle's `Debug` shows
-//! everything that it remembers, and a polling loop remembers nothing of past rounds.
+//! The explorer assumes that a handle's `Debug` shows everything that it remembers, and that a polling loop remembers
+//! nothing of past rounds. These tests show that it detects code that breaks the assumptions.
 
 use rmalab_atomics::{RemoteAtomics, Result};
 use rmalab_locks::qnode::NIL;

@@ -1,5 +1,5 @@
 //! Tests of the explorer itself: small protocols with known verdicts, locks with one planted defect each, an oracle
-//! without any of the explorer's reductions, and limits.
+//! without reductions, and limits.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod agreement;
