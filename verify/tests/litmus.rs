@@ -20,8 +20,8 @@
 //! | atomic, any operation of the owner | atomic | not atomic: the owner's processor does the latter | stronger |
 //!
 //! Where the trait is weaker, a property of its models also holds on RDMA. Where it is stronger, a backend must add the
-//! difference. A get polls. A flush is a read on the queue pair and the poll of that read, not the poll of the put (the
-//! *global fence* of LOCO, arXiv 2510.10531). The owner uses its adapter. A vendor may promise more for puts beside
+//! difference. A get polls. A flush is a read on the queue pair and the poll of that read, instead of the
+//! poll of the put. (LOCO calls it a *global fence*, arXiv 2510.10531.) The owner uses its adapter. A vendor may promise more for puts beside
 //! atomics. NVIDIA's adapters allow no operation of another queue pair on the address between the read and the write
 //! (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One rule has no counterpart there: a
 //! rank's own segment is a target like any other here. So its puts to that segment are late even for itself, while a

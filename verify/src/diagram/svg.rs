@@ -92,10 +92,8 @@ struct Label {
 
 impl Label {
     fn new(what: &What) -> Label {
-        let beside = |column, style, text: &str| {
-            let lines = wrap(text, LABEL_LINE);
-            Label { lines, style, column, left: false, above: false }
-        };
+        let beside =
+            |column, style, text: &str| Label { lines: lines(text), style, column, left: false, above: false };
         let posted = Style { colour: POSTED, ..LABEL };
         match what {
             What::Step { arrow: Arrow { from, to, kind }, label, .. } => match kind {
@@ -129,6 +127,13 @@ impl Label {
     fn height(&self) -> f64 {
         self.lines.len().saturating_sub(1) as f64 * LABEL_HEIGHT
     }
+}
+
+/// Splits a long label ahead of its answer, and wraps both parts.
+fn lines(label: &str) -> Vec<String> {
+    let answer = label.find(" → ").filter(|_| label.chars().count() > LABEL_LINE);
+    let (call, answer) = label.split_at(answer.unwrap_or(label.len()));
+    [call, answer].into_iter().flat_map(|part| wrap(part, LABEL_LINE)).collect()
 }
 
 /// The positions of lifelines and rows. No label reaches another lifeline, or another row.
