@@ -24,9 +24,7 @@ use crate::{Error, Machine, Registry, Result, interrupt};
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     match &arguments.mode {
-        Some(VerifyMode::Replay { file, svg }) => {
-            play_again(registry, file, svg.as_deref(), &arguments.check.output)
-        }
+        Some(VerifyMode::Replay { file, svg }) => play_again(registry, file, svg.as_deref(), &arguments.check.output),
         Some(VerifyMode::Mutants) => list_command::print_kind(registry, Kind::Mutants),
         None => check(registry, &arguments.check),
     }
@@ -155,7 +153,8 @@ fn play_again(registry: &Registry, path: &Path, svg: Option<&Path>, output: &Out
 /// The document of a replay: the diagram, and the property that the steps still break.
 fn replayed(run: Run, check: &Check, of: &Counterexample, broken: Option<&Violation>) -> Result<Document> {
     let lock = check.subject.name();
-    let mut document = Document::new("replay", format!("Replay of a counterexample to {lock}"), run, Machine::describe());
+    let mut document =
+        Document::new("replay", format!("Replay of a counterexample to {lock}"), run, Machine::describe());
     // The file is not trusted: its texts must not control a terminal.
     let mut section = Section::new("counterexample", "Counterexample");
     section.listings.push(plain(&diagram::text(check, of).map_err(failed)?));

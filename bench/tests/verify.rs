@@ -165,7 +165,8 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
 fn a_replay_takes_the_options_of_output() {
     let at = tempfile::tempdir().unwrap();
     run(at.path(), &[&BROKEN[..], &["--save", "found.json"]].concat());
-    let output = run(at.path(), &["replay", "found.json", "--format", "json", "-o", "replay.json", "--report", "report"]);
+    let output =
+        run(at.path(), &["replay", "found.json", "--format", "json", "-o", "replay.json", "--report", "report"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(output.stdout.is_empty(), "{}", stdout(&output));
     let document = Document::from_json(&fs::read_to_string(at.path().join("replay.json")).unwrap()).unwrap();

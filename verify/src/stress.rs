@@ -323,7 +323,10 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         self.dwell(Stay::Reading)?;
         let after = self.load()?;
         if before != after {
-            self.report(Property::Consistent, format!("the variables changed from {before:?} to {after:?} while it was inside"));
+            self.report(
+                Property::Consistent,
+                format!("the variables changed from {before:?} to {after:?} while it was inside"),
+            );
         }
         if self.announces() {
             let others = self.announce(READER.wrapping_neg())?;
@@ -394,7 +397,10 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         if first != second {
             self.report(Property::Consistent, format!("the variables are {first} and {second}"));
         } else if first < self.newest {
-            self.report(Property::Consistent, format!("the variables are {first}, after this rank had read {}", self.newest));
+            self.report(
+                Property::Consistent,
+                format!("the variables are {first}, after this rank had read {}", self.newest),
+            );
         }
         self.newest = self.newest.max(first);
         Ok([first, second])

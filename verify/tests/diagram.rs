@@ -9,8 +9,8 @@ use rmalab_locks::{Place, RawRwLock};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::{At, Holds, WORDS};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Error, Live, Network, Property, Subject, Violation, diagram, mutant, replay, subject,
-    subjects,
+    Check, Choice, Counterexample, Error, Live, Network, Property, Subject, Violation, diagram, mutant, replay,
+    subject, subjects,
 };
 
 /// Checks that the word is free, and takes it in a second step.
@@ -176,7 +176,6 @@ fn check_text(text: &str) {
 
 /// Checks that the labels of an SVG diagram overlap neither each other nor a lifeline, whose bars are 18 pixels wide.
 fn check_labels(svg: &str) {
-    #[derive(Debug)]
     struct Label<'s> {
         text: &'s str,
         left: f64,
@@ -213,10 +212,11 @@ fn check_labels(svg: &str) {
         for other in &labels[..i] {
             let beside = label.right <= other.left || other.right <= label.left;
             let above = label.bottom <= other.top || other.bottom <= label.top;
-            assert!(beside || above, "{label:?} overlaps {other:?}");
+            assert!(beside || above, "{:?} overlaps {:?}", label.text, other.text);
         }
         for [x, ..] in &lifelines {
-            assert!(label.right <= x - 9.0 || x + 9.0 <= label.left, "{label:?} crosses the lifeline at {x}");
+            let beside = label.right <= x - 9.0 || x + 9.0 <= label.left;
+            assert!(beside, "{:?} crosses the lifeline at {x}", label.text);
         }
     }
 }

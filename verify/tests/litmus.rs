@@ -959,7 +959,12 @@ impl Test {
             Network::HcaOwnerCpu => &[self.sc, self.owner_cpu],
         };
         let all: BTreeSet<String> = parts.iter().copied().flatten().map(|&outcome| outcome.to_owned()).collect();
-        assert_eq!(all.len(), parts.iter().map(|part| part.len()).sum::<usize>(), "{}: an outcome occurs twice", self.name);
+        assert_eq!(
+            all.len(),
+            parts.iter().map(|part| part.len()).sum::<usize>(),
+            "{}: an outcome occurs twice",
+            self.name
+        );
         all
     }
 }

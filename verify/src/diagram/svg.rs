@@ -92,8 +92,7 @@ struct Label {
 
 impl Label {
     fn new(what: &What) -> Label {
-        let beside =
-            |column, style, text: &str| Label { lines: lines(text), style, column, left: false, above: false };
+        let beside = |column, style, text: &str| Label { lines: lines(text), style, column, left: false, above: false };
         let posted = Style { colour: POSTED, ..LABEL };
         match what {
             What::Step { arrow: Arrow { from, to, kind }, label, .. } => match kind {

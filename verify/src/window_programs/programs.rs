@@ -170,7 +170,8 @@ fn of(rank: Rank) -> WindowDisp {
 }
 
 fn fences(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (me, next, other, writer) = (scene.team.rank(), rank_after(&scene, 1), rank_after(&scene, 2), rank_after(&scene, 1));
+    let (me, next, other, writer) =
+        (scene.team.rank(), rank_after(&scene, 1), rank_after(&scene, 2), rank_after(&scene, 1));
     let team = scene.team;
     let mut epoch = scene.windows[0].fence()?;
     for round in 1..=2 {

@@ -17,7 +17,7 @@ use rmalab_verify::explorer::Options;
 use rmalab_verify::network::{Issued, Memory};
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Actor, Check, Livelocks, Network, Property, Slots, Status, Subject, Reported, Workload, subject, subjects,
+    Actor, Check, Livelocks, Network, Property, Reported, Slots, Status, Subject, Workload, subject, subjects,
 };
 
 use crate::protocols::{Bakery, GetThenPut, Handover, LateWaiter, OneBit, Peterson, lock};
