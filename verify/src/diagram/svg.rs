@@ -12,7 +12,7 @@ const LEAST_GAP: f64 = 160.0;
 /// The distance between a lifeline and the label beside it.
 const BESIDE: f64 = 14.0;
 /// The length of a label's line in letters; only a single word may be longer.
-const LABEL_LINE: usize = 28;
+const LABEL_LINE: usize = 32;
 const LABEL_HEIGHT: f64 = 14.0;
 const STEP_HEIGHT: f64 = 34.0;
 const OTHER_HEIGHT: f64 = 22.0;
@@ -128,11 +128,13 @@ impl Label {
     }
 }
 
-/// Splits a long label ahead of its answer, and wraps both parts.
+/// Splits a long label into lines, if possible ahead of its value, its answer or a remark.
 fn lines(label: &str) -> Vec<String> {
-    let answer = label.find(" → ").filter(|_| label.chars().count() > LABEL_LINE);
-    let (call, answer) = label.split_at(answer.unwrap_or(label.len()));
-    [call, answer].into_iter().flat_map(|part| wrap(part, LABEL_LINE)).collect()
+    let fits = |text: &str| text.chars().count() <= LABEL_LINE;
+    let places = [" := ", " → ", " (", " posted"].into_iter().filter_map(|part| label.rfind(part));
+    let place = places.filter(|&place| !fits(label) && fits(&label[..place])).max();
+    let (first, rest) = label.split_at(place.unwrap_or(label.len()));
+    [first, rest].into_iter().flat_map(|part| wrap(part, LABEL_LINE)).collect()
 }
 
 /// The positions of lifelines and rows. No label reaches another lifeline, or another row.
