@@ -1,4 +1,4 @@
-//! `rmalab advise`: what it reads, shows and writes.
+//! `rmalab advise`: input, progress and output.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -15,49 +15,49 @@ use crate::output::OutputArgs;
 use crate::{Registry, Result, interrupt};
 
 pub(crate) const ABOUT: &str = "\
-Say which lock policy a window should have, by simulating all of them.
+Recommend a lock policy for a window, from simulations of all of them.
 
-What the ranks do comes from a description (a TOML file: ranks, nodes, shares of lock_all, shared and exclusive locks, \
-targets, times, transfers) or from a trace that a program has recorded. Every policy, with its main parameters, does it on \
-a simulated machine under several seeds; they are ranked by what counts, with intervals, and with what limits each. It ends \
+The workload comes from a description (a TOML file: ranks, nodes, shares of lock_all, shared and exclusive locks, \
+targets, times, transfers) or from a recorded trace of a program. Every policy, with its main parameters, runs it on \
+a simulated machine under several seeds. The table ranks them by --objective, with intervals and limits. It ends \
 with the builder call and the info string that choose the first one.";
 
 pub(crate) const MANUAL: &str = "\
 The table:
-  1/s               acquisitions in a second, of all ranks together, until the last one has ended
-  95 %              half of the interval of confidence over the seeds, of what is ranked by
-  p50, p99          of the time that lock and unlock take together
-  Jain              fairness of the ranks' rates: 1 if all are alike, 1/ranks if one has everything
-  beside the first  'as good' if the intervals overlap or the difference is below 2 %, else how much worse
-  limited by        what the ranks spend most of their time with: one word that is busy, an adapter, waiting for
+  1/s               acquisitions in a second, of all ranks together, until the last rank ends
+  95 %              half of the objective's confidence interval over the seeds
+  p50, p99          of the time of lock and unlock together
+  Jain              fairness of the ranks' rates: 1 if all are equal, 1/ranks if one rank gets everything
+  beside the first  'as good' if the intervals overlap or the difference is below 2 %, otherwise how much worse
+  limited by        what takes most of the ranks' time: one busy word, an adapter, waiting for
                     holders, the lock's own operations, transfers, the processor
 
 Candidates:
-  A policy by its name has its defaults. POLICY/... is one with another parameter, such as two-level/retract or
-  tas/backoff-8; the builder call at the end spells it out. The info string knows policies only.
+  A policy's name alone means its defaults. POLICY/... has another parameter, such as two-level/retract or
+  tas/backoff-8; the builder call at the end sets it. The info string names only the policy.
 
 Traces:
-  RMALAB_RECORD=DIR program, or Builder::record, leaves one; then rmalab advise --trace DIR. The simulated ranks do what
-  the program's did, with its times between the calls, which each seed makes up to a tenth shorter or longer.
+  RMALAB_RECORD=DIR program, or Builder::record, records one; then use rmalab advise --trace DIR. The simulated ranks repeat
+  the program's calls, with its times between the calls; each seed changes these by up to 10 %.
 
 Limits:
-  The simulator has a processor for each rank; on a machine with fewer, the scheduler decides, and the advice is void.
-  The intervals are over seeds: they do not tell how far the profile is from your machine. --measure does, on this one.
+  The simulator has a processor for each rank. With fewer processors the scheduler decides, and the advice is not valid.
+  The intervals cover the seeds, not the difference between profile and machine. --measure checks that on this machine.
 
 Examples:
   rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr
-      The ranking for 64 ranks on 4 nodes, by the 99th percentile, as the file says.
+      The ranking for 64 ranks on 4 nodes, by the 99th percentile, as in the file.
   rmalab advise bench/workloads/shared_exclusive.toml --ranks 2 --measure
-      The same with two ranks on this machine's model, and what they do here in truth.
+      The same with two ranks, simulated and measured on this machine.
   RMALAB_RECORD=trace ./program && rmalab advise --trace trace --objective p99
-      For a program that is there already.
+      Advice for an existing program.
   rmalab advise work.toml --profile fx100 --ranks 4096 --lock two-level,hierarchical --seeds 3 --format json -o advice.json
       Two policies on a larger machine.
 
 Exit codes:
   0    done
-  1    the run failed, standard error says why
-  2    an argument is wrong, or a file: standard error names file, line and key
+  1    the run failed; standard error has the reason
+  2    an argument or a file is wrong; standard error names file, line and key
   130  interrupted (Ctrl-C); there is no advice then";
 
 /// Options of `rmalab advise`.
@@ -66,28 +66,28 @@ pub(crate) struct AdviseArgs {
     /// The description of the workload
     #[arg(value_name = "WORKLOAD.toml", value_hint = ValueHint::FilePath, required_unless_present = "trace")]
     workload: Option<PathBuf>,
-    /// The folder of a recorded trace, in the place of a description
+    /// The folder of a recorded trace, instead of a description
     #[arg(long, value_name = "DIR", conflicts_with = "workload", value_hint = ValueHint::DirPath)]
     trace: Option<PathBuf>,
     /// The machine: a profile's name, or its file [default: shm, if the ranks are on one node]
     #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
     profile: Option<String>,
-    /// What to rank by [default: as the description says; throughput for a trace]
+    /// What to rank by [default: as in the description; throughput for a trace]
     #[arg(long, value_enum)]
     objective: Option<By>,
-    /// The number of ranks, in the place of the description's
+    /// The number of ranks, instead of the description's
     #[arg(long, value_name = "N", value_parser = crate::quantities::one_world)]
     ranks: Option<u32>,
-    /// Acquisitions of each rank [default: as the description says, but 50,000 of all ranks together at the most]
+    /// Acquisitions of each rank [default: as in the description, but at most 50,000 of all ranks together]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     acquisitions: Option<u64>,
-    /// Policies to try [default: all but nocheck, which does not lock, and mutexes where the program shares locks]
+    /// Policies to try [default: all but nocheck, which does not lock, and mutexes if the program takes shared locks]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     lock: Vec<String>,
-    /// How many seeds each is simulated with
+    /// Number of seeds for each policy
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// Run the same steps here, too, by processes: at most one rank for each processor
+    /// Also measure the same steps with processes on this machine: at most one rank for each processor
     #[arg(long)]
     measure: bool,
     #[command(flatten)]
@@ -97,11 +97,11 @@ pub(crate) struct AdviseArgs {
 /// Objectives on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum By {
-    /// Acquisitions in a second
+    /// Acquisitions per second
     Throughput,
-    /// The 99th percentile of the time that lock and unlock take
+    /// The 99th percentile of the time of lock and unlock
     P99,
-    /// How alike the ranks' rates are
+    /// The equality of the ranks' rates
     Fairness,
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
         measure: arguments.measure,
     };
     let advise = Advise::new(registry, options)?;
-    // What cannot be written is refused before anything is simulated.
+    // Checks the output before the simulations.
     let outlet = arguments.output.prepare(None)?;
     interrupt::sets(&advise.stop_flag())?;
     let watch = Watch::new(arguments.output.quiet, advise.describe());
@@ -143,13 +143,13 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// What takes less than this needs no progress.
+/// Runs shorter than this show no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between two lines of progress without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far it is: a bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+/// Shows the progress: a bar on a terminal, otherwise a line now and then, nothing if quiet.
 struct Watch {
     quiet: bool,
     what: String,
@@ -168,11 +168,11 @@ impl Watch {
         if self.quiet || (gone < PATIENCE && progress.measuring.is_none_or(|time| time < PATIENCE)) {
             return;
         }
-        let mut state = self.state.lock().expect("nobody panics while it is locked");
+        let mut state = self.state.lock().expect("no thread panics while it holds the lock");
         let (bar, last) = &mut *state;
         if io::stderr().is_terminal() {
             let bar = bar.get_or_insert_with(|| {
-                let style = "{bar:30} {pos}/{len}  {elapsed} gone, {eta} left  {msg}";
+                let style = "{bar:30} {pos}/{len}  {elapsed} elapsed, {eta} left  {msg}";
                 ProgressBar::new(progress.of as u64)
                     .with_style(ProgressStyle::with_template(style).expect("the template is a constant"))
                     .with_elapsed(gone)
@@ -190,7 +190,7 @@ impl Watch {
     }
 
     fn finish(&self) {
-        if let (Some(bar), _) = &*self.state.lock().expect("nobody panics while it is locked") {
+        if let (Some(bar), _) = &*self.state.lock().expect("no thread panics while it holds the lock") {
             bar.finish_and_clear();
         }
     }

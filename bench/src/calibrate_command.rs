@@ -1,4 +1,4 @@
-//! `rmalab calibrate`: what it shows and writes.
+//! `rmalab calibrate`: progress and output.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
     let out = &arguments.out;
     let to_stdout = out == Path::new("-");
     if !to_stdout {
-        // Refused before anything is measured; a file that is there stays as it is until then.
+        // Checked before the measurement; an existing file stays unchanged until the end.
         fs::OpenOptions::new().append(true).create(true).open(out).map(drop).map_err(|error| {
             Error::usage(format!("{} cannot be written: {error}; name another file with --out", out.display()))
         })?;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let bar = if !arguments.quiet && io::stderr().is_terminal() {
-        let style = "{bar:30} {percent:>3}%  {elapsed} gone, {eta} left";
+        let style = "{bar:30} {percent:>3}%  {elapsed} elapsed, {eta} left";
         let style = ProgressStyle::with_template(style).expect("the template is a constant");
         ProgressBar::new(1000).with_style(style)
     } else {
@@ -53,16 +53,18 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
             say!("profile: {}", out.display());
         }
         if !calibration.complete {
-            say!("interrupted: {} rounds were measured", calibration.rounds);
+            say!("interrupted after {} rounds", calibration.rounds);
         }
     }
     Ok(if calibration.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
-/// What was measured, and what the simulator makes of the profile.
+/// The measured times, and those that the simulator computes with the profile.
 fn table(calibration: &Calibration) -> String {
-    let mut table =
-        Table::new("What was measured, and what the simulator makes of the profile", ["", "measured", "simulated"]);
+    let mut table = Table::new(
+        "Measured times, and times that the simulator computes with the profile",
+        ["", "measured", "simulated"],
+    );
     for (index, program) in Program::ALL.into_iter().enumerate() {
         let times = [&calibration.measured, &calibration.simulated].map(|times| Value::Time(times[index]));
         table.row(std::iter::once(Value::from(program.name())).chain(times));

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what is said about it.
+//! The command line: commands, options and help texts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,10 +31,10 @@ pub(crate) struct Cli {
 }
 
 const ABOUT: &str = "\
-A laboratory for locks over network atomics, such as MPI's lock, lock_all, unlock and unlock_all are made of.
+A laboratory for locks over network atomics, as in implementations of MPI's lock, lock_all, unlock and unlock_all.
 
 The main job is `rmalab study`, at a size fit for this machine: every lock, alone and against the others, with threads and \
-with processes as ranks, for a bit more than a minute. It ends with a table, and writes a report: one self-contained page \
+with processes as ranks, for a little more than a minute. It prints a table, and writes a report: one self-contained page \
 with plots, the figures as SVG, the data as CSV and JSON, and a description of the machine. `cargo run` without an argument \
 does this, too.";
 
@@ -42,7 +42,7 @@ does this, too.";
 pub(crate) const SHORT: &str = "\
 A laboratory for locks over network atomics. Three things to try:
 
-  rmalab study                         every lock under contention, for a bit more than a minute, with a report
+  rmalab study                         every lock under contention, for a little more than a minute, with a report
   rmalab verify --lock mcs-rw-rp       a lock in every order of its ranks' operations
   rmalab verify --mutant tas-split     how a race breaks a lock, step by step
 
@@ -56,30 +56,30 @@ Examples:
   rmalab study --lock mcs,ticket --ranks 2,8 --read-fraction 0 --duration 1s
       Two mutexes against each other, one second for each cell.
   rmalab study --backend local --read-fraction 0.5 --critical-section 1us --format csv --quiet
-      Longer critical sections, data to standard output.
+      Longer critical sections; data go to standard output.
   mpirun -n 4 rmalab study --backend mpi --ranks 2,4
-      Locks over the atomics of an MPI; smaller worlds are some of the job's ranks. So with verbs, or without mpirun there.
+      Locks over the atomics of an MPI; smaller worlds use some of its ranks. verbs works likewise.
   rmalab verify
-      Checks every lock in every order of its ranks' operations, where that takes seconds.
+      Check every lock in every order of its ranks' operations, with configurations that take seconds.
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
-      What lock_all takes on a simulated machine of up to 4,096 ranks.
+      The time of lock_all on a simulated machine of up to 4,096 ranks.
   rmalab advise bench/workloads/shared_exclusive.toml --ranks 2
-      Which policy a window should have that is used like this.
+      Recommend a lock policy for this workload.
   rmalab reproduce fx100-lockall
-      An experiment of a paper, with the paper's figures beside ours.
+      Repeat an experiment of a paper; the paper's figures are beside ours.
   rmalab run ghost --sync pscw --transport two-sided
-      An application, with the strategies of the window layer that are asked for.
+      An application, with chosen strategies of the window layer.
   rmalab compare
       Windows and locks beside MPICH, Open MPI, Concurrency Kit and others, with the ratios.
   rmalab list
-      Everything that has a name; `rmalab list locks` prints one kind.
+      All names; `rmalab list locks` prints one kind.
   rmalab launch -n 4 -- ./program argument
-      Four ranks of a program that attaches to its world.
+      Start a program as four ranks.
   rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
-      The same on two hosts, by ssh; the program is to use a backend of their network.
+      The same on two hosts, by ssh; the program must use a backend for their network.
 
 Values, in every command:
-  names             a comma list: mcs,ticket
+  names             separated by commas: mcs,ticket
   numbers of ranks  2,8 or a sweep 4:4096:4 from the start to the end by a factor; 4k, 1M
   shares            0.9 or 90%
   times             500ns, 20us, 10ms, 1s, 5m, 1h
@@ -87,12 +87,12 @@ Values, in every command:
 
 Exit codes:
   0    done
-  1    the run failed, standard error says why; or a lock was found broken
+  1    the run failed (standard error has the reason), or a lock is broken
   2    an argument is wrong, or the report's folder or a saved counterexample cannot be used
-  130  interrupted (Ctrl-C); what was found until then is in the table and in the report
+  130  interrupted (Ctrl-C); results until then are in the table and in the report
   143  terminated (SIGTERM), in the same way";
 
-/// The variables of the environment that users set, what reads them, and their values. `docs/environment.md` has the same.
+/// The environment variables that users set, their readers, and their values. `docs/environment.md` has the same.
 pub(crate) const ENVIRONMENT: [(&str, &str, &str); 13] = [
     ("NO_COLOR", "`rmalab`", "any value: no colours in messages"),
     ("RMALAB_LOCK_POLICY", "windows", "the lock policy of windows that name none, such as `hierarchical`"),
@@ -103,93 +103,93 @@ pub(crate) const ENVIRONMENT: [(&str, &str, &str); 13] = [
         "seconds that the ranks wait for each other at the start, 30 by default",
     ),
     ("RMALAB_SILENCE", "ranks on several hosts", "seconds after which a silent host counts as lost, 4 by default"),
-    ("RMALAB_JOB", "ranks under `mpirun` and `srun`", "a name by which the ranks of one job find each other"),
+    ("RMALAB_JOB", "ranks under `mpirun` and `srun`", "the job's name, with which its ranks find each other"),
     ("RMALAB_INTERFACE", "ranks on several hosts", "the network interface, or its address, on which the ranks meet"),
     ("RMALAB_SEGMENT_BYTES", "all backends of processes", "the length of each rank's segment"),
-    ("RMALAB_TOPOLOGY", "all backends of processes", "ranks of a node and nodes of a rack, as in `4,2`"),
+    ("RMALAB_TOPOLOGY", "all backends of processes", "ranks per node and nodes per rack, as in `4,2`"),
     ("RMALAB_DEVICE", "`verbs`", "the RDMA device, or several separated by commas"),
     ("RMALAB_GID_INDEX", "`verbs`", "the index of the port's address"),
     ("RMALAB_IB_PORT", "`verbs`", "the number of the device's port"),
     ("RMALAB_NODE_SHARED", "`verbs`", "`0`: ranks of one host use the adapter instead of shared memory"),
 ];
 
-/// What `--help` ends with.
+/// The end of `--help`.
 fn manual() -> String {
     let mut text = format!("{MANUAL}\n\nEnvironment:\n");
     for (name, _, value) in ENVIRONMENT {
         text += &format!("  {name:20}  {}\n", value.replace('`', ""));
     }
-    text + "  others that begin with RMALAB_ are set by launchers for the ranks that they start"
+    text + "  launchers set others that begin with RMALAB_ for their ranks"
 }
 
 const VERIFY: &str = "\
-Check locks in every order of their ranks' operations, and show what breaks them.
+Check locks in every order of their ranks' operations, and show the steps that break them.
 
 Without an argument, every lock is checked in its standard configurations: some ranks acquire and release it a few times, \
-and every order of their operations, and of the network's, is searched. It ends with a table. That a check holds is a \
-proof for this scenario on this model of the network, and for no more than that.";
+and the search covers every order of their operations and of the network's. A table has the results. A passed check is a \
+proof for this scenario on this model of the network, and for nothing else.";
 
 const VERIFY_MANUAL: &str = "\
 Scenarios:
   3R1Wx2        3 readers and 1 writer, 2 acquisitions each
-  3Rx1+1Wx2     parts with different numbers of acquisitions
+  3Rx1+1Wx2     3 readers with 1 acquisition each, 1 writer with 2
   4Wx2/2        4 writers on nodes of 2 ranks; 4Wx2/1/2: on nodes of 1 rank, in racks of 2 nodes
   1A1E@0 1S@1   of a window: lock_all, an exclusive lock of target 0, a shared one of target 1
 
 Networks:
   sc              every operation takes effect as it is issued
-  late-puts       posted puts take effect later, in order to one target, until a flush
-  unordered-bulk  bulk puts, too, in any order: all that the memory model allows
-  hca             atomics of the network read and write in two steps; owners use the network as well
-  hca-owner-cpu   the same, but owners use their processor: no contract, some locks must fail
+  late-puts       posted puts take effect later, at the latest at a flush, in order for each target
+  unordered-bulk  bulk puts, too, in any order: everything that the memory model allows
+  hca             network atomics read and write in two steps; owners also use the network
+  hca-owner-cpu   the same, but owners use their processor: outside the contract, so some locks fail
 
 Examples:
   rmalab verify --lock mcs,mcs-rw-rp
       The standard configurations of two locks.
   rmalab verify --lock mcs-rw-neutral --scenario 3R1Wx2 --network sc,late-puts --max-memory 4G
-      One scenario on two networks, as far as 4 GiB go.
+      One scenario on two networks, within 4 GiB.
   rmalab verify --lock mcs-rw-rp --scenario 5R3Wx3 --preemptions 2 --search depth-first
-      A large scenario, but only schedules that seldom switch.
+      A large scenario, but only schedules with few switches.
   rmalab verify --save found && rmalab verify replay found/NAME.json
-      Keep counterexamples; play one again.
+      Save counterexamples; replay one.
   rmalab verify mutants
       Locks that are broken on purpose, for --mutant.
 
 Exit codes:
-  0    nothing is broken; searches that a limit has ended are named
-  1    a property is broken, or an engine failed; of replay: the counterexample still breaks the lock
+  0    no property is broken; the table names searches that a limit ended
+  1    a property is broken, or an engine failed; for replay: the counterexample still breaks the lock
   2    an argument is wrong, or a file is no counterexample to a lock of this program
-  130  interrupted (Ctrl-C); what was found until then is in the table";
+  130  interrupted (Ctrl-C); results until then are in the table";
 
 const CALIBRATE: &str = "\
 Measure this machine's shared memory, and write a profile of it for the simulator.
 
-Two ranks, each bound to a core, take the times of operations on a line of their own, of fetch_adds on one word, of a put until \
-the other rank has noticed it, and of copies. The profile that fits them best goes to standard output, or to a file; a table \
-shows what the simulator makes of it beside what was measured. The machine should do nothing else meanwhile.";
+Two ranks, each bound to a core, measure operations on a line of their own, fetch_adds on one word, the time of a put \
+until the other rank notices it, and copies. The profile that fits best goes to standard output or to a file. A table \
+shows measured and simulated times. The machine should do nothing else meanwhile.";
 
-/// What rmalab can do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Put locks under load on threads and processes, and write a report
     #[command(after_help = "Durations are numbers with a unit: 500ns, 10us, 20ms, 1s.")]
     Study(StudyArgs),
-    /// Check locks in every order of their ranks' operations, and show what breaks them
+    /// Check locks in every order of their ranks' operations, and show the steps that break them
     #[command(long_about = VERIFY, after_long_help = VERIFY_MANUAL)]
     Verify(VerifyArgs),
-    /// Run locks as very many ranks of a machine that is not here, in virtual time
+    /// Run locks with very many ranks of a simulated machine, in virtual time
     #[command(long_about = simulate_command::ABOUT, after_long_help = simulate_command::MANUAL)]
     Simulate(simulate_command::SimulateArgs),
-    /// Say which lock policy a window should have, by simulating all of them
+    /// Recommend a lock policy for a window, from simulations of all of them
     #[command(long_about = advise_command::ABOUT, after_long_help = advise_command::MANUAL)]
     Advise(advise_command::AdviseArgs),
-    /// Repeat the papers' experiments, and print their figures beside ours
+    /// Repeat experiments of papers, and print the papers' figures beside ours
     #[command(long_about = reproduce_command::ABOUT, after_long_help = reproduce_command::MANUAL)]
     Reproduce(reproduce_command::ReproduceArgs),
-    /// Run an application on windows, and check what it computes
+    /// Run an application on windows, and check its result
     #[command(long_about = run_command::ABOUT, after_long_help = run_command::MANUAL)]
     Run(run_command::RunArgs),
-    /// Measure windows and locks beside those of MPIs and of other libraries
+    /// Measure windows and locks beside those of MPIs and other libraries
     #[command(long_about = compare_command::ABOUT, after_long_help = compare_command::MANUAL)]
     Compare(compare_command::CompareArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
@@ -198,16 +198,16 @@ pub(crate) enum Command {
     /// Render a saved result again
     #[command(long_about = report_command::ABOUT)]
     Report(report_command::ReportArgs),
-    /// Compare two saved results, and say what got worse
+    /// Compare two saved results, and list what got worse
     #[command(long_about = report_command::DIFF, after_long_help = report_command::DIFF_MANUAL)]
     Diff(report_command::DiffArgs),
-    /// List everything that has a name
+    /// List all names
     List(list_command::ListArgs),
     /// Run a program as the ranks of one world on this host
     Launch(LaunchArgs),
     /// Write a manual page for each command
     Man {
-        /// The folder, which is made if it is not there
+        /// The folder, created if it does not exist
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
     },
@@ -219,7 +219,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns whether it runs code that may have windows of its own to record.
+    /// Returns whether the command runs code whose windows can record traces.
     pub(crate) fn may_have_windows(&self) -> bool {
         matches!(
             self,
@@ -234,8 +234,8 @@ pub(crate) struct StudyArgs {
     /// Where the ranks run: local (threads), shm (processes), verbs, mpi, or all (local and shm) [default: all]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = ["local", "shm", "verbs", "mpi", "all"])]
     pub(crate) backend: Vec<String>,
-    /// Numbers of ranks; each is a world of its own [default: powers of two up to twice the processors, at least 8; up to
-    /// all under mpirun]
+    /// Numbers of ranks; each makes a world of its own [default: powers of two up to twice the processors, at least 8; up
+    /// to all under mpirun]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     pub(crate) ranks: Vec<Sweep>,
     /// Names of locks and policies, see `rmalab list` [default: all]
@@ -244,41 +244,41 @@ pub(crate) struct StudyArgs {
     /// Shares of acquisitions that are lock_all; the others are exclusive locks [default: 1,0.9]
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share, allow_negative_numbers = true)]
     pub(crate) read_fraction: Vec<f64>,
-    /// How long a rank computes while it holds the lock
+    /// Computing time of a rank while it holds the lock
     #[arg(long, value_name = "TIME", default_value = "0ns", value_parser = duration)]
     pub(crate) critical_section: Duration,
-    /// How long a rank computes between two acquisitions
+    /// Computing time of a rank between two acquisitions
     #[arg(long, value_name = "TIME", default_value = "0ns", value_parser = duration)]
     pub(crate) think_time: Duration,
-    /// How long each cell is measured [default: such that the study takes little more than a minute, 1s at the most]
+    /// Duration of each cell [default: a study takes a little more than a minute, at most 1s for each cell]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) duration: Option<Duration>,
-    /// How often each cell is measured; the result is the median, with the lowest and the highest
+    /// Measurements of each cell; the result is the median, with the lowest and the highest
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
     pub(crate) repetitions: u32,
-    /// How long all ranks may wait before the lock counts as stuck, and the study ends
+    /// Time without progress after which the lock counts as stuck, and the study ends
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
     pub(crate) patience: Duration,
-    /// Where the ranks' random choices start from
+    /// Seed of the ranks' random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How many ranks share a node, by which distances are told [default: the machine's NUMA nodes]
+    /// Number of ranks on a node, which sets the distances [default: the machine's NUMA nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
-    /// Leave the ranks to the scheduler, instead of binding each to a core in turn
+    /// Leave the ranks to the scheduler, instead of binding each to a core
     #[arg(long)]
     pub(crate) no_bind: bool,
-    /// The rank at which global locks live
+    /// The rank that hosts global locks
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub(crate) home: u32,
-    /// Whom exclusive locks name
+    /// Target of exclusive locks
     #[arg(long, value_name = "WHOM", value_enum, default_value_t = Whom::Home)]
     pub(crate) target: Whom,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
-/// Whom exclusive locks name, on the command line.
+/// Target of exclusive locks, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Whom {
     /// Always the home rank
@@ -288,7 +288,7 @@ pub(crate) enum Whom {
 }
 
 impl StudyArgs {
-    /// What the command line says, over what it leaves open.
+    /// Returns the options of the command line, with defaults for the rest.
     pub(crate) fn options(&self) -> Result<Options> {
         let mut options = Options::default();
         let given = |names: &[String]| names.iter().any(|name| name == "all");
@@ -337,10 +337,10 @@ pub(crate) struct VerifyArgs {
     pub(crate) check: CheckArgs,
 }
 
-/// What verify does beside checks.
+/// Subcommands of verify.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VerifyMode {
-    /// Take the steps of a saved counterexample again, and show them
+    /// Repeat the steps of a saved counterexample, and show them
     Replay {
         /// The counterexample
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -353,77 +353,77 @@ pub(crate) enum VerifyMode {
     Mutants,
 }
 
-/// Which checks are made, and how.
+/// Options that select checks, their engines and their limits.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Names of locks and policies, see `rmalab list` [default: all that fit]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) lock: Vec<String>,
-    /// Scenarios, such as 3R1Wx2, in place of the standard configurations
+    /// Scenarios instead of the standard configurations: 3R1Wx2 is 3 readers and 1 writer, 2 acquisitions each
     #[arg(long, value_name = "SCENARIO,...", value_delimiter = ',')]
     pub(crate) scenario: Vec<Scenario>,
-    /// Who searches [default: explorer]
+    /// Search engine [default: explorer]
     #[arg(long, value_name = "ENGINE,...", value_delimiter = ',', value_parser = Engine::ALL.map(Engine::name))]
     pub(crate) engine: Vec<String>,
-    /// Models of the network [default: those of the standard configurations; sc for a scenario of yours]
+    /// Models of the network [default: those of the standard configurations; sc for --scenario]
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = Network::ALL.map(Network::name))]
     pub(crate) network: Vec<String>,
-    /// What is done inside: nothing, or the data are read and written [default: as the network's]
+    /// Critical section: empty, or with reads and writes of the data [default: as for --network]
     #[arg(long, value_name = "SECTION,...", value_delimiter = ',', value_parser = SECTIONS.map(section_name))]
     pub(crate) section: Vec<String>,
     /// Check a lock that is broken on purpose
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
-    /// The rank at which global words live [default: one that takes no part, which is the strongest check]
+    /// The rank that hosts global words [default: a rank that takes no part, which is the strongest check]
     #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(..i64::from(MAX_RANKS)))]
     pub(crate) home: Option<u32>,
-    /// How many ranks share a node, in every scenario [default: as the scenarios say, all of them if they say nothing]
+    /// Number of ranks on a node, in every scenario [default: as in the scenario; all ranks if it has none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
-    /// How many nodes share a rack
+    /// Number of nodes in a rack
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes_per_rack: u32,
-    /// End each search at so many states: 500, 20k, 1M
+    /// Limit on the states of each search: 500, 20k, 1M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) max_states: Option<u64>,
-    /// End each search at so much memory for states: 512M, 4G [default: 8G]
+    /// Limit on the memory for states of each search: 512M, 4G [default: 8G]
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     pub(crate) max_memory: Option<u64>,
-    /// End each search after so much time: 500ms, 60s, 10m
+    /// Limit on the time of each search: 500ms, 60s, 10m
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) max_time: Option<Duration>,
-    /// Search only schedules with so many switches, at the most, from a rank that could go on [default: any; for loom 3]
+    /// Limit on preemptions: switches away from a rank that could continue [default: none; 3 for loom]
     #[arg(long, value_name = "N")]
     pub(crate) preemptions: Option<u32>,
-    /// The order of the search: breadth-first finds shortest counterexamples, depth-first takes less memory [default:
-    /// breadth-first, and depth-first for the long ones]
+    /// Search order: breadth-first finds the shortest counterexamples, depth-first takes less memory [default:
+    /// breadth-first, and depth-first for the long configurations]
     #[arg(long, value_name = "ORDER", value_parser = ["breadth-first", "depth-first"])]
     pub(crate) search: Option<String>,
-    /// How many executions loom and shuttle make [default: 10000 at random, all otherwise]
+    /// Number of executions of loom and shuttle [default: 10000 for random ones, otherwise all]
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) executions: Option<u64>,
-    /// Where shuttle's random schedules start from
+    /// Seed of shuttle's random schedules
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How many threads search [default: one for each processor]
+    /// Number of search threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Tell states apart that differ in nothing but the numbers of like ranks
+    /// Do not merge states that differ only by an exchange of equal ranks' numbers
     #[arg(long)]
     pub(crate) no_symmetry: bool,
-    /// Take steps that no other rank can notice in all orders, too
+    /// Also reorder steps that no other rank can notice
     #[arg(long)]
     pub(crate) no_partial_order: bool,
-    /// Check the order that each lock claims in every configuration, not only in the standard ones with an order
+    /// Check the order that each lock promises in every configuration, not only in the standard ones for order
     #[arg(long)]
     pub(crate) order: bool,
-    /// Make the long ones of the standard configurations, too: minutes, and gigabytes
+    /// Also check the long standard configurations: they take minutes and gigabytes
     #[arg(long)]
     pub(crate) long: bool,
-    /// Keep counterexamples: each in a file of the folder DIR, or the first one in FILE (a name that ends in .json)
+    /// Save counterexamples: each in a file of the folder DIR, or the first one in FILE (a name that ends in .json)
     #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) save: Option<PathBuf>,
-    /// Draw the counterexample, the first one if there are several, as SVG to FILE
+    /// Draw the first counterexample as SVG to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
     /// Order the checks of a lock and network by their size, the largest first
@@ -436,7 +436,7 @@ pub(crate) struct CheckArgs {
 const SECTIONS: [Section; 2] = [Section::Empty, Section::Data];
 
 impl CheckArgs {
-    /// Which checks the command line asks for.
+    /// Returns the selection of the command line.
     pub(crate) fn selection(&self) -> Result<Selection> {
         let named = |name: &String| Engine::ALL.into_iter().find(|engine| engine.name() == name);
         Ok(Selection {
@@ -464,7 +464,7 @@ impl CheckArgs {
         })
     }
 
-    /// How far each of them goes.
+    /// Returns the limits of each check.
     pub(crate) fn options(&self) -> explorer::Options {
         let default = explorer::Options::default();
         explorer::Options {
@@ -484,16 +484,16 @@ impl CheckArgs {
 /// Options of `rmalab calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// Write the profile to FILE, or (with -) to standard output
+    /// Write the profile to FILE, or to standard output for -
     #[arg(long, value_name = "FILE", default_value = "-", value_hint = ValueHint::FilePath)]
     pub(crate) out: PathBuf,
     /// The profile's name: letters, digits and hyphens
     #[arg(long, value_name = "NAME", default_value = "shm", value_parser = profile_name)]
     pub(crate) name: String,
-    /// How long to measure
+    /// Duration of the measurement
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span)]
     pub(crate) duration: Duration,
-    /// Say nothing on standard error but errors
+    /// Print only errors on standard error
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -501,7 +501,7 @@ pub(crate) struct CalibrateArgs {
 /// Options of `rmalab launch`.
 #[derive(Debug, Args)]
 pub(crate) struct LaunchArgs {
-    /// How many ranks [default with hosts: as many as they have room for]
+    /// Number of ranks [default with hosts: all their slots]
     #[arg(
         short,
         long,
@@ -510,34 +510,34 @@ pub(crate) struct LaunchArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS))
     )]
     pub(crate) n: Option<u32>,
-    /// Hosts, each with the number of ranks that it has room for: a:2,b:2
+    /// Hosts, each with its number of slots for ranks: a:2,b:2
     #[arg(long, value_name = "HOSTS", conflicts_with_all = ["hostfile", "ranks_per_node"])]
     pub(crate) hosts: Option<String>,
-    /// A file of hosts, one a line: `a:2` or `a slots=2`
+    /// A file of hosts, one on each line: `a:2` or `a slots=2`
     #[arg(long, value_name = "FILE", conflicts_with = "ranks_per_node", value_hint = ValueHint::FilePath)]
     pub(crate) hostfile: Option<PathBuf>,
-    /// The remote shell and its options, with spaces between them
+    /// The remote shell and its options, separated by spaces
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     pub(crate) rsh: String,
-    /// Where rmalab is on the other hosts [default: where it is here]
+    /// The path of rmalab on the other hosts [default: the path here]
     #[arg(long, value_name = "PATH")]
     pub(crate) remote: Option<PathBuf>,
-    /// The network interface of this host, or its address, that the other hosts can reach
+    /// The network interface or address of this host that the other hosts can reach
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
-    /// A variable for the environment of every rank on every host (beside those that start with RMALAB_ and RUST_)
+    /// An environment variable for every rank on every host (beside those that start with RMALAB_ and RUST_)
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
-    /// Start the ranks of one host, as standard input says: for `rmalab launch` itself
+    /// Start the ranks of one host, as standard input requests; for internal use by `rmalab launch`
     #[arg(long, hide = true, exclusive = true)]
     pub(crate) part: bool,
-    /// How many ranks share a node [default: the machine's NUMA nodes]
+    /// Number of ranks on a node [default: the machine's NUMA nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
-    /// How many nodes share a rack
+    /// Number of nodes in a rack
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes_per_rack: u32,
-    /// Length of every rank's segment in bytes, or with a unit: 64K, 16M, 1G
+    /// Length of every rank's segment, in bytes or with a unit: 64K, 16M, 1G
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) segment: Option<u64>,
     /// The program and its arguments
@@ -548,14 +548,14 @@ pub(crate) struct LaunchArgs {
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("not of the form NAME=VALUE".into()),
+        _ => Err("not in the form NAME=VALUE".into()),
     }
 }
 
-/// Memory that a search can begin with.
+/// Parses the memory limit of a search, at least 1 MiB.
 fn memory(text: &str) -> Result<u64, String> {
     match bytes(text)? {
-        little @ ..1_048_576 => Err(format!("no search fits into {little} bytes; give 1M or more, such as 512M or 4G")),
+        little @ ..1_048_576 => Err(format!("{little} bytes are too few for a search; give at least 1M, such as 512M")),
         bytes => Ok(bytes),
     }
 }

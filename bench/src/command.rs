@@ -17,12 +17,12 @@ use crate::{
     report_command, reproduce_command, run_command, simulate_command, verify_command, watch,
 };
 
-/// Runs the whole command line with the locks of `registry`: every sub-command knows them by their names.
+/// Runs the whole command line with the locks of `registry`, which every sub-command accepts by name.
 ///
-/// A program that calls this is started again as each rank of a study and of other jobs. Call it first in `main`.
+/// Studies and other jobs start the calling program again as each rank. Call this first in `main`.
 pub fn main_with(registry: Registry) -> ExitCode {
     crate::BUILD.keep();
-    // A rank of a study, of advice, or of another job is this program again, and has no command line of its own.
+    // A rank of a study, of advice, or of another job runs this program, too, without a command line of its own.
     if let Err(error) =
         crate::study::serve(&registry).and_then(|()| crate::advise::serve(&registry)).and_then(|()| crate::serve())
     {
@@ -32,7 +32,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         return print(SHORT).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS);
     };
     if std::env::var_os(Config::RECORD_VARIABLE).is_some() && !command.may_have_windows() {
-        say!("note: {} is set, and this command has no window: nothing is recorded", Config::RECORD_VARIABLE);
+        say!("note: {} is set, but this command uses no windows: it records nothing", Config::RECORD_VARIABLE);
     }
     let done = match command {
         Command::Study(arguments) => study(&registry, &arguments),
@@ -57,10 +57,10 @@ pub fn main_with(registry: Registry) -> ExitCode {
     done.unwrap_or_else(|error| failed(&error))
 }
 
-/// What the command line asks for; nothing if it is empty.
+/// Parses the command line; `None` if it is empty.
 fn parse() -> Option<Cli> {
     if std::env::args_os().len() < 2 {
-        // `cargo run` is the main study: cargo tells the programs that it runs where their package is.
+        // `cargo run` is the main study: cargo sets this variable for the programs that it runs.
         let by_cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
         return by_cargo.then(|| Cli::parse_from(["rmalab", "study"]));
     }
@@ -76,7 +76,7 @@ fn parse() -> Option<Cli> {
     }
 }
 
-/// Options that had another name: the sub-command, the option, and what it is now. Without a sub-command, those of all.
+/// Renamed options: the sub-command (empty for all), the old name, and the new one.
 const RENAMED: [(&str, &str, &str); 16] = [
     ("", "--json", "--format json, with -o FILE for a file"),
     ("", "--csv", "--format csv, with -o FILE for a file"),
@@ -96,7 +96,7 @@ const RENAMED: [(&str, &str, &str); 16] = [
     ("compare", "--list", "rmalab list operations"),
 ];
 
-/// What is said of an option that has another name now.
+/// Returns the hint for a renamed option.
 fn renamed(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
     let option = option.split('=').next().unwrap_or(option);
@@ -105,9 +105,9 @@ fn renamed(error: &clap::Error) -> Option<String> {
     Some(format!("{option} is now: {new}"))
 }
 
-/// Says what is wrong; returns the exit code.
+/// Prints the error, and returns the exit code.
 pub(crate) fn failed(error: &Error) -> ExitCode {
-    // All ranks of a job have the same arguments, and one of them says what is wrong with those.
+    // All ranks of a job have the same arguments, so one rank reports errors in them.
     let repeats = error.is_usage() && matches!(started_as(), Ok(Some((rank, _))) if rank.0 > 0);
     if !repeats {
         say!("error: {}", plain(&error.to_string()));
@@ -122,7 +122,7 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
         let outcome = study.run()?;
         return Ok(ended(&outcome));
     }
-    // Everything that can be refused is refused before anything is measured.
+    // Checks the arguments before the measurement.
     let outlet = arguments.output.prepare(Some("rmalab-report"))?;
     let quiet = arguments.output.quiet;
     let mut watch = watch::Watch::new(&study, quiet);
@@ -130,7 +130,7 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
     let outcome = study.on_progress(|progress| watch.show(progress)).run()?;
     watch.finish();
     if !outcome.run.complete && outcome.cells.is_empty() {
-        say!("interrupted before anything was measured: the report stays as it was");
+        say!("interrupted before the first measurement: the report is unchanged");
         return Ok(ended(&outcome));
     }
     if !quiet && !outcome.run.complete {
@@ -147,7 +147,7 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
     Ok(ended(&outcome))
 }
 
-/// The exit code of a study.
+/// Returns the exit code of a study.
 fn ended(outcome: &Outcome) -> ExitCode {
     match outcome.violated().next() {
         Some(_) => ExitCode::FAILURE,

@@ -1,4 +1,4 @@
-//! `rmalab compare`: what it is asked for, shows and writes.
+//! `rmalab compare`: options, progress and output.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
@@ -18,19 +18,19 @@ use crate::quantities::{Sweep, ranks};
 use crate::reproduce::Journal;
 use crate::{Error, Machine, Result, interrupt};
 
-/// The folder of the report, if none is named.
+/// The default folder of the report.
 const FOLDER: &str = "rmalab-comparison";
 
-/// What `--help` begins with.
+/// The start of `--help`.
 pub(crate) const ABOUT: &str = "\
-Measure windows and locks beside those of others, in one interleaved run, and print the ratios.
+Measure windows and locks beside other implementations, in one interleaved run, and print the ratios.
 
-Windows are measured through this program, MPICH and Open MPI (its default, and its component osc/sm), with 2 ranks and with \
+The windows are those of this program, MPICH and Open MPI (its default, and its component osc/sm), with 2 ranks and with \
 more ranks than there are cores on a small machine. Locks of one process are measured beside Concurrency Kit's, pthread's, the \
-standard library's, parking_lot's and mcslock's. What is not installed is skipped, and named with what to install. The \
-programs for the others are built when they are asked for; see bench/papers/peers.";
+standard library's, parking_lot's and mcslock's. A note names the package of each implementation \
+that is not installed and therefore skipped. The command builds the peers' programs when it needs them; see bench/papers/peers.";
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const MANUAL: &str = "\
 Examples:
   rmalab compare
@@ -38,22 +38,22 @@ Examples:
   rmalab compare --only mpi --ranks 2 --operations put-8,lock-exclusive,lock-all
       Three operations of windows.
   rmalab compare --only locks --repetitions 9 --format json --quiet
-      Locks, with more repetitions, as JSON on standard output.
+      Locks only, with more repetitions, as JSON on standard output.
 
 How it is measured:
-  Ranks and threads are bound to cores in turn, ours as well as the others'. Each repetition starts with another
-  implementation. An operation is timed in 5 batches that fill --budget; what is told is the median of the batches, and of
+  Ranks and threads are bound to cores in turn, for every implementation. Each repetition starts with another
+  implementation. An operation is timed in 5 batches that fill --budget; the result is the median of the batches, and of
   the repetitions. Memory is checked afterwards.
 
 Stopping and going on:
-  What is measured is kept in a file beside the report, REPORT.unfinished, until the run is complete. The same command again,
-  after Ctrl-C or a kill, goes on where it was; --fresh starts again.
+  A file beside the report, REPORT.unfinished, keeps the results until the run is complete. The same command,
+  after Ctrl-C or a kill, resumes there; --fresh starts again.
 
 Exit codes:
-  0    done, whoever is ahead; others may be missing, crash, or be wrong, which the table and the notes say
+  0    done, whichever is faster; the table and the notes name peers that are missing, crash, or are wrong
   1    our own ranks failed
   2    an argument is wrong, or the report's folder cannot be used
-  130  interrupted (Ctrl-C); what was measured until then is in the table and in the report";
+  130  interrupted (Ctrl-C); results until then are in the table and in the report";
 
 /// A part of the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -67,22 +67,22 @@ enum Part {
 /// Options of `rmalab compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// One part only
+    /// Compare one part only
     #[arg(long, value_name = "PART", value_enum)]
     only: Option<Part>,
-    /// Names of operations of windows, see `rmalab list operations` [default: all]
+    /// Names of window operations, see `rmalab list operations` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     operations: Vec<String>,
-    /// Numbers of ranks of windows: 2, 4 and 8 [default: all]
+    /// Numbers of ranks for windows: 2, 4 and 8 [default: all]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     ranks: Vec<Sweep>,
-    /// How often everything is measured; what is told is the median
+    /// Number of repetitions; the result is the median
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
-    /// How long each operation and each lock is measured in a repetition, five times as long with more ranks than cores
+    /// Time for each operation and each lock in a repetition, five times as long with more ranks than cores
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = crate::quantities::span)]
     budget: Duration,
-    /// Start again, where an unfinished run is kept
+    /// Start again, even if there is an unfinished run
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
@@ -92,14 +92,14 @@ pub(crate) struct CompareArgs {
 impl CompareArgs {
     fn options(&self) -> Result<Options> {
         if self.only == Some(Part::Locks) && !(self.operations.is_empty() && self.ranks.is_empty()) {
-            return Err(Error::usage("--only locks has no --operations and no --ranks, which are those of windows"));
+            return Err(Error::usage("--only locks does not take --operations and --ranks, which apply to windows"));
         }
         let asked = Sweep::all(&self.ranks);
         if let Some(ranks) = asked.iter().find(|ranks| !RANKS.contains(ranks)) {
-            return Err(Error::usage(format!("--ranks: {ranks} is none of 2, 4 and 8")));
+            return Err(Error::usage(format!("--ranks: {ranks} is not 2, 4 or 8")));
         }
         if self.budget < Options::LEAST_BUDGET {
-            return Err(Error::usage("--budget: at least 1ms, or the clock is what is measured"));
+            return Err(Error::usage("--budget: give at least 1ms; less would measure the clock"));
         }
         let operations = compare::named(&self.operations)?;
         let wanted = |ranks: &u32| asked.is_empty() || asked.contains(ranks);
@@ -107,7 +107,7 @@ impl CompareArgs {
         Ok(Options {
             operations: if windows { operations } else { Vec::new() },
             ranks: if windows { RANKS.into_iter().filter(wanted).collect() } else { Vec::new() },
-            // Who names operations wants those.
+            // --operations implies windows only.
             locks: self.only != Some(Part::Mpi) && self.operations.is_empty() && self.ranks.is_empty(),
             repetitions: self.repetitions,
             budget: self.budget,
@@ -117,7 +117,7 @@ impl CompareArgs {
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
-    // Everything that can be refused is refused before anything is measured.
+    // Checks the arguments before the measurement.
     let options = arguments.options()?;
     let outlet = arguments.output.prepare(Some(FOLDER))?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -132,44 +132,44 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let path = unfinished(&arguments.output.folder(FOLDER));
     let mut journal = Journal::open(&path, &of(&peers), arguments.fresh)?;
     if !arguments.output.quiet && !journal.is_empty() {
-        say!("going on with {}: {} results are taken from it", path.display(), journal.len());
+        say!("resuming {}: it has {} results", path.display(), journal.len());
     }
     let watch = Watch::new(arguments.output.quiet);
     let outcome = compare::run(&options, &peers, &stop, Some(&mut journal), |progress| watch.show(progress))?;
     watch.finish();
     if !outcome.run.complete && outcome.cells.is_empty() {
-        say!("interrupted before anything was measured: the report stays as it was");
+        say!("interrupted before the first measurement: the report is unchanged");
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     if !outcome.run.complete && !arguments.output.quiet {
-        say!("interrupted: the same command goes on where it was ({})", path.display());
+        say!("interrupted: the same command resumes there ({})", path.display());
     }
     outlet.write(&outcome.document())?;
-    // Only now: until the report is written, the journal is all that there is.
+    // The report replaces the journal, so write it first.
     if outcome.run.complete {
         journal.finish()?;
     }
     Ok(if outcome.run.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
-/// Where an unfinished run is kept.
+/// The journal of an unfinished run.
 fn unfinished(report: &Path) -> PathBuf {
     let mut path = report.as_os_str().to_owned();
     path.push(".unfinished");
     PathBuf::from(path)
 }
 
-/// What results depend on beside their options.
+/// Returns the options on which results depend.
 fn of(peers: &Peers) -> String {
     let machine = Machine::describe();
     let (commit, profile, cpu) = (machine.commit, machine.profile, machine.cpu);
     format!("rmalab {} ({commit}, {profile}) on {cpu} beside {}", env!("CARGO_PKG_VERSION"), peers.versions())
 }
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between two lines of progress without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far the run is.
+/// Shows the progress of the run.
 struct Watch {
     bar: ProgressBar,
     lines: bool,
@@ -180,7 +180,7 @@ impl Watch {
     fn new(quiet: bool) -> Watch {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal && !quiet {
-            let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {elapsed} gone, {msg}");
+            let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {elapsed} elapsed, {msg}");
             ProgressBar::new(0).with_style(style.expect("the template is a constant"))
         } else {
             ProgressBar::hidden()

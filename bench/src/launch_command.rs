@@ -1,4 +1,4 @@
-//! `rmalab launch`: a program as the ranks of one world, on this host or on several.
+//! `rmalab launch`: starts a program as the ranks of one world, on one or several hosts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::cli::LaunchArgs;
 use crate::job::file;
 use crate::{Error, Result};
 
-/// The longest file of hosts that is read, in bytes.
+/// The maximal length of a hosts file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
@@ -30,13 +30,13 @@ pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Says so if windows were to be recorded, and none was.
+/// Prints a note if recording is on and no window was recorded.
 fn nothing_recorded() {
     let Some(folder) = std::env::var_os(Config::RECORD_VARIABLE).map(PathBuf::from) else { return };
     let recorded = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
     if !recorded {
         say!(
-            "note: {}={}: no rank has recorded a window; only the windows of rmalab-windows are recorded",
+            "note: {}={}: no rank recorded a window; only windows of rmalab-windows can record",
             Config::RECORD_VARIABLE,
             folder.display()
         );

@@ -1,7 +1,7 @@
-//! The laboratory's studies: put locks over network atomics under load, and write down what happens; and its checks,
-//! which look for what a lock does wrong.
+//! The `rmalab` command: studies that put locks over network atomics under load, and checks that search for faults in
+//! locks.
 //!
-//! A lock from outside of the workspace goes through all of them: add it to a [`Registry`], and give that to
+//! A lock from outside the workspace goes through all of them: add it to a [`Registry`], and pass that to
 //! [`main_with`], which is the whole command line, or to [`study::run`].
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ pub use rmalab_papers::{compare, reproduce, serve};
 pub use rmalab_report as document;
 pub use rmalab_report::{Machine, finding};
 
-/// What the program was built by and from, for reports: see [`rmalab_report::machine::Build::keep`].
+/// Compiler, profile and commit of the program, for reports: see [`rmalab_report::machine::Build::keep`].
 pub const BUILD: rmalab_report::machine::Build = rmalab_report::machine::Build {
     rustc: env!("RMALAB_RUSTC"),
     profile: env!("RMALAB_PROFILE"),

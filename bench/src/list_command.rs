@@ -1,4 +1,4 @@
-//! `rmalab list`: everything that has a name on the command line.
+//! `rmalab list`: all names on the command line.
 
 use std::process::ExitCode;
 
@@ -22,20 +22,20 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// What has names.
+/// The kinds of names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Kind {
     /// Mutexes and reader-writer locks
     Locks,
-    /// Policies of windows beside one lock for the whole window
+    /// Lock policies of windows with more than one lock for the whole window
     Policies,
-    /// What ranks are, and what carries out their operations
+    /// Backends, which are the places of ranks and carry out their operations
     Backends,
     /// Simulated machines
     Profiles,
     /// Experiments of papers, for reproduce
     Experiments,
-    /// Locks that are broken on purpose, for verify --mutant
+    /// Mutants for verify --mutant: locks broken on purpose
     Mutants,
     /// Applications, for run
     Applications,
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// All that there are, in the order of lists.
+    /// All kinds, in the order of the lists.
     fn named(self, registry: &Registry) -> Vec<Named> {
         match self {
             Kind::Locks => subjects(registry, false),
@@ -84,7 +84,7 @@ impl Kind {
     }
 }
 
-/// One name, and what is said of it.
+/// A name and its description.
 struct Named {
     name: String,
     description: String,

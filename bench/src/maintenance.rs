@@ -1,4 +1,4 @@
-//! What only maintainers of the repository do: pages of its documents that are made by the program. `cargo xtask` is this.
+//! `cargo xtask`: pages of the repository's documents that the program writes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use crate::command::failed;
 use crate::simulate_command::{self, PointsArgs};
 use crate::{Registry, verify_command};
 
-/// Pages of the repository's documents that the program makes
+/// Write generated pages of the repository's documents
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", max_term_width = 100)]
 struct Xtask {
@@ -19,12 +19,12 @@ struct Xtask {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Put every mutant to the explorer, and write what kills it as a Markdown page
+    /// Run the explorer on every mutant, and write the properties that they break as a Markdown page
     KillMatrix {
         /// The page
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
-        /// Say nothing on standard error but errors
+        /// Print only errors on standard error
         #[arg(long, short)]
         quiet: bool,
     },
@@ -35,7 +35,7 @@ enum Task {
     },
 }
 
-/// Does what the command line says, and returns the exit code.
+/// Runs the command line, and returns the exit code.
 pub fn xtask() -> ExitCode {
     crate::BUILD.keep();
     let done = match Xtask::parse().task {

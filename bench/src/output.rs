@@ -1,4 +1,4 @@
-//! Where a command's document goes: the same options, with the same meaning, on every command.
+//! Output options, which have the same meaning in every command.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -16,22 +16,22 @@ use crate::{Error, Result};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// How the result is written
+    /// Format of the result
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Write the result to FILE [default: standard output]
     #[arg(long, short, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// Write a report to the folder DIR: a page with its plots, and the data as JSON and CSV. An older report there is
-    /// replaced, anything else is not
+    /// Write a report to the folder DIR: a page with its plots, and the data as JSON and CSV. It replaces only an older
+    /// report
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     report: Option<PathBuf>,
-    /// Write the result and errors only, no progress and no notes
+    /// Print only the result and errors, without progress and notes
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
 
-/// How a document is written.
+/// The formats of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Format {
     /// Tables for a terminal
@@ -44,7 +44,7 @@ enum Format {
     Markdown,
 }
 
-/// A place for a document, known to be writable before anything is measured.
+/// The destination of a document, checked before the measurements.
 pub(crate) struct Outlet {
     format: Format,
     /// The file, or standard output.
@@ -54,7 +54,7 @@ pub(crate) struct Outlet {
 }
 
 impl OutputArgs {
-    /// Refuses what cannot be written. `report` is the folder of the report if the command line names none.
+    /// Checks that the destination is writable. `report` is the default folder of the report.
     pub(crate) fn prepare(&self, report: Option<&str>) -> Result<Outlet> {
         let report = self.report.clone().or(report.map(PathBuf::from));
         let report = report.map(|path| Ok::<_, Error>((path.clone(), Folder::prepare(&path)?))).transpose()?;
@@ -67,18 +67,18 @@ impl OutputArgs {
         Ok(Outlet { format: self.format, file: path.map(open).transpose()?, report, quiet: self.quiet })
     }
 
-    /// The folder of the report, if the command line names none but has a default.
+    /// The report's default folder, if the command line names none.
     pub(crate) fn folder(&self, default: &str) -> PathBuf {
         self.report.clone().unwrap_or_else(|| default.into())
     }
 }
 
 impl Outlet {
-    /// Writes the document, and its report, and says where the report is.
+    /// Writes the document and its report, and prints the report's path.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] if something cannot be written after all. A reader of standard output that has gone away is none.
+    /// [`Error::File`] if a write fails. A closed reader of standard output is no error.
     pub(crate) fn write(mut self, document: &Document) -> Result<()> {
         let rendered = self.render(document);
         self.print(&rendered)?;
@@ -96,12 +96,12 @@ impl Outlet {
         }
     }
 
-    /// Whether the result is text for people, so that parts of it may be shown as they come.
+    /// Returns whether the result is text for people, so that the command may print parts of it early.
     pub(crate) fn is_text(&self) -> bool {
         self.format == Format::Text
     }
 
-    /// The document in the format that was asked for.
+    /// Formats the document as requested.
     pub(crate) fn render(&self, document: &Document) -> String {
         match self.format {
             Format::Text => text::document(document, if self.file.is_some() { usize::MAX } else { width() }),
@@ -111,7 +111,7 @@ impl Outlet {
         }
     }
 
-    /// Writes the report, if there is to be one, and says where it is.
+    /// Writes the report, if requested, and prints its path.
     pub(crate) fn report(self, document: &Document) -> Result<()> {
         let Some((path, folder)) = self.report else { return Ok(()) };
         folder.write(document)?;
@@ -122,11 +122,11 @@ impl Outlet {
     }
 }
 
-/// Writes to standard output. A reader that has gone away has seen what it wanted.
+/// Writes to standard output. Ignores a closed reader.
 ///
 /// # Errors
 ///
-/// [`Error::File`] for everything else, such as a full disk.
+/// [`Error::File`] for all other errors, such as a full disk.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut to = io::stdout().lock();
     match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
@@ -136,7 +136,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// The columns of the terminal; without one, lines stay whole.
+/// The number of the terminal's columns; without a terminal, lines stay whole.
 fn width() -> usize {
     if !io::stdout().is_terminal() {
         return usize::MAX;
@@ -144,7 +144,7 @@ fn width() -> usize {
     rustix::termios::tcgetwinsize(io::stdout()).map_or(text::WIDTH, |size| usize::from(size.ws_col.max(40)))
 }
 
-/// A text of a message: what a file or an argument has put into it does not control the terminal.
+/// Escapes control characters in a message, which may contain text from files or arguments.
 pub(crate) fn plain(text: &str) -> String {
     let escaped = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()

@@ -1,4 +1,4 @@
-//! Times, bytes, numbers and shares, as they are written on a command line: one reader for all sub-commands.
+//! Times, lengths, numbers and shares on the command line: one parser for all sub-commands.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rmalab_atomics::sim::units;
 
 use crate::simulate;
 
-/// The longest time that is believed: a month.
+/// The longest accepted time: a month.
 const LONGEST: Duration = Duration::from_secs(31 * 86_400);
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -16,7 +16,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// A duration that is not 0.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
-    if duration.is_zero() { Err("nothing can be measured in no time".into()) } else { Ok(duration) }
+    if duration.is_zero() { Err("give a time above 0".into()) } else { Ok(duration) }
 }
 
 /// A length that is not 0: a number of bytes, or a number with a unit.
@@ -24,12 +24,12 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let length = if plain { units::bytes(&format!("{text}B")) } else { units::bytes(text) };
     match length {
-        Ok(0) => Err("0 bytes hold nothing".into()),
+        Ok(0) => Err("give a length above 0".into()),
         length => length,
     }
 }
 
-/// A number above 0, perhaps with a unit of thousands, millions or thousands of millions.
+/// A number above 0, perhaps with a unit: k for thousands, M for millions, G for billions.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
@@ -47,7 +47,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 pub(crate) struct Sweep(Vec<u32>);
 
 impl Sweep {
-    /// All numbers of several sweeps, in their order.
+    /// Returns all numbers of several sweeps, in order.
     pub(crate) fn all(sweeps: &[Sweep]) -> Vec<u32> {
         sweeps.iter().flat_map(|sweep| sweep.0.iter().copied()).collect()
     }
@@ -58,12 +58,12 @@ pub(crate) fn ranks(text: &str) -> Result<Sweep, String> {
     simulate::ranks(text).map(Sweep)
 }
 
-/// The number of ranks of a command that has one world.
+/// The number of ranks of a command with one world.
 pub(crate) fn one_world(text: &str) -> Result<u32, String> {
     let parts = text.split(',').map(simulate::ranks).collect::<Result<Vec<_>, _>>()?;
     match parts.concat()[..] {
         [ranks] => Ok(ranks),
-        _ => Err(format!("'{text}' are several numbers; here is one world, so give one number")),
+        _ => Err(format!("'{text}' is several numbers; this command has one world, so give one number")),
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_units_and_an_end() {
+    fn times_need_units_and_have_a_maximum() {
         assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
         assert_eq!(duration("0ns"), Ok(Duration::ZERO));
         assert!(span("0ms").is_err() && span("5m").is_ok());

@@ -1,4 +1,4 @@
-//! `rmalab report` and `rmalab diff`: documents that were saved, rendered again and compared.
+//! `rmalab report` and `rmalab diff`: render saved documents again, and compare them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,8 +28,8 @@ Examples:
   rmalab diff before after --threshold 5%
 
 Exit codes:
-  0  nothing is worse
-  1  something is worse
+  0  no value is worse
+  1  a value is worse
   2  an argument is wrong, or the two cannot be compared";
 
 /// Options of `rmalab report`.
@@ -51,14 +51,14 @@ pub(crate) struct DiffArgs {
     /// The newer result
     #[arg(value_name = "NEW", value_hint = ValueHint::AnyPath)]
     new: PathBuf,
-    /// How far a value may move, such as 10% or 0.1
+    /// Threshold: ignore changes up to this share, such as 10% or 0.1
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = crate::simulate::share)]
     threshold: f64,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Reads a document that an argument names: what is wrong with it is wrong with the argument.
+/// Reads a document that an argument names; an invalid document is a usage error.
 fn read(path: &Path) -> Result<Document> {
     Document::read(path).map_err(|error| Error::usage(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! `rmalab reproduce`: what it is asked for, shows and writes.
+//! `rmalab reproduce`: options, progress and output.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
@@ -16,38 +16,38 @@ use crate::output::OutputArgs;
 use crate::reproduce::{self, Context, Extent, Journal, Outcome, Progress, Reproduced};
 use crate::{Machine, Result, interrupt};
 
-/// The folder of the report, if none is named.
+/// The default folder of the report.
 const FOLDER: &str = "rmalab-reproduction";
 
-/// What `--help` begins with.
+/// The start of `--help`.
 pub(crate) const ABOUT: &str = "\
-Repeat the papers' experiments: the same protocols on this program's stack, with the papers' figures beside ours.
+Repeat experiments of papers: the same protocols on this program's stack, with the papers' figures beside ours.
 
 Each experiment runs on processes of this machine at sizes that fit it, and on simulated machines with the paper's profile at \
-the paper's sizes. It prints tables, says in one sentence whether the paper's finding holds here, and why where it does not, \
+the paper's sizes. It prints tables, states in one sentence whether the paper's finding holds here, or why not, \
 and adds a section with plots to the report.";
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const MANUAL: &str = "\
 Examples:
   rmalab list experiments
-      All experiments, with what they measure and how long they take.
+      List all experiments, with their subjects and durations.
   rmalab reproduce fx100-lockall fompi-locks
-      Two of them.
+      Run two experiments.
   rmalab reproduce --all
       All of them, in three to five minutes on two processors; rmalab-reproduction/index.html afterwards.
   rmalab reproduce --all --long
       All of them at the papers' sizes.
 
 Stopping and going on:
-  What is measured is kept in a file beside the report, REPORT.unfinished, until the run is complete. The same command again,
-  after Ctrl-C or a kill, goes on where it was; --fresh starts again.
+  A file beside the report, REPORT.unfinished, keeps the results until the run is complete. The same command,
+  after Ctrl-C or a kill, resumes there; --fresh starts again.
 
 Exit codes:
-  0    done; the papers' findings need not hold
+  0    done; whether the papers' findings hold or not
   1    an experiment failed
   2    an argument is wrong, or the report's folder cannot be used
-  130  interrupted (Ctrl-C); what was found until then is in the report";
+  130  interrupted (Ctrl-C); results until then are in the report";
 
 /// Options of `rmalab reproduce`.
 #[derive(Debug, Args)]
@@ -58,10 +58,10 @@ pub(crate) struct ReproduceArgs {
     /// All experiments
     #[arg(long)]
     all: bool,
-    /// At the papers' sizes and with more repetitions
+    /// Use the papers' sizes and more repetitions
     #[arg(long)]
     long: bool,
-    /// Start again, where an unfinished run is kept
+    /// Start again, even if there is an unfinished run
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
@@ -83,14 +83,14 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
             humantime::format_duration(Duration::from_secs(seconds))
         );
         if !journal.is_empty() {
-            say!("going on with {}: {} results are taken from it", path.display(), journal.len());
+            say!("resuming {}: it has {} results", path.display(), journal.len());
         }
     }
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let watch = Watch::new(experiments.len(), arguments.output.quiet);
     let context = Context::new(extent, &experiments, &stop, Some(journal), |progress| watch.show(progress));
-    // On a terminal, or in a file of text, findings come one by one; another format is one document at the end.
+    // On a terminal, or in a text file, print findings one by one; other formats are one document at the end.
     let each = RefCell::new(Ok(()));
     let text = outlet.is_text();
     let outcome = reproduce::run(&experiments, &context, |one| {
@@ -102,19 +102,19 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     each.into_inner()?;
     if !outcome.run.complete && outcome.experiments.is_empty() {
         say!(
-            "interrupted before an experiment has ended: the report stays as it was; the same command goes on ({})",
+            "interrupted in the first experiment: the report is unchanged; the same command resumes there ({})",
             path.display()
         );
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     if !outcome.run.complete && !arguments.output.quiet {
-        say!("interrupted: the same command goes on where it was ({})", path.display());
+        say!("interrupted: the same command resumes there ({})", path.display());
     }
     let document = outcome.document();
     let rendered = if text { summary(&outcome) } else { outlet.render(&document) };
     outlet.print(&rendered)?;
     outlet.report(&document)?;
-    // Only now: until the report is written, the journal is all that there is.
+    // The report replaces the journal, so write it first.
     if outcome.run.complete {
         context.finish()?;
     }
@@ -126,20 +126,20 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     })
 }
 
-/// Where an unfinished run is kept.
+/// The journal of an unfinished run.
 fn unfinished(report: &Path) -> PathBuf {
     let mut path = report.as_os_str().to_owned();
     path.push(".unfinished");
     PathBuf::from(path)
 }
 
-/// What results depend on beside their jobs.
+/// Returns the options on which results depend, beside their jobs.
 fn of() -> String {
     let machine = Machine::describe();
     format!("rmalab {} ({}, {}) on {}", env!("CARGO_PKG_VERSION"), machine.commit, machine.profile, machine.cpu)
 }
 
-/// What one experiment has found, as text.
+/// Formats the finding of one experiment as text.
 fn found(one: &Reproduced) -> String {
     let experiment = one.experiment;
     let mut text = format!("== {}: {}\n   {}\n\n", experiment.id, experiment.title, experiment.source);
@@ -158,7 +158,7 @@ fn found(one: &Reproduced) -> String {
     text
 }
 
-/// A line for each experiment.
+/// Returns a line for each experiment.
 fn summary(outcome: &Outcome) -> String {
     let width = outcome.experiments.iter().map(|one| one.experiment.id.len()).max().unwrap_or(0);
     let line = |one: &Reproduced| {
@@ -168,10 +168,10 @@ fn summary(outcome: &Outcome) -> String {
     outcome.experiments.iter().map(line).collect()
 }
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between two lines of progress without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far the run is.
+/// Shows the progress of the run.
 struct Watch {
     bar: ProgressBar,
     of: usize,
@@ -183,7 +183,7 @@ impl Watch {
     fn new(of: usize, quiet: bool) -> Watch {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal && !quiet {
-            let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {elapsed} gone, {msg}");
+            let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {elapsed} elapsed, {msg}");
             ProgressBar::new(of as u64).with_style(style.expect("the template is a constant"))
         } else {
             ProgressBar::hidden()

@@ -1,4 +1,4 @@
-//! `rmalab run`: what it is asked for, and shows.
+//! `rmalab run`: options and output.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
@@ -20,22 +20,22 @@ use crate::output::OutputArgs;
 use crate::study::MAX_RANKS;
 use crate::{Error, Result, interrupt};
 
-/// What `--help` begins with.
+/// The start of `--help`.
 pub(crate) const ABOUT: &str = "\
-Run an application on windows, on this machine or on a simulated one, and check what it computes.
+Run an application on windows, on this machine or on a simulated one, and check its result.
 
-Each application compares its result with a sequential computation in every run; a run whose result is wrong ends with what \
-differs, and exit code 1. It ends with a table: sizes, times, rates, and how the result was checked.";
+Each application compares its result with a sequential computation in every run. A wrong result ends the run with the \
+difference and exit code 1. The table has sizes, times, rates, and the check of the result.";
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const MANUAL: &str = "\
-Options of the application follow its name, in any order with those above: `rmalab run NAME --help` has all of them.
+Options of the application follow its name, in any order with those above: `rmalab run NAME --help` lists them.
 
 Examples:
   rmalab run ghost --bytes 1024 --sync pscw
       A ghost exchange of 1 KiB to each of four neighbours, on as many processes as there are processors.
   rmalab run ghost --sync fence --transport two-sided --repetitions 5
-      The same with MPICH-2's deferred fence over messages; told is the run with the median time.
+      The same with MPICH-2's deferred fence over messages; the result is the run with the median time.
   rmalab run random-access --backend sim --profile aries --ranks 1024
       Random updates on 1,024 simulated ranks.
   rmalab run ghost --backend verbs --ranks 2
@@ -44,15 +44,15 @@ Examples:
   mpirun -n 4 rmalab run ghost --backend mpi
       Over an MPI.
   rmalab run hash-table --lock mcs-rw-rp --format json
-      The data as JSON.
+      Print the data as JSON.
 
 Exit codes:
   0    done, and the result is right
-  1    the result is wrong, or the run failed; standard error says what
+  1    the result is wrong, or the run failed; standard error has the reason
   2    an argument is wrong, or arguments do not go together
   130  interrupted (Ctrl-C)";
 
-/// The profile of a simulated machine if none is named.
+/// The default profile of a simulated machine.
 const PROFILE: &str = "fx100";
 
 /// Options of `rmalab run`.
@@ -61,20 +61,20 @@ const PROFILE: &str = "fx100";
 pub(crate) struct RunArgs {
     #[command(subcommand)]
     application: Option<Chosen>,
-    /// How many ranks [default: one for each processor, or all that a launcher has started]
+    /// Number of ranks [default: one for each processor, or all that a launcher started]
     #[arg(long, global = true, value_name = "N", value_parser = crate::quantities::one_world)]
     ranks: Option<u32>,
-    /// What ranks are: threads (local), processes over shared memory (shm), RDMA (verbs) or an MPI (mpi), or ranks of a
-    /// simulated machine (sim)
+    /// Ranks: threads (local), processes over shared memory (shm), RDMA (verbs) or an MPI (mpi), or ranks of a simulated
+    /// machine (sim)
     #[arg(long, global = true, value_name = "BACKEND", default_value = "shm", value_parser = ["local", "shm", "verbs", "mpi", "sim"])]
     backend: String,
-    /// The simulated machine: the name of a profile, or a file [default: fx100]
+    /// The simulated machine: a profile's name or file [default: fx100]
     #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NonEmptyStringValueParser::new())]
     profile: Option<String>,
-    /// How many ranks share a simulated node [default: the profile's]
+    /// Number of ranks on a simulated node [default: the profile's]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks_per_node: Option<u32>,
-    /// How often it is run; what is told is the run with the median time
+    /// Number of runs; the result is the run with the median time
     #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     #[command(flatten)]
@@ -90,14 +90,14 @@ impl RunArgs {
         let simulated = self.backend == "sim";
         if !simulated && ranks > MAX_RANKS {
             return Err(Error::usage(format!(
-                "--ranks {ranks}: there can be {MAX_RANKS} on this machine; simulate more"
+                "--ranks {ranks}: this machine can have {MAX_RANKS}; simulate more with --backend sim"
             )));
         }
         for (option, given) in
             [("--profile", self.profile.is_some()), ("--ranks-per-node", self.ranks_per_node.is_some())]
         {
             if given && !simulated {
-                return Err(Error::usage(format!("{option} is of simulated machines: add --backend sim")));
+                return Err(Error::usage(format!("{option} applies to simulated machines: add --backend sim")));
             }
         }
         let started = started_as().map_err(|error| usage(&error))?;
@@ -113,12 +113,12 @@ impl RunArgs {
         backend.check_built().map_err(|error| usage(&error))?;
         match (backend, started) {
             (Backend::Local, _) => alone(started).map(|()| Ranks::threads(ranks)),
-            // Whoever works in a shell that a launcher has started alone is nobody's rank.
+            // A process that a launcher started alone is no rank.
             (Backend::Shm, None | Some((_, 1))) => Ok(Ranks::processes(ranks)),
             (_, Some((_, size))) => match self.ranks {
-                Some(ranks) if ranks != size => Err(Error::usage(format!(
-                    "--ranks {ranks}: a launcher has started {size}, which are the ranks; leave it out"
-                ))),
+                Some(ranks) if ranks != size => {
+                    Err(Error::usage(format!("--ranks {ranks}: a launcher started {size} ranks; leave --ranks out")))
+                }
                 _ => Ok(Ranks { place: Place::Launched(backend), ranks: size }),
             },
             (_, None) => match backend.started_by() {
@@ -135,21 +135,21 @@ fn usage(error: &dyn Display) -> Error {
     Error::usage(error.to_string())
 }
 
-/// Whether this process is no rank of a launcher's.
+/// Checks that no launcher started this process as one of several ranks.
 fn alone(started: Option<(Rank, u32)>) -> Result<()> {
     match started {
         Some((_, size @ 2..)) => Err(Error::usage(format!(
-            "this process is one of {size} that a launcher has started, which are the ranks of one world: \
-             name it with --backend shm, verbs or mpi"
+            "this process is one of {size} ranks of one world, started by a launcher: \
+             name their backend with --backend shm, verbs or mpi"
         ))),
         _ => Ok(()),
     }
 }
 
-/// This command once more, as each of so many ranks, which `rmalab launch` could have started.
+/// Starts this command again as each of `ranks` ranks, as `rmalab launch` could.
 fn as_ranks(ranks: u32) -> Result<ExitCode> {
     let program = std::env::current_exe()
-        .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+        .map_err(|error| Error::Ranks(format!("cannot find this program's file, which its ranks run: {error}")))?;
     let launcher = Launcher::new(ranks).hub(true).command(program, std::env::args_os().skip(1));
     let code = launcher.output(Output::Inherit).spawn()?.wait()?.exit_code();
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
@@ -159,7 +159,7 @@ fn as_ranks(ranks: u32) -> Result<ExitCode> {
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let Some(application) = &arguments.application else {
         let names: Vec<&str> = applications::ALL.iter().map(|(name, _)| *name).collect();
-        return Err(Error::usage(format!("which application? There are {}", names.join(", "))));
+        return Err(Error::usage(format!("no application is named; there are {}", names.join(", "))));
     };
     let world = arguments.world()?;
     let launched = matches!(world.place, Place::Launched(_));
@@ -180,7 +180,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         && let Err(error) = &done
         && !matches!(error, Error::Interrupted)
     {
-        // What all ranks have found, or heard of another, one of them says; before it leaves, since an MPI ends the process.
+        // One rank reports what all ranks found. It does so before it leaves, since an MPI ends the process.
         let one_tells = error.is_usage() || error.is_peer_failure();
         if !one_tells || matches!(started_as(), Ok(Some((Rank(0), _)))) {
             say!("error: {error}");
@@ -202,7 +202,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows that something is being done, and for how long.
+/// Shows that the run is going on, and its time.
 fn watch(arguments: &RunArgs, world: &Ranks) -> ProgressBar {
     let times = match arguments.repetitions {
         1 => String::new(),
@@ -212,7 +212,7 @@ fn watch(arguments: &RunArgs, world: &Ranks) -> ProgressBar {
     if arguments.output.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} gone").expect("the template is a constant");
+    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} elapsed").expect("the template is a constant");
     let bar = ProgressBar::new_spinner().with_style(style).with_message(text);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

@@ -1,4 +1,4 @@
-//! `rmalab simulate`: what it is asked for, shows and writes.
+//! `rmalab simulate`: options, progress and output.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal};
@@ -20,42 +20,42 @@ use crate::simulate::{
 };
 use crate::{Error, Registry, Result, interrupt};
 
-/// What `--help` begins with.
+/// The start of `--help`.
 pub(crate) const ABOUT: &str = "\
-Run the real lock code as very many ranks of a machine that is not here, in virtual time.
+Run the real lock code with very many ranks of a simulated machine, in virtual time.
 
-Each lock runs at each number of ranks on each profile, deterministically: one command and one seed give one result, to \
-the bit. It ends with a table: what a pair (an acquisition and its release) takes on the slowest rank at every number \
-of ranks, and all that was counted at the largest. A point that memory or --max-events cannot hold is left out, with a \
-line that says why.";
+Each lock runs at each number of ranks on each profile, deterministically: the same command and seed give the same result, \
+to the bit. The table has the time of a pair (an acquisition and its release) on the slowest rank at every number \
+of ranks, and all counters at the largest. A point that exceeds the memory or --max-events is left out, with a \
+line for the reason.";
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const MANUAL: &str = "\
 Numbers of ranks:
   64, 4k, 1M        a number
-  4:4096:4          a sweep from the start to the end, both included, by a factor
+  4:4096:4          a sweep from 4 to 4096, both included, by a factor of 4
 
-What is measured:
-  Each rank first makes --warm-up of its pairs, one at least, that are not measured; then --pairs that are; then it goes
-  on, as often again at the most, until all ranks have measured, so that all measure under full load. --warm-up 0 measures
-  everything from the first acquisition to the last, as the study of FX100 does.
+Measurements:
+  Each rank first makes --warm-up of its pairs, at least one, unmeasured; then --pairs measured pairs; then it goes
+  on, at most as often again, until all ranks have measured, so that all measure under full load. --warm-up 0 measures
+  everything from the first acquisition to the last, as in the study of FX100.
   time for a pair   of a rank: its measured time, divided by --pairs; of the slowest, the fastest, and the mean of all
   acquire           from the request to the grant, of every measured acquisition
   bypass            grants to others between a request and its grant
-  operations        of all ranks for a pair, by distance: on the own rank, in its node, in other nodes
-  adapter, queue    how much of the time the busiest adapter was busy, and how many messages waited for it
-  bound             what a pair takes at least since operations on one word take turns: those of the word with most, times
-                    the time of each, for a pair of every rank
+  operations        of all ranks for a pair, by distance: on the local rank, in its node, in other nodes
+  adapter, queue    busy share of the busiest adapter, and number of messages that waited for it
+  bound             the least time of a pair, since operations on one word take turns: operations on the busiest word, times
+                    the time of each, for one pair of every rank
 
 Sections, as in the HPDC'16 paper on RMA-RW:
   empty             nothing inside
   operation         one get inside, one put and its flush inside exclusive locks
-  work:1us-4us      computing inside, equally often each length
+  work:1us-4us      computing inside, uniformly distributed
   wait:1us-4us      computing after the release
 
 Examples:
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
-      What lock_all takes, on the FX100 profile.
+      The time of lock_all, on the FX100 profile.
   rmalab simulate --lock mcs-rw-rp --ranks 4096 --local-atomics nic --warm-up 0 --pairs 1000 --report report
       One point of the FX100 study, with a report.
   rmalab simulate --lock tas-rw,mcs-rw-neutral --ranks 64:1024:2 --writers 0.2%,2%,5% --section empty,work:1us-4us
@@ -67,9 +67,9 @@ Examples:
 
 Exit codes:
   0    done, perhaps with points left out
-  1    the simulation failed; or of validate: something is outside of its bounds
+  1    the simulation failed; or, for validate: a value is outside its bounds
   2    an argument is wrong, or the report's folder cannot be used
-  130  interrupted (Ctrl-C); what was simulated until then is in the table and in the report";
+  130  interrupted (Ctrl-C); results until then are in the table and in the report";
 
 /// Options of `rmalab simulate`.
 #[derive(Debug, Args)]
@@ -81,7 +81,7 @@ pub(crate) struct SimulateArgs {
     points: PointsArgs,
 }
 
-/// What simulate does beside points.
+/// Subcommands of simulate.
 #[derive(Debug, Subcommand)]
 enum SimulateMode {
     /// Compare simulated figures with published ones of the FX100, or with this machine
@@ -94,10 +94,10 @@ struct ValidateArgs {
     /// What to compare with
     #[arg(value_enum, value_name = "WITH", default_value_t = With::Paper)]
     with: With,
-    /// The machine: the name of a profile, or a file [default: fx100; with machine: as calibrated in between]
+    /// The machine: a profile's name or file [default: fx100; with machine: from a calibration before the measurement]
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
-    /// How many acquisitions each rank measures, with paper [default: 1000, as in the paper]
+    /// Measured acquisitions of each rank, with paper [default: 1000, as in the paper]
     #[arg(long, value_name = "N", value_parser = pairs)]
     pairs: Option<Pairs>,
     /// The first seed, with machine
@@ -105,13 +105,13 @@ struct ValidateArgs {
     seed: u64,
 }
 
-/// Which points are simulated, and how.
+/// Options of points.
 #[derive(Debug, Args)]
 pub(crate) struct PointsArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     lock: Vec<String>,
-    /// Parameters of the locks that have them: leaf=4,fan_out=8,may_pass_local=64,t_dc=32,t_l=8/16,t_r=1000
+    /// Parameters of the locks: leaf=4,fan_out=8,may_pass_local=64,t_dc=32,t_l=8/16,t_r=1000
     #[arg(long, value_name = "NAME=VALUE,...")]
     params: Option<Parameters>,
     /// Numbers of ranks, and sweeps START:END:FACTOR [default: 4:4096:4]
@@ -120,22 +120,22 @@ pub(crate) struct PointsArgs {
     /// Machines: names of profiles, or files [default: fx100]
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',')]
     profile: Vec<String>,
-    /// How many ranks share a node [default: the profile's]
+    /// Number of ranks on a node [default: the profile's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks_per_node: Option<u32>,
-    /// How ranks are placed on nodes [default: the profile's]
+    /// Placement of ranks on nodes [default: the profile's]
     #[arg(long, value_enum, value_name = "HOW")]
     placement: Option<Placement>,
-    /// Atomic engines of a network adapter [default: the profile's]
+    /// Number of atomic engines of a network adapter [default: the profile's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     engines: Option<u32>,
-    /// Who carries out atomics inside a node [default: the profile's]
+    /// Device that carries out atomics inside a node [default: the profile's]
     #[arg(long, value_enum, value_name = "WHO")]
     local_atomics: Option<LocalAtomics>,
-    /// How many acquisitions each rank measures [default: 1000, and fewer from 1000 ranks on, such that a point takes seconds]
+    /// Measured acquisitions of each rank [default: 1000; fewer from 1000 ranks on, so that a point takes seconds]
     #[arg(long, value_name = "N|auto", value_parser = pairs)]
     pairs: Option<Pairs>,
-    /// The share of its pairs that a rank makes before it measures; 0 measures from the first to the last
+    /// Share of a rank's pairs ahead of the measurement; 0 measures from the first pair to the last
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = simulate::share)]
     warm_up: f64,
     /// Shares of acquisitions by kind: lock_all=90%,shared=5%,exclusive=5% [default: lock_all=100%]
@@ -144,35 +144,35 @@ pub(crate) struct PointsArgs {
     /// Shares of acquisitions that are exclusive locks, the others being lock_all; each is a load of its own
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = simulate::share)]
     writers: Vec<f64>,
-    /// So many ranks, evenly spread, take exclusive locks only
+    /// Number of ranks, evenly spread, that take only exclusive locks
     #[arg(long, value_name = "N", default_value_t = 0)]
     exclusive_ranks: u32,
-    /// Whom shared and exclusive locks name
+    /// Target of shared and exclusive locks
     #[arg(long, value_enum, value_name = "WHOM", default_value_t = Whom::Same)]
     target: Whom,
-    /// What is done with a lock: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
+    /// Critical section: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
     #[arg(long, value_name = "SECTION,...", value_delimiter = ',')]
     section: Vec<Section>,
-    /// The rank at which global locks live
+    /// The rank that hosts global locks
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     home: u32,
-    /// With how many seeds each point is simulated; what is told is the median
+    /// Number of seeds for each point; the result is the median
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     seeds: u32,
     /// The first seed
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Leave out points that take more events: 500k, 20M
+    /// Leave out points with more events: 500k, 20M
     #[arg(long, value_name = "N", default_value_t = simulate::MAX_EVENTS, value_parser = crate::quantities::count)]
     max_events: u64,
-    /// How many simulations run at a time [default: one for each processor]
+    /// Number of simultaneous simulations [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// What simulations are compared with, on the command line.
+/// References of a validation, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum With {
     /// Published figures of the FX100
@@ -181,7 +181,7 @@ enum With {
     Machine,
 }
 
-/// How many acquisitions, if it is said.
+/// The number of acquisitions, if given.
 #[derive(Clone, Copy, Debug)]
 struct Pairs(Option<u32>);
 
@@ -190,19 +190,19 @@ fn pairs(text: &str) -> Result<Pairs, String> {
         return Ok(Pairs(None));
     }
     let count = crate::quantities::count(text)?;
-    u32::try_from(count).map(|count| Pairs(Some(count))).map_err(|_| format!("{count} are more than anybody waits for"))
+    u32::try_from(count).map(|count| Pairs(Some(count))).map_err(|_| format!("{count} is too many; give at most 4G"))
 }
 
-/// How ranks are placed on nodes, on the command line.
+/// Placement of ranks on nodes, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Placement {
-    /// Node 0 is filled first
+    /// Fill node 0 first
     Block,
-    /// One to each node in turn
+    /// One rank to each node in turn
     Cyclic,
 }
 
-/// Who carries out atomics inside a node, on the command line.
+/// Device that carries out atomics inside a node, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum LocalAtomics {
     /// The network adapter
@@ -211,19 +211,19 @@ enum LocalAtomics {
     Processor,
 }
 
-/// Whom locks name, on the command line.
+/// Targets of locks, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Whom {
-    /// Each rank itself
+    /// Each rank locks itself
     Own,
-    /// All the home rank
+    /// All ranks lock the home rank
     Same,
     /// A rank drawn for every lock
     Random,
 }
 
 impl PointsArgs {
-    /// What the command line says, over what it leaves open.
+    /// Returns the options of the command line, with defaults for the rest.
     fn options(&self) -> Result<Options> {
         let names = if self.profile.is_empty() { vec!["fx100".to_owned()] } else { self.profile.clone() };
         let profiles = names.iter().map(|name| Ok(Profile::find(name)?)).collect::<Result<Vec<_>>>()?;
@@ -298,17 +298,17 @@ fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCo
     let outcome = simulation.run(|progress| watch.show(progress))?;
     watch.finish();
     if !outcome.run.complete && outcome.points.is_empty() {
-        say!("interrupted before anything was simulated: nothing was written");
+        say!("interrupted before the first result: no report was written");
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     outlet.write(&outcome.document())?;
     if outcome.points.is_empty() && outcome.run.complete {
-        return Err(Error::Ranks("nothing could be simulated".into()));
+        return Err(Error::Ranks("no point could be simulated".into()));
     }
     Ok(if outcome.run.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
-/// How often each rank acquires in the paper.
+/// Acquisitions of each rank in the paper.
 const PAPER_PAIRS: u32 = 1000;
 
 /// Compares with published figures.
@@ -337,7 +337,7 @@ fn paper(arguments: &ValidateArgs, quiet: bool) -> Result<ExitCode> {
 /// Compares with this machine.
 fn machine(registry: &Registry, arguments: &ValidateArgs, quiet: bool) -> Result<ExitCode> {
     let profile = arguments.profile.as_deref().map(Profile::find).transpose()?;
-    let name = profile.as_ref().map_or("as calibrated in between", |profile| &profile.name);
+    let name = profile.as_ref().map_or("from a calibration", |profile| &profile.name);
     if !quiet {
         say!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
     }
@@ -346,7 +346,7 @@ fn machine(registry: &Registry, arguments: &ValidateArgs, quiet: bool) -> Result
     told(&head, "measured", &checks)
 }
 
-/// Shows a comparison; its exit code.
+/// Prints a comparison, and returns its exit code.
 fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
     print(&format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks)))?;
     Ok(if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -360,7 +360,7 @@ pub(crate) fn scale(registry: Registry, arguments: &PointsArgs) -> Result<ExitCo
     let plain = arguments.mix.is_none() && arguments.writers.is_empty() && arguments.section.is_empty();
     if !plain || arguments.exclusive_ranks > 0 {
         return Err(Error::usage(
-            "scale has a load of its own: leave out --mix, --writers, --section and --exclusive-ranks",
+            "scale has a fixed load: leave out --mix, --writers, --section and --exclusive-ranks",
         ));
     }
     let mut options = arguments.options()?;
@@ -374,30 +374,30 @@ pub(crate) fn scale(registry: Registry, arguments: &PointsArgs) -> Result<ExitCo
     let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
     watch.finish();
     let Some(document) = made else {
-        say!("interrupted: nothing was written");
+        say!("interrupted: no page was written");
         return Ok(ExitCode::from(interrupt::exit_code()));
     };
     outlet.write(&document)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between two lines of progress without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far simulations are: a bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+/// Shows the progress: a bar on a terminal, otherwise a line now and then, nothing if quiet.
 enum Watch {
     Quiet,
     Bar(ProgressBar),
     Lines(Lines),
 }
 
-/// What lines of progress need to know.
+/// State for lines of progress.
 struct Lines {
-    /// How many simulations there are, and how many have ended.
+    /// The number of simulations, and how many have ended.
     of: usize,
     ended: Cell<usize>,
     begin: Instant,
-    /// When the last line was written.
+    /// The time of the last line.
     last: Cell<Option<Instant>>,
 }
 
@@ -407,7 +407,7 @@ impl Watch {
             Watch::Quiet
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::new(0);
-            let style = "{bar:30} {percent}% of pairs  {elapsed} gone, {eta} left  {wide_msg}";
+            let style = "{bar:30} {percent}% of pairs  {elapsed} elapsed, {eta} left  {wide_msg}";
             bar.set_style(ProgressStyle::with_template(style).expect("the template is a constant"));
             bar.enable_steady_tick(Duration::from_millis(250));
             Watch::Bar(bar)

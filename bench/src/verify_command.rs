@@ -1,4 +1,4 @@
-//! `rmalab verify`: what it reads, shows and writes.
+//! `rmalab verify`: input, progress and output.
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
@@ -30,7 +30,7 @@ pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCod
     }
 }
 
-/// Puts every mutant to the explorer, and writes what kills it as a Markdown page to `path`.
+/// Runs the explorer on every mutant, and writes the broken properties as a Markdown page to `path`.
 pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     writable(path)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -38,7 +38,7 @@ pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     let watch = Watch::new(mutants().map(|mutant| mutant.locks.len()).sum(), quiet);
     let (done, last) = (AtomicUsize::new(0), Mutex::new("the first mutant".to_owned()));
     let tell = |extra: &str| {
-        let last = last.lock().expect("nobody panics while it is locked");
+        let last = last.lock().expect("no thread panics while it holds the lock");
         watch.tell(done.load(Ordering::Relaxed), || format!("{last}{extra}"));
     };
     tell("");
@@ -51,14 +51,14 @@ pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
         },
         |row| {
             done.fetch_add(1, Ordering::Relaxed);
-            *last.lock().expect("nobody panics while it is locked") =
+            *last.lock().expect("no thread panics while it holds the lock") =
                 format!("{} on {} is done", row.mutant.name, row.lock);
             tell("");
         },
     );
     watch.finish();
     if stop.load(Ordering::Relaxed) {
-        say!("interrupted: nothing was written");
+        say!("interrupted: no page was written");
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     let rows = rows.map_err(failed)?;
@@ -69,7 +69,7 @@ pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
 }
 
 fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
-    // Everything that can be refused is refused before anything is searched.
+    // Checks all arguments before the search.
     let jobs = arguments.selection()?.jobs(registry, &arguments.options())?;
     let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
     arguments.svg.as_deref().map(writable).transpose()?;
@@ -119,17 +119,17 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     }
     outlet.write(&document)?;
     if !complete {
-        say!("interrupted: {} of {} checks were begun", outcome.checks.len(), jobs.len());
+        say!("interrupted: {} of {} checks have begun", outcome.checks.len(), jobs.len());
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     Ok(if outcome.is_broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is told of a broken property: the steps that break it, and how to see them again.
+/// Reports a broken property: the steps that break it, and the command that repeats them.
 fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
     let again = match saved {
         Some(path) => format!("again: rmalab verify replay {}", path.display()),
-        None => "not saved; --save DIR keeps it for `rmalab verify replay`".to_owned(),
+        None => "not saved; --save DIR saves it for `rmalab verify replay`".to_owned(),
     };
     Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }
@@ -184,16 +184,16 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|source| Error::File { path: path.into(), source })
 }
 
-/// Where counterexamples go.
+/// Destination of counterexamples.
 enum Save {
-    /// Each to a file of its own in this folder; the names that are taken.
+    /// Each goes to its own file in this folder; the set has the names in use.
     Folder(PathBuf, HashSet<String>),
-    /// The first one to this file; none when it has been written.
+    /// The first one goes to this file; none after that.
     File(Option<PathBuf>),
 }
 
 impl Save {
-    /// Makes sure that there is such a place.
+    /// Checks the destination.
     fn prepare(path: &Path) -> Result<Save> {
         if path.extension().is_some_and(|extension| extension == "json") {
             writable(path)?;
@@ -204,7 +204,7 @@ impl Save {
         Ok(Save::Folder(path.to_owned(), HashSet::new()))
     }
 
-    /// Writes a counterexample, if it has a place, and returns that.
+    /// Writes a counterexample if there is a file for it, and returns the path.
     fn keep(&mut self, checked: &Checked, counterexample: &Counterexample) -> Result<Option<PathBuf>> {
         let path = match self {
             Save::Folder(folder, taken) => {
@@ -223,7 +223,7 @@ impl Save {
     }
 }
 
-/// What distinguishes a check from others as a file's name: words and numbers, joined by dashes.
+/// Returns the file name of a check: words and numbers, joined by dashes.
 fn file_name(checked: &Checked, counterexample: &Counterexample) -> String {
     let mut title = checked.title();
     if checked.engine != Engine::Explorer {
@@ -239,7 +239,7 @@ fn file_name(checked: &Checked, counterexample: &Counterexample) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// Refuses a file that cannot be written, as far as that can be told without writing it.
+/// Refuses a file that cannot be written, as far as a check without a write can find out.
 fn writable(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
@@ -249,10 +249,10 @@ fn writable(path: &Path) -> Result<()> {
         .map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))
 }
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between two lines of progress without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far the checks are: a bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+/// Shows the progress of the checks: a bar on a terminal, otherwise a line now and then, nothing if quiet.
 enum Watch {
     Quiet,
     Bar(ProgressBar),
@@ -274,7 +274,7 @@ impl Watch {
         Watch::Bar(bar)
     }
 
-    /// A check begins: the first one, and one that makes itself felt, are told.
+    /// Reports the start of the first check, and of long ones.
     fn begin(&self, number: usize, job: &Job) {
         self.tell(number, || job.to_string());
     }
@@ -305,7 +305,7 @@ impl Watch {
                 bar.set_message(message());
             }
             Watch::Lines { of, last } => {
-                let mut last = last.lock().expect("nobody panics while it is locked");
+                let mut last = last.lock().expect("no thread panics while it holds the lock");
                 if last.is_none_or(|last| last.elapsed() >= LINES) {
                     *last = Some(Instant::now());
                     say!("{}/{of}: {}", number + 1, message());
@@ -314,7 +314,7 @@ impl Watch {
         }
     }
 
-    /// Something that is not to wait for the end.
+    /// Prints a message at once.
     fn say(&self, line: &str) {
         match self {
             Watch::Quiet => (),

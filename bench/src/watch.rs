@@ -1,4 +1,4 @@
-//! What a person sees of a running study.
+//! Progress of a running study.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use rmalab_job::say;
 use crate::document::numbers::{number, si};
 use crate::study::{Backend, Key, Progress, Study};
 
-/// Time between two lines of progress where there is no terminal.
+/// Time between two lines of progress without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far a study is, and its first results.
+/// Shows the progress of a study, and its first results.
 pub(crate) struct Watch {
     show: Show,
     best: Best,
@@ -27,16 +27,16 @@ enum Show {
 
 /// The fastest locks of the load that is being measured.
 struct Best {
-    /// How many locks there are.
+    /// The number of locks.
     locks: usize,
-    /// What has been measured once of the present load and world.
+    /// First measurements of the present load and world.
     measured: Vec<(String, f64)>,
     /// The worlds and loads that were reported: later repetitions are not.
     reported: Vec<(Backend, u32, u64)>,
 }
 
 impl Best {
-    /// Adds a measurement; a line when it is the last lock's.
+    /// Adds a measurement; returns a line after the last lock.
     fn measured(&mut self, key: &Key, throughput: f64) -> Option<String> {
         let world = (key.backend, key.ranks, key.read_fraction.to_bits());
         if self.reported.contains(&world) {
@@ -60,7 +60,7 @@ fn load(fraction: f64) -> String {
 }
 
 impl Watch {
-    /// Says what will be measured and how long that takes.
+    /// Prints the number of measurements and their expected time.
     pub(crate) fn new(study: &Study<'_>, quiet: bool) -> Watch {
         let options = study.options();
         let best = Best { locks: options.locks.len(), measured: Vec::new(), reported: Vec::new() };
@@ -79,7 +79,7 @@ impl Watch {
         );
         let show = if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(study.measurements() as u64);
-            let style = "{bar:30} {pos}/{len}  {elapsed} gone, {eta} left  {msg}";
+            let style = "{bar:30} {pos}/{len}  {elapsed} elapsed, {eta} left  {msg}";
             bar.set_style(ProgressStyle::with_template(style).expect("the template is a constant"));
             Show::Bar(bar)
         } else {
@@ -88,7 +88,7 @@ impl Watch {
         Watch { show, best }
     }
 
-    /// Shows one more measurement. When all of one load in one world are done, says which lock was fastest.
+    /// Shows one more measurement. After all of one load in one world, prints the fastest locks.
     pub(crate) fn show(&mut self, progress: &Progress) {
         let Some((key, throughput)) = &progress.last else { return };
         if let Some(line) = self.best.measured(key, *throughput) {
@@ -114,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();

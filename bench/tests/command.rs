@@ -49,12 +49,12 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["study", "--read-fraction", "NaN"], "not from 0 to 100 %"),
         (&["study", "--duration", "10"], "100ns"),
         (&["study", "--duration", "10 parsecs"], "parsecs"),
-        (&["study", "--duration", "0ms"], "no time"),
+        (&["study", "--duration", "0ms"], "above 0"),
         (&["study", "--duration", "18446744073709551615s"], "too long"),
         (&["study", "--critical-section", "10m", "--duration", "10ms"], "critical section"),
         (&["study", "--think-time", "2s", "--duration", "1s"], "think time"),
         (&["study", "--repetitions", "4294967295"], "repetitions"),
-        (&["study", "--patience", "0s"], "no time"),
+        (&["study", "--patience", "0s"], "above 0"),
         (&["study", "--critical-section", "long"], "critical-section"),
         (&["study", "--backend", "infiniband"], "infiniband"),
         (&["study", "--repetitions", "0"], "repetitions"),
@@ -67,7 +67,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["report", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
         (&["diff", "/proc/version", "/proc/version"], "no JSON"),
         (&["studdy"], "studdy"),
-        (&["calibrate", "--duration", "0s"], "no time"),
+        (&["calibrate", "--duration", "0s"], "above 0"),
         (&["calibrate", "--name", "a b"], "letters, digits and hyphens"),
         (&["calibrate", "--out", "/nowhere/at/all.toml"], "/nowhere/at/all.toml"),
         (&["completions", "tea"], "tea"),
@@ -281,7 +281,7 @@ fn a_report_that_cannot_be_written_loses_nothing() {
     assert!(kept.exists(), "{said:?}");
     fs::remove_dir_all(&report).unwrap();
     let again = reproduce().output().unwrap();
-    assert!(again.status.success() && stderr(&again).contains("going on with"), "{}", stderr(&again));
+    assert!(again.status.success() && stderr(&again).contains("resuming"), "{}", stderr(&again));
     assert!(report.join("index.html").exists() && !kept.exists());
 }
 
@@ -526,7 +526,7 @@ fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let said: Vec<String> = lines.collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
-    assert!(said.iter().any(|line| line.contains("the report stays as it was")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("the report is unchanged")), "{said:?}");
     assert_eq!(fs::read(report.join("index.html")).unwrap(), older);
 }
 
@@ -560,8 +560,8 @@ fn a_record_of_no_window_is_told() {
     let at = tempfile::tempdir().unwrap();
     let folder = at.path().join("trace");
     for (arguments, says) in [
-        (&["launch", "-n", "2", "--", "/bin/true"][..], "no rank has recorded a window"),
-        (&["verify", "--lock", "tas", "--scenario", "2Wx1", "--quiet"], "has no window"),
+        (&["launch", "-n", "2", "--", "/bin/true"][..], "no rank recorded a window"),
+        (&["verify", "--lock", "tas", "--scenario", "2Wx1", "--quiet"], "uses no windows"),
     ] {
         let output = rmalab(arguments).env("RMALAB_RECORD", &folder).output().unwrap();
         assert!(output.status.success() && stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));

@@ -35,7 +35,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     for (arguments, says) in [
         (&["--operations", "put-9"][..], "did you mean 'put-8'"),
         (&["--operations", "put-8,"], "no operation is called ''"),
-        (&["--ranks", "3"], "3 is none of 2, 4 and 8"),
+        (&["--ranks", "3"], "3 is not 2, 4 or 8"),
         (&["--budget", "10ns"], "at least 1ms"),
         (&["--budget", "10"], "100ns"),
         (&["--only", "moon"], "moon"),

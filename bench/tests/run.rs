@@ -21,12 +21,12 @@ fn stderr(output: &Output) -> String {
 #[test]
 fn bad_arguments_are_refused_with_a_clear_line() {
     for (arguments, says) in [
-        (&[][..], "which application?"),
+        (&[][..], "no application is named"),
         (&["gohst"], "'ghost'"),
         (&["ghost", "--ranks", "0"], "'0' is no number of ranks"),
         (&["ghost", "--ranks", "2,4"], "one world"),
         (&["ghost", "--ranks", "4:16:2"], "one world"),
-        (&["ghost", "--ranks", "99999"], "--ranks 99999: there can be"),
+        (&["ghost", "--ranks", "99999"], "--ranks 99999: this machine can have"),
         (&["ghost", "--backend", "mpi"], "mpi"),
         (&["ghost", "--profile", "gemini"], "add --backend sim"),
         (&["ghost", "--ranks-per-node", "2"], "add --backend sim"),
@@ -97,7 +97,7 @@ fn ranks_of_a_job_run_applications_together() {
         assert_eq!(said, "", "{application:?}");
     }
     for (arguments, says) in [
-        (&["ghost", "--ranks", "2"][..], "--ranks 2: a launcher has started 3"),
+        (&["ghost", "--ranks", "2"][..], "--ranks 2: a launcher started 3"),
         (&["ghost", "--backend", "sim"], "--backend shm, verbs or mpi"),
         (&["ghost", "--backend", "local"], "--backend shm, verbs or mpi"),
         (&["fft"], "multiple of the ranks"),

@@ -335,7 +335,7 @@ fn threads(job: &dyn AnyJob, ranks: u32) -> Result<Vec<Returned>> {
 
 fn processes(job: &dyn AnyJob, ranks: u32, task: &Value) -> Result<Vec<Value>> {
     let program = std::env::current_exe()
-        .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+        .map_err(|error| Error::Ranks(format!("cannot find this program's file, which its ranks run: {error}")))?;
     let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
     be_or_start(world.command(program, [] as [&str; 0]).env(TASK, task.to_string()), job)
 }

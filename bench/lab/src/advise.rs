@@ -386,7 +386,7 @@ impl<'a> Advise<'a> {
                     } else {
                         tried.simulate(machine, seed)
                     };
-                    results.lock().expect("nobody panics while it is locked")[at] = Some(sample);
+                    results.lock().expect("no thread panics while it holds the lock")[at] = Some(sample);
                     told.done.fetch_add(1, Ordering::Relaxed);
                     told.tell(None);
                 }

@@ -202,7 +202,7 @@ pub fn calibrate(options: &Options, stop: &AtomicBool, progress: impl FnMut(f64)
             count += usize::from(round.iter().all(Option::is_some));
             rounds.push(round);
             let share = start.elapsed().as_secs_f64() / options.duration.as_secs_f64();
-            progress.lock().expect("nobody panics while it is locked")(share.min(1.0));
+            progress.lock().expect("no thread panics while it holds the lock")(share.min(1.0));
         }
         first.end()?;
         Ok(rounds)

@@ -246,7 +246,7 @@ struct Pool {
 impl Pool {
     /// The next job, once there is memory for it; none when all are taken, or nobody wants them any more.
     fn take<'j>(&self, jobs: &'j [Job], stop: &AtomicBool) -> Option<(usize, &'j Job)> {
-        let mut next = self.next.lock().expect("nobody panics while it is locked");
+        let mut next = self.next.lock().expect("no thread panics while it holds the lock");
         loop {
             let number = next.0;
             let job = jobs.get(number).filter(|_| !stop.load(Ordering::Relaxed))?;
@@ -256,12 +256,12 @@ impl Pool {
                 *next = (number + 1, next.1 + bytes);
                 return Some((number, job));
             }
-            next = self.freed.wait(next).expect("nobody panics while it is locked");
+            next = self.freed.wait(next).expect("no thread panics while it holds the lock");
         }
     }
 
     fn give_back(&self, job: &Job) {
-        self.next.lock().expect("nobody panics while it is locked").1 -= job.bytes;
+        self.next.lock().expect("no thread panics while it holds the lock").1 -= job.bytes;
         self.freed.notify_all();
     }
 }

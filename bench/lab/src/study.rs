@@ -192,8 +192,8 @@ fn job(options: &Options) -> Result<Option<(Rank, u32)>> {
         (Some((rank, size)), _) => {
             let [Backend::Shm | Backend::Verbs | Backend::Mpi] = options.backends[..] else {
                 return Err(Error::usage(format!(
-                    "this process is one of {size} that a launcher has started, which are the ranks of one world: \
-                     name it with --backend shm, verbs or mpi"
+                    "this process is one of {size} ranks of one world, started by a launcher: \
+                     name their backend with --backend shm, verbs or mpi"
                 )));
             };
             match options.ranks.iter().find(|&&ranks| ranks > size) {

@@ -97,7 +97,7 @@ fn world(registry: &Registry, task: &Task, expected: Option<Duration>) -> Result
     let mut processes = World::processes(task.ranks).topology(topology).segment_bytes(segment);
     if let Some(expected) = expected {
         let program = std::env::current_exe()
-            .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+            .map_err(|error| Error::Ranks(format!("cannot find this program's file, which its ranks run: {error}")))?;
         let text = serde_json::to_string(task).expect("a task is JSON");
         processes = processes.command(program, [] as [&str; 0]).env(TASK, text).time_limit(GRACE + 20 * expected);
     }

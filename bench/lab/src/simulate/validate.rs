@@ -125,14 +125,17 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
     std::thread::scope(|scope| {
         let work = || {
             loop {
-                let run = next.lock().expect("nobody panics while it is locked").next();
+                let run = next.lock().expect("no thread panics while it holds the lock").next();
                 let Some(&(ranks, ranks_per_node)) = run else { return };
                 match locks(profile, ranks, ranks_per_node, pairs, stop) {
                     Ok(times) => {
-                        found.lock().expect("nobody panics while it is locked").push(((ranks, ranks_per_node), times));
+                        found
+                            .lock()
+                            .expect("no thread panics while it holds the lock")
+                            .push(((ranks, ranks_per_node), times));
                     }
                     Err(error) => {
-                        failed.lock().expect("nobody panics while it is locked").get_or_insert(error);
+                        failed.lock().expect("no thread panics while it holds the lock").get_or_insert(error);
                         return;
                     }
                 }
@@ -147,10 +150,10 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
     if stop.load(Ordering::Relaxed) {
         return Err(Error::Ranks("interrupted before all figures were simulated".into()));
     }
-    if let Some(error) = failed.into_inner().expect("nobody panics while it is locked") {
+    if let Some(error) = failed.into_inner().expect("no thread panics while it holds the lock") {
         return Err(error);
     }
-    let found = found.into_inner().expect("nobody panics while it is locked");
+    let found = found.into_inner().expect("no thread panics while it holds the lock");
     let of = |run| &found.iter().find(|(other, _)| *other == run).expect("all were run").1;
     let pair = |run| of(run).slowest() / f64::from(pairs);
     let whole = |run| pair(run) * 1000.0;

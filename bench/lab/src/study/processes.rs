@@ -96,7 +96,7 @@ impl WorldOfStudy<'_> {
     /// Runs the world as processes; `hear` is told what rank 0 says.
     pub(super) fn processes(&self, stop: &AtomicBool, hear: &mut dyn FnMut(Message)) -> Result<()> {
         let program = std::env::current_exe()
-            .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+            .map_err(|error| Error::Ranks(format!("cannot find this program's file, which its ranks run: {error}")))?;
         let task = RankTask { backend: self.backend, options: self.options.clone() };
         let (tell, said) = mpsc::channel();
         let output = move |line: Line<'_>| {
