@@ -117,7 +117,7 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
 
 fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> {
     let study = Study::new(registry, arguments.options()?)?;
-    if !study.learns() {
+    if !study.receives_results() {
         interrupt::sets(&study.stop_flag())?;
         let outcome = study.run()?;
         return Ok(ended(&outcome));

@@ -37,23 +37,23 @@ pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     interrupt::sets(&stop)?;
     let watch = Watch::new(mutants().map(|mutant| mutant.locks.len()).sum(), quiet);
     let (done, last) = (AtomicUsize::new(0), Mutex::new("the first mutant".to_owned()));
-    let tell = |extra: &str| {
+    let note = |extra: &str| {
         let last = last.lock().expect("no thread panics while it holds the lock");
-        watch.tell(done.load(Ordering::Relaxed), || format!("{last}{extra}"));
+        watch.note(done.load(Ordering::Relaxed), || format!("{last}{extra}"));
     };
-    tell("");
+    note("");
     let rows = kill_matrix::rows(
         mutants(),
         &kill_matrix::options(),
         &|progress| {
-            tell(&format!("; the next one: {} states", progress.states.max(progress.executions)));
+            note(&format!("; the next one: {} states", progress.states.max(progress.executions)));
             !stop.load(Ordering::Relaxed)
         },
         |row| {
             done.fetch_add(1, Ordering::Relaxed);
             *last.lock().expect("no thread panics while it holds the lock") =
                 format!("{} on {} is done", row.mutant.name, row.lock);
-            tell("");
+            note("");
         },
     );
     watch.finish();
@@ -276,11 +276,11 @@ impl Watch {
 
     /// Reports the start of the first check, and of long ones.
     fn begin(&self, number: usize, job: &Job) {
-        self.tell(number, || job.to_string());
+        self.note(number, || job.to_string());
     }
 
     fn show(&self, number: usize, job: &Job, progress: &Progress) {
-        self.tell(number, || {
+        self.note(number, || {
             let seconds = progress.elapsed.as_secs_f64().max(1e-9);
             if job.engine != Engine::Explorer {
                 let executions = progress.executions;
@@ -297,7 +297,7 @@ impl Watch {
         });
     }
 
-    fn tell(&self, number: usize, message: impl FnOnce() -> String) {
+    fn note(&self, number: usize, message: impl FnOnce() -> String) {
         match self {
             Watch::Quiet => (),
             Watch::Bar(bar) => {

@@ -134,7 +134,7 @@ fn a_study_of_a_lock_that_is_stuck_later_ends_as_well() {
     let output = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    for part in ["error: stuck-later: rank ", "has not come back from an acquire or a release", "warm-up"] {
+    for part in ["error: stuck-later: rank ", "has not returned from an acquire or a release", "warm-up"] {
         assert!(said.contains(part), "{part}: {said}");
     }
 }

@@ -229,7 +229,10 @@ fn a_limit_ends_a_search_and_is_told() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = stdout(&output);
     assert!(table.contains("incomplete: state limit"), "{table}");
-    assert!(table.ends_with("1 search is incomplete: nothing is broken in what it visited\n"), "{table}");
+    assert!(
+        table.ends_with("1 search is incomplete: no property is broken in the states that it visited\n"),
+        "{table}"
+    );
 }
 
 #[test]

@@ -230,5 +230,5 @@ fn what_is_no_text_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, [b'r', 0xff, 0xfe]).unwrap();
     let error = Workload::read(file.path()).unwrap_err().to_string();
-    assert_eq!(error, format!("{}: this is no text (UTF-8)", file.path().display()));
+    assert_eq!(error, format!("{}: this is not text in UTF-8", file.path().display()));
 }

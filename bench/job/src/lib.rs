@@ -362,7 +362,7 @@ pub fn told() -> Result<Option<(String, Value)>> {
 }
 
 fn nonsense(error: &serde_json::Error) -> Error {
-    Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself"))
+    Error::Ranks(format!("{TASK}: {error}; only the program itself sets it, for its ranks"))
 }
 
 /// Is a rank of that job, and ends the process.

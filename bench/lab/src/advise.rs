@@ -1,20 +1,20 @@
-//! Advice on the lock policy of a window: every policy, with the parameters that matter, does what a program does, on the
-//! simulator, and they are ranked by what the program's user cares about.
+//! Advice on a window's lock policy: simulations of a workload under every policy, with the parameters that matter,
+//! ranked by the objective of the program's user.
 //!
-//! What is done comes from a [description](crate::workload) or from a recorded [trace](rmalab_windows::trace). Each
-//! [candidate] does the same steps under the same seeds; a run ends when the last rank has ended. What is told is the mean
-//! of the seeds with its interval of confidence (95 %, Student's t): how sure the advice is of what it was told. How far
-//! the machine's profile is from the machine is not in it; [`Options::measure`] looks at that, on this machine.
+//! The workload comes from a [description](crate::workload) or from a recorded [trace](rmalab_windows::trace). Each
+//! [candidate] does the same steps under the same seeds; a run ends when the last rank ends. Results are means over
+//! the seeds with 95 % confidence intervals (Student's t). An interval covers the seeds, not the difference between the
+//! machine and its profile; [`Options::measure`] checks that on this machine.
 //!
 //! [candidate]: Candidate
 //!
 //! # Limits
 //!
-//! * The simulator has a processor for each rank. More ranks than processors wait for the scheduler, which is not modelled.
-//! * Times in a description are those of the program without its locks; so are those of a trace, but for what the ranks
-//!   waited for each other outside of the window.
-//! * Who comes first under contention depends on times that no profile has; policies that differ by a few percent only are
-//!   alike.
+//! * The simulator has a processor for each rank. It does not model ranks that wait for the scheduler.
+//! * Times in a description are those of the program without its locks. Times of a trace are, too, except that they
+//!   include waiting for other ranks outside the window.
+//! * The order of ranks under contention depends on times that no profile has. Differences of a few percent between
+//!   policies mean nothing.
 
 mod candidates;
 mod document;
@@ -51,52 +51,52 @@ use rmalab_report::Run;
 /// Candidates that differ by less than this from the best one are as good: no profile is more exact.
 pub const ALIKE: f64 = 0.02;
 
-/// Within this of the best measured one the first one of the ranking is right.
+/// A choice is right if it is within this of the best measured one.
 pub const RIGHT: f64 = 0.1;
 
 /// A candidate whose first run is worse than the best one by this factor is not run again.
 const HOPELESS: f64 = 10.0;
 
-/// Ranks from which on one simulation at a time is made: it takes the memory.
+/// From this number of ranks on, simulations run one at a time, because of their memory.
 const MANY: u32 = 100_000;
 
-/// What advice is asked for.
+/// Options of advice.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The description of the workload.
     pub workload: Option<PathBuf>,
-    /// The folder of the trace, where there is no description.
+    /// The folder of the trace, if there is no description.
     pub trace: Option<PathBuf>,
-    /// The machine: the name of a profile, or its file; without it a node if one is enough.
+    /// The machine: a profile's name or file; by default a node, if one is enough.
     pub profile: Option<String>,
-    /// What to rank by, in the place of what the description says.
+    /// The objective; by default the description's.
     pub objective: Option<Objective>,
-    /// The number of ranks, in the place of the description's.
+    /// The number of ranks; by default the description's.
     pub ranks: Option<u32>,
-    /// Acquisitions of each rank; without it the description's, but [`ACQUISITIONS`] in all at the most.
+    /// Acquisitions of each rank; by default the description's, but at most [`ACQUISITIONS`] in all.
     pub acquisitions: Option<u64>,
-    /// Names of policies or candidates. If there is none, they are all but the one that does not lock, and but the mutexes
-    /// where the program takes shared locks.
+    /// Names of policies or candidates. By default all except nocheck, and except mutexes if the program takes shared
+    /// locks.
     pub policies: Vec<String>,
-    /// How many seeds there are, from 1 on.
+    /// The number of seeds, from 1 on.
     pub seeds: u32,
     /// Whether to measure on this machine, too.
     pub measure: bool,
 }
 
-/// How far it is.
+/// The progress of advice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Simulations that are done.
+    /// Completed simulations.
     pub done: usize,
-    /// Simulations that there are, as far as one can tell.
+    /// The number of simulations, as an estimate.
     pub of: usize,
-    /// What the measurements take that come then, or that are being made.
+    /// The time of the measurements that follow or are under way.
     pub measuring: Option<Duration>,
 }
 
-/// How a candidate compares with the first one.
+/// The comparison of a candidate with the first one.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -104,7 +104,7 @@ pub enum Standing {
     Winner,
     /// The intervals overlap, or the difference is below [`ALIKE`].
     AsGood,
-    /// It is worse, by this part of the first one's value.
+    /// It is worse, by this share of the first one's value.
     Worse(f64),
 }
 
@@ -116,7 +116,7 @@ pub struct Row {
     pub candidate: &'static str,
     /// How it compares with the first one.
     pub standing: Standing,
-    /// Acquisitions in a second, of all ranks together.
+    /// Acquisitions per second, of all ranks together.
     pub throughput: Estimate,
     /// The median time of acquire and release together, in nanoseconds.
     pub p50: Estimate,
@@ -124,7 +124,7 @@ pub struct Row {
     pub p99: Estimate,
     /// Jain's index of the ranks' rates, 1 when all are alike.
     pub fairness: Estimate,
-    /// The lock's operations of an acquisition on the rank's own memory, the node's, and other nodes'.
+    /// Operations of the lock per acquisition: on the rank's own memory, in its node, and in other nodes.
     pub operations: [f64; 3],
     /// What limits it.
     pub limit: Limit,
@@ -132,67 +132,67 @@ pub struct Row {
     pub info: String,
     /// The builder that chooses the candidate.
     pub builder: String,
-    /// Whether the info string says all, since the parameters are the defaults.
+    /// Whether the info string alone selects it, since the parameters are the defaults.
     pub is_default: bool,
     /// What was measured on this machine.
     pub measured: Option<Measured>,
 }
 
-/// A candidate that could not be ranked.
+/// A candidate without a place in the ranking.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LeftOut {
     /// The candidate's name.
     pub candidate: &'static str,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// Whether the choice is right, by measurement.
+/// Whether measurements confirm the choice.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verdict {
     /// The best measured one.
     pub best: &'static str,
-    /// By which part of its value the choice is worse.
+    /// The share of its value by which the choice is worse.
     pub worse_by: f64,
     /// Whether that is within [`RIGHT`].
     pub right: bool,
-    /// The machine's load when the measurements began, as the system tells it.
+    /// The system's load average at the start of the measurements.
     pub load: String,
 }
 
-/// The advice.
+/// The advice, with its evidence.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Advice {
-    /// How the advice was made.
+    /// The command and its completion.
     pub run: Run,
-    /// Where it was made.
+    /// The machine that ran it.
     pub machine: rmalab_report::Machine,
-    /// What was simulated, in a line.
+    /// The workload, in a line.
     pub source: String,
     /// The machine's profile.
     pub profile: String,
-    /// What the ranking is by.
+    /// The objective of the ranking.
     pub objective: Objective,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub ranks: u32,
-    /// How many seeds there were.
+    /// The number of seeds.
     pub seeds: u32,
-    /// What has to be known, a line each.
+    /// Remarks for the reader, a line each.
     pub remarks: Vec<String>,
-    /// Acquisitions in a second without any lock: what no policy reaches.
+    /// Acquisitions per second without any lock: an upper bound for all policies.
     pub unlocked: f64,
     /// The candidates, the best one first.
     pub rows: Vec<Row>,
-    /// The policy that the window has now: that of the trace, or the default of windows.
+    /// The present policy of the window: the trace's, or the default of windows.
     pub current: &'static str,
-    /// The candidate to choose: the first one, unless others are as good. Of those it is the current one, or else the best
-    /// one that lets no rank starve.
+    /// The candidate to choose: the first one, unless others are as good. Of those it is the present one, or else the best
+    /// one under which no rank starves.
     pub choice: &'static str,
-    /// Those that could not be ranked.
+    /// Candidates without a place in the ranking.
     pub left_out: Vec<LeftOut>,
-    /// Whether measurements agree.
+    /// Whether measurements confirm the choice.
     pub verdict: Option<Verdict>,
 }
 
@@ -205,7 +205,7 @@ pub fn name(objective: Objective) -> &'static str {
     }
 }
 
-/// Advice that can be made: everything that can be refused was refused.
+/// Advice with checked options.
 #[derive(Debug)]
 pub struct Advise<'a> {
     registry: &'a Registry,
@@ -217,30 +217,30 @@ pub struct Advise<'a> {
 }
 
 impl<'a> Advise<'a> {
-    /// Prepares advice: reads what there is to read. Locks that only `registry` has are candidates, too.
+    /// Reads and checks the input of advice. Locks that only `registry` has are candidates, too.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] for what is not there, not right, or does not go together.
+    /// [`Error::Usage`] for options and files that are missing, wrong, or contradict each other.
     pub fn new(registry: &'a Registry, options: Options) -> Result<Advise<'a>> {
         let source = match (&options.workload, &options.trace) {
             (Some(path), None) => Source::workload(path, options.ranks, options.acquisitions)?,
             (None, Some(path)) => {
                 if options.ranks.is_some() || options.acquisitions.is_some() {
                     return Err(Error::usage(
-                        "a trace is replayed as it is, by as many ranks as it has: leave out --ranks and --acquisitions",
+                        "a trace has its own ranks and acquisitions: leave out --ranks and --acquisitions",
                     ));
                 }
                 Source::trace(path)?
             }
-            _ => return Err(Error::usage("name a workload's file, or a trace's folder by --trace: one of both")),
+            _ => return Err(Error::usage("name either a workload's file, or a trace's folder with --trace")),
         };
         let profile = source.profile(options.profile.as_deref())?;
         let candidates = candidates::chosen(registry, &options.policies, source.shares())?;
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         if options.measure && source.ranks() as usize > cores {
             return Err(Error::usage(format!(
-                "--measure: {} ranks on {cores} processors would measure the scheduler, which the simulator does not know; {}",
+                "--measure: {} ranks on {cores} processors would measure the scheduler, which is not simulated; {}",
                 source.ranks(),
                 match source {
                     Source::Workload(_) => format!("give --ranks {cores}"),
@@ -248,7 +248,7 @@ impl<'a> Advise<'a> {
                 }
             )));
         }
-        // A world that cannot be is refused now.
+        // Checks now that the simulator can build the world.
         let fits = rmalab_atomics::sim::Options {
             ranks_per_node: Some(source.ranks_per_node()),
             segment_bytes: source.segment_bytes(1),
@@ -259,21 +259,21 @@ impl<'a> Advise<'a> {
         Ok(Advise { registry, options, source: Arc::new(source), profile, candidates, stop: Arc::default() })
     }
 
-    /// A flag that, once set, ends it.
+    /// A flag that ends the advice once set.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// What is simulated, in a line.
+    /// The workload, in a line.
     pub fn describe(&self) -> String {
         self.source.describe()
     }
 
-    /// Simulates, ranks, and measures if that was asked for; `None` if it was stopped.
+    /// Simulates and ranks the candidates, and measures them if requested. Returns `None` if it was stopped.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when no candidate can be ranked; what the measurements meet.
+    /// [`Error::Usage`] when no candidate can be ranked; errors of the measurements.
     pub fn run(&self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Option<Advice>> {
         let run = Run::begin();
         let seeds: Vec<u64> = (1..=u64::from(self.options.seeds)).collect();
@@ -281,8 +281,8 @@ impl<'a> Advise<'a> {
         let count = self.candidates.len();
         let told = Told { done: AtomicUsize::new(0), of: AtomicUsize::new((count + 1) * seeds.len()), progress };
         told.tell(None);
-        // No lock at all first, which says how much there is to simulate; then each candidate once; then those again
-        // that are not hopeless.
+        // First a run without any lock, which shows the size of the simulations; then each candidate once; then the
+        // remaining seeds of candidates that are not hopeless.
         let baseline = candidates::baseline();
         let free: Vec<(&Tried, u64)> = seeds.iter().map(|&seed| (&baseline, seed)).collect();
         let mut unlocked = Vec::new();
@@ -337,7 +337,7 @@ impl<'a> Advise<'a> {
         sort(&mut rows, objective);
         let Some(first) = rows.first() else {
             let why = left_out.first().map_or(String::new(), |left| format!("; {}: {}", left.candidate, left.why));
-            return Err(Error::usage(format!("no policy can do what {} does{why}", self.source.describe())));
+            return Err(Error::usage(format!("no policy can run {}{why}", self.source.describe())));
         };
         let first = first.clone();
         for row in &mut rows {
@@ -370,7 +370,7 @@ impl<'a> Advise<'a> {
         Ok(Some(advice))
     }
 
-    /// Runs `jobs` in parallel; their results, in their order.
+    /// Runs `jobs` in parallel, and returns their results in order.
     fn simulate(&self, machine: &Machine<'_>, jobs: &[(&Tried, u64)], told: &Told<'_>) -> Vec<Result<Sample, Failure>> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
         let threads = if self.source.ranks() >= MANY { 1 } else { threads };
@@ -391,7 +391,7 @@ impl<'a> Advise<'a> {
                     told.tell(None);
                 }
             };
-            // This thread does the work of those that the system refuses.
+            // This thread does the work of threads that the system refuses.
             for _ in 1..threads {
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
@@ -402,7 +402,7 @@ impl<'a> Advise<'a> {
     }
 
     fn measure(&self, advice: &mut Advice, told: &Told<'_>) -> Result<()> {
-        // As the simulated candidate in the middle takes it.
+        // The expected time is that of the simulated candidate in the middle.
         let mut throughputs: Vec<f64> = advice.rows.iter().map(|row| row.throughput.mean).collect();
         throughputs.sort_by(f64::total_cmp);
         let middle = throughputs[throughputs.len() / 2];
@@ -445,7 +445,7 @@ impl<'a> Advise<'a> {
         Ok(())
     }
 
-    /// The candidate to choose of ranked `rows`, see [`Advice::choice`].
+    /// Chooses a candidate from ranked `rows`, see [`Advice::choice`].
     fn choose(&self, rows: &[Row], current: &str) -> &'static str {
         let tied: Vec<&'static str> =
             rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_))).map(|row| row.candidate).collect();
@@ -461,13 +461,13 @@ impl<'a> Advise<'a> {
             let mutexes: Vec<&str> = self.candidates.iter().filter(|one| !one.shares()).map(Tried::label).collect();
             if !mutexes.is_empty() {
                 remarks.push(format!(
-                    "mutexes make shared locks and lock_all exclusive, and a program whose holders wait for each other \
+                    "mutexes make shared locks and lock_all exclusive, and a program with holders that wait for each other \
                      hangs: {}",
                     mutexes.join(", ")
                 ));
             } else if self.options.policies.is_empty() {
                 remarks.push(
-                    "the program shares locks (shared, lock_all), so mutexes are left out; name one by --lock to try it"
+                    "the program shares locks (shared, lock_all), so mutexes are left out; name one with --lock to try it"
                         .to_owned(),
                 );
             }
@@ -475,14 +475,14 @@ impl<'a> Advise<'a> {
         if let Source::Trace(trace) = &*self.source {
             remarks.extend(trace.remarks.iter().cloned());
             if trace.topology.nodes() > 1 && !trace.topology.is_blocks() {
-                remarks.push("the trace's nodes are no blocks of ranks; the simulated ones are".to_owned());
+                remarks.push("the trace's nodes are not blocks of ranks, but the simulated ones are".to_owned());
             }
         }
         remarks
     }
 }
 
-/// Who is told how far it is.
+/// Reports the progress.
 struct Told<'a> {
     done: AtomicUsize,
     of: AtomicUsize,
@@ -507,7 +507,7 @@ impl Measured {
 }
 
 impl Row {
-    /// What it is ranked by.
+    /// The value of the objective.
     pub fn value(&self, objective: Objective) -> &Estimate {
         match objective {
             Objective::Throughput => &self.throughput,
@@ -520,7 +520,7 @@ impl Row {
 fn why(failure: &Failure) -> String {
     match failure {
         Failure::Interrupted => "interrupted".to_owned(),
-        Failure::Long(events) => format!("it had not ended after {} million events", events / 1_000_000),
+        Failure::Long(events) => format!("it did not end within {} million events", events / 1_000_000),
         Failure::Failed(why) => why.clone(),
     }
 }
@@ -548,7 +548,7 @@ fn row(candidate: &Tried, samples: &[Sample], unlocked: &[Sample], costs: [f64; 
     }
 }
 
-/// A value as a number that is less the better it is.
+/// A value as a number that is smaller if it is better.
 fn badness(value: f64, objective: Objective) -> f64 {
     match objective {
         Objective::Throughput | Objective::Fairness => -value,
@@ -556,7 +556,7 @@ fn badness(value: f64, objective: Objective) -> f64 {
     }
 }
 
-/// By which part `value` is worse than `best`.
+/// The share by which `value` is worse than `best`.
 fn worse(value: f64, best: f64, objective: Objective) -> f64 {
     if best == 0.0 {
         return 0.0;
@@ -567,7 +567,7 @@ fn worse(value: f64, best: f64, objective: Objective) -> f64 {
     }
 }
 
-/// The best first. Where two are alike to three digits the throughput decides, then the order of the list.
+/// Orders the best first. The throughput decides between values equal to three digits, then the order of the list.
 fn sort(rows: &mut [Row], objective: Objective) {
     let key = |row: &Row| {
         let value = badness(row.value(objective).mean, objective);

@@ -1,24 +1,24 @@
-//! Calibration: a profile of this machine's shared memory for the simulator, from measurements with two ranks.
+//! Calibration: measures a profile of this machine's shared memory for the simulator, with two ranks.
 //!
-//! Both ranks run the same small programs on words of the `local` backend (those of `shm` are the same), each rank bound to a
-//! core, in many short series that take turns, so that whatever else the machine does disturbs all programs alike. What is
-//! told is a median of series: for `contended` of those in which both ranks had a share, for the others of the undisturbed
-//! half, since a disturbance can only make them longer.
+//! Both ranks run the same small programs on words of the `local` backend (those of `shm` are the same), each bound to a
+//! core. The programs take turns in many short series, so that other load on the machine disturbs all of them alike.
+//! Results are medians of series: for `contended`, of those in which both ranks had a share; for the others, of the
+//! undisturbed half, since a disturbance can only make them longer.
 //!
-//! | program | what is timed | in the simulator's terms |
+//! | program | timed operation | in the simulator's terms |
 //! | --- | --- | --- |
-//! | get, put | one, of a word of one's own line | `hit` |
-//! | fetch-add | one, on a word of one's own line | `atomic` |
+//! | get, put | one, of a word on a private line | `hit` |
+//! | fetch-add | one, on a word on a private line | `atomic` |
 //! | turns | a put to the one word that both ranks poll, until the other rank has read it | 2 (`hit` + `core`) |
 //! | ping-pong | a put to the other rank's word, until that rank's `wait_until` has returned | 2 (`hit` + `core`) + `notice` |
-//! | contended | one of the fetch_adds that both ranks do on one word, as fast as they can | `atomic` / `keep` |
+//! | contended | one of the fetch_adds of both ranks on one word, as fast as possible | `atomic` / `keep` |
 //! | pause | one, for one operation | its 20 ns + `pause` |
 //! | copy | a byte of a long put | `byte` |
 //!
-//! A core that hears that the other one wants a line gives it away, and nobody has it until it has arrived. So of two that
-//! contend, one works for a part of each transfer (`keep`), and nobody for the rest: what an operation takes alone, divided by
-//! what it takes contended, is that part. The programs run on the simulator, too, as the check that a profile means what was
-//! measured.
+//! A core gives a line away when the other one requests it, and no core has it during the transfer. So of two contending
+//! cores, one works for a share of each transfer (`keep`), and none for the rest. That share is the time of an operation
+//! alone, divided by its contended time. The programs also run on the simulator, to check that the profile reproduces
+//! the measurements.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,11 +35,11 @@ use rmalab_report::machine::Build;
 /// The programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Program {
-    /// Gets of a word of one's own.
+    /// Gets of a word on a private line.
     Get,
-    /// Puts to a word of one's own.
+    /// Puts to a word on a private line.
     Put,
-    /// fetch_adds on a word of one's own.
+    /// fetch_adds on a word on a private line.
     FetchAdd,
     /// fetch_adds of both ranks on one word.
     Contended,
@@ -66,7 +66,7 @@ impl Program {
         Program::Copy,
     ];
 
-    /// What tables call it.
+    /// The program's name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Program::Get => "get, own line",
@@ -80,7 +80,7 @@ impl Program {
         }
     }
 
-    /// How often it does its thing in a series; a series takes some 20 to 100 us.
+    /// Operations in a series; a series takes some 20 to 100 us.
     const fn times(self) -> u64 {
         match self {
             Program::Get | Program::Put | Program::FetchAdd => 5_000,
@@ -92,26 +92,26 @@ impl Program {
     }
 }
 
-/// What the programs took, in nanoseconds each time, in the order of [`Program::ALL`].
+/// Times of the programs, in nanoseconds per operation, in the order of [`Program::ALL`].
 pub type Times = [f64; Program::ALL.len()];
 
-/// What came of a calibration.
+/// The result of a calibration.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     /// The machine's profile.
     pub profile: Profile,
-    /// What the programs took on the machine.
+    /// Times of the programs on the machine.
     pub measured: Times,
-    /// What they take on the simulator with the profile.
+    /// Times of the programs on the simulator with the profile.
     pub simulated: Times,
-    /// How many rounds of series there were.
+    /// The number of rounds of series.
     pub rounds: usize,
     /// Whether there was time for all of them.
     pub complete: bool,
 }
 
 impl Calibration {
-    /// The profile's file, with what it was measured by in a comment at its head.
+    /// The profile's file, with a comment on its measurement at the head.
     pub fn to_toml(&self) -> String {
         let mut head = format!(
             "This machine, as measured by rmalab calibrate ({}, {} build): medians of {} series.\n\n\
@@ -132,48 +132,48 @@ impl Calibration {
     }
 }
 
-/// What a calibration is to do.
+/// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The profile's name.
     pub name: String,
-    /// How long to measure.
+    /// Duration of the measurement.
     pub duration: Duration,
 }
 
-/// Words of a segment, each on lines of its own: the programs'.
+/// Words of a segment for the programs, each on a separate line.
 const WORD: Disp = Disp(0);
 const PING: Disp = Disp(256);
 const TURN: Disp = Disp(1536);
-/// The partner's orders: what to do, and a number that tells when.
+/// Orders to the partner: the program, and a number that marks a new order.
 const KIND: Disp = Disp(512);
 const ORDER: Disp = Disp(768);
-/// The partner's answers: the number of the order that it has done, and how many fetch_adds that were.
+/// Answers of the partner: the number of the completed order, and its count of fetch_adds.
 const ANSWER: Disp = Disp(1024);
 const COUNT: Disp = Disp(1280);
-/// Where long puts go, and how many bytes they have.
+/// Destination and length of long puts.
 const BYTES: Disp = Disp(4096);
 const COPIED: usize = 64 << 10;
 
 /// The order to end.
 const END: u64 = 255;
 
-/// fetch_adds of the partner between two looks at its orders.
+/// fetch_adds of the partner between two polls of its orders.
 const BATCH: u64 = 16;
 
-/// What a pause for one operation is to take, in nanoseconds: see `RemoteAtomics::pause`.
+/// The intended duration of a pause for one operation, in nanoseconds: see `RemoteAtomics::pause`.
 const UNIT_OF_PAUSE: f64 = 20.0;
 
-/// Series of each program that count, at the least.
+/// Least number of valid series of each program.
 const LEAST: usize = 3;
 
-/// How long to go on for them beyond the time that was asked for, at the most.
+/// Longest extension of the requested time to get them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One series of each program, in the order of [`Program::ALL`]; none if it does not count.
 type Round = [Option<f64>; Program::ALL.len()];
 
-/// Measures this machine; tells `progress` which share is done. Once `stop` is set it ends with what there is.
+/// Measures this machine, and reports the completed share to `progress`. Once `stop` is set it ends early.
 ///
 /// # Errors
 ///
@@ -182,7 +182,7 @@ type Round = [Option<f64>; Program::ALL.len()];
 pub fn calibrate(options: &Options, stop: &AtomicBool, progress: impl FnMut(f64) + Send) -> Result<Calibration> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cores < 2 {
-        return Err(Error::Ranks("calibration needs two processors, and this program may use one only".into()));
+        return Err(Error::Ranks("calibration needs two processors, and this program may use only one".into()));
     }
     let progress = Mutex::new(progress);
     let results = World::threads(2).topology(Topology::blocks(2, 2, 1)?).run(|ra| {
@@ -218,11 +218,11 @@ pub fn calibrate(options: &Options, stop: &AtomicBool, progress: impl FnMut(f64)
     Ok(Calibration { profile, measured, simulated, rounds: rounds.len(), complete })
 }
 
-/// What the programs take on the simulator of a machine, in nanoseconds each time.
+/// Times of the programs on the simulator of a machine, in nanoseconds per operation.
 ///
 /// # Errors
 ///
-/// [`Error::Atomics`] when the profile makes no machine of two ranks.
+/// [`Error::Atomics`] when the profile does not allow a machine of two ranks.
 pub fn simulate(profile: &Profile) -> Result<Times> {
     let simulator = Simulator::new(profile, &sim::Options { ranks_per_node: Some(2), ..sim::Options::new(2) })?;
     let outcome = simulator.run(|ra| {
@@ -246,9 +246,9 @@ struct First<'a, A> {
     ra: &'a A,
     /// The last order.
     order: u64,
-    /// Pings that were sent.
+    /// The number of pings sent.
     pings: u64,
-    /// Turns of either rank.
+    /// The number of turns of either rank.
     turns: u64,
 }
 
@@ -261,7 +261,7 @@ impl<A: RemoteAtomics> First<'_, A> {
         Ok(round)
     }
 
-    /// What each time of a series took.
+    /// Time of each operation in a series.
     fn series(&mut self, program: Program) -> rmalab_atomics::Result<Option<f64>> {
         let ra = self.ra;
         let (own, peer, times) = (ra.rank().at(WORD), Rank(1), program.times());
@@ -280,7 +280,7 @@ impl<A: RemoteAtomics> First<'_, A> {
                 let each = self.timed(times, |_| ra.fetch_add(own, 1).map(drop))?;
                 self.order(0)?;
                 let others = ra.get(peer.at(COUNT))?;
-                // Unless both had a good share of the time, one of them did not run for much of it.
+                // Without a fair share for both, one of them was off its processor for much of the time.
                 let shared = (times / 3..=times * 3).contains(&others);
                 Ok(each.filter(|_| shared).map(|each| each * times as f64 / (times + others) as f64))
             }
@@ -312,7 +312,7 @@ impl<A: RemoteAtomics> First<'_, A> {
         times: u64,
         mut each: impl FnMut(u64) -> rmalab_atomics::Result<()>,
     ) -> rmalab_atomics::Result<Option<f64>> {
-        // One more before, which gets the line.
+        // One more put ahead of the measurement fetches the line.
         each(0)?;
         let start = self.ra.now();
         for number in 1..=times {
@@ -321,7 +321,7 @@ impl<A: RemoteAtomics> First<'_, A> {
         Ok(Some(self.ra.now().since(start).as_nanos() as f64 / times as f64))
     }
 
-    /// Has the partner begin what `kind` says, or end it.
+    /// Orders the partner to begin the program `kind`, or to end it.
     fn order(&mut self, kind: u64) -> rmalab_atomics::Result<()> {
         self.order += 1;
         self.ra.put(Rank(1).at(KIND), kind)?;
@@ -334,7 +334,7 @@ impl<A: RemoteAtomics> First<'_, A> {
     }
 }
 
-/// The next turn on the one word, of this rank (`mine`) or of the other one, for which it polls.
+/// The next turn on the one word: a put by this rank (`mine`), or a poll for the other rank's.
 fn turn<A: RemoteAtomics>(ra: &A, turns: &mut u64, mine: bool) -> rmalab_atomics::Result<()> {
     let at = Rank(0).at(TURN);
     *turns += 1;
@@ -347,7 +347,7 @@ fn turn<A: RemoteAtomics>(ra: &A, turns: &mut u64, mine: bool) -> rmalab_atomics
     Ok(())
 }
 
-/// The other rank: carries out orders from that number on, until the one to end.
+/// The other rank: carries out orders, starting with that number, until the one to end.
 fn partner<A: RemoteAtomics>(ra: &A, mut order: u64) -> rmalab_atomics::Result<()> {
     let (me, first) = (ra.rank(), Rank(0));
     let (mut pings, mut turns) = (0, 0);
@@ -382,7 +382,7 @@ fn partner<A: RemoteAtomics>(ra: &A, mut order: u64) -> rmalab_atomics::Result<(
     }
 }
 
-/// What is told of many rounds.
+/// Medians of many rounds.
 fn of_rounds(rounds: &[Round]) -> Result<Times> {
     let mut times = [0.0; Program::ALL.len()];
     for (index, program) in Program::ALL.into_iter().enumerate() {
@@ -400,10 +400,10 @@ fn of_rounds(rounds: &[Round]) -> Result<Times> {
 /// The machine of one node on which the programs take these times.
 fn fitted(name: &str, cores: usize, measured: &Times) -> Profile {
     let &[get, put, fetch_add, contended, read, noticed, pause, copy] = measured;
-    // Nothing takes no time, and what is below a tenth of a nanosecond is no measurement.
+    // Every time is positive, and less than a tenth of a nanosecond is no measurement.
     let span = |nanoseconds: f64| Span((nanoseconds.max(0.1) * 10.0).round() as u64 * 100);
     let hit = (get + put) / 2.0;
-    // Below nothing they are, if at all, by a disturbance.
+    // Only a disturbance can make these negative.
     let core = (read / 2.0 - hit).max(0.0);
     let notice = (noticed - 2.0 * (hit + core)).max(0.0);
     let keep = (fetch_add / contended).clamp(0.0, 1.0);
@@ -431,13 +431,13 @@ mod tests {
     const MEASURED: Times = [1.0, 2.0, 5.0, 10.0, 103.0, 123.0, 60.0, 0.05];
 
     #[test]
-    fn the_simulator_takes_what_was_measured() {
+    fn the_simulator_reproduces_the_measured_times() {
         let profile = fitted("test", 2, &MEASURED);
         let Node { hit, core, notice, pause, keep, .. } = profile.node;
         assert_eq!([hit, core, notice, pause].map(Span::as_nanoseconds), [1.5, 50.0, 20.0, 40.0]);
         assert_eq!(keep, 0.5);
         let simulated = simulate(&profile).unwrap();
-        // hit is the mean of get and put. Who goes on with a line ends what it has begun.
+        // hit is the mean of get and put. A rank that continues with a line completes its operation.
         let expected = [1.5, 1.5, 5.0, 10.0, 103.0, 123.0, 60.0, 0.05];
         for (program, (simulated, expected)) in Program::ALL.iter().zip(simulated.iter().zip(expected)) {
             let most = if *program == Program::Contended { 0.15 } else { 0.05 };

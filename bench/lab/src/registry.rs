@@ -1,4 +1,4 @@
-//! The subjects of the studies: every lock by its one name.
+//! The subjects of the studies: every lock by its unique name.
 
 mod standard;
 
@@ -13,7 +13,7 @@ use crate::subject::{Info, Kind, Subject};
 
 /// The subjects that a study can choose from.
 ///
-/// An outside lock comes in by one line:
+/// One call adds an outside lock:
 ///
 /// ```
 /// # fn add<MyLock: rmalab_locks::RawRwLock + std::fmt::Debug + 'static>() {
@@ -41,7 +41,7 @@ impl Registry {
 
     /// Adds a reader-writer lock, under its own name, as a window policy with one lock for all targets.
     ///
-    /// Its `Debug` has to show all that a handle remembers, as the derived one does: the explorer distinguishes handles by
+    /// Its `Debug` has to show the whole state of a handle, as the derived one does: the explorer distinguishes handles by
     /// it.
     ///
     /// # Panics
@@ -66,7 +66,7 @@ impl Registry {
         self.add(Subject::new::<Global<L>>(Info::new(L::NAME, kind, description), check, params))
     }
 
-    /// Adds a window policy; `params` gets the rank where the study wants its global words.
+    /// Adds a window policy; `params` gets the home rank of its global words.
     ///
     /// # Panics
     ///
@@ -80,7 +80,7 @@ impl Registry {
         self.add(Subject::new::<W>(Info::new(W::NAME, Kind::Policy, description), check, params))
     }
 
-    /// Gives the subject of that name other parameters.
+    /// Replaces the parameters of the subject with that name.
     pub(crate) fn replace<W: WindowLock + 'static>(
         &mut self,
         name: &str,
@@ -104,7 +104,7 @@ impl Registry {
         self.subjects.iter()
     }
 
-    /// The subjects that are not the workspace's own.
+    /// The subjects from outside the workspace.
     pub(crate) fn outside(&self) -> impl Iterator<Item = &Subject> {
         self.subjects().filter(|subject| !PolicyKind::NAMES.contains(&subject.info.name.as_str()))
     }
@@ -113,7 +113,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`], which names those that there are, the most similar one first.
+    /// [`Error::Usage`], which lists the known names, the most similar one first.
     pub fn find(&self, name: &str) -> Result<&Subject> {
         self.subjects().find(|subject| subject.info.name == name).ok_or_else(|| {
             Error::usage(names::unknown("lock", name, self.subjects().map(|subject| subject.info.name.as_str())))
@@ -126,13 +126,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_brings_the_closest_one() {
+    fn the_error_for_an_unknown_name_suggests_the_closest_one() {
         let message = Registry::standard().find("mcs-rw-pr").unwrap_err().to_string();
         assert!(message.contains("did you mean 'mcs-rw-"), "{message}");
         assert!(message.contains("ticket"), "{message}");
     }
 
-    /// What a window can be asked for by name is what the studies measure.
+    /// The studies measure every policy that windows know by name.
     #[test]
     fn windows_know_the_same_names() {
         let registry = Registry::standard();

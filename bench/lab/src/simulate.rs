@@ -1,8 +1,8 @@
-//! Simulations: the real lock code, at as many ranks as memory holds, on machines that are not here.
+//! Simulations: the real lock code, with as many ranks as memory holds, on simulated machines.
 //!
 //! A point is one lock under one load at one number of ranks; each is one run of
-//! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run side by side. What is counted is
-//! counted beside the simulated machine, and takes no virtual time.
+//! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run in parallel. Counters are outside the
+//! simulated machine, and take no virtual time.
 
 mod document;
 pub mod machine;
@@ -28,29 +28,29 @@ use rmalab_atomics::sim::{Options as World, Profile, Simulator};
 use crate::{Registry, Subject};
 use rmalab_job::Result;
 
-/// Simulations that are about to run.
+/// Simulations with checked options.
 pub struct Simulation<'a> {
     registry: &'a Registry,
     options: Options,
     stop: Arc<AtomicBool>,
 }
 
-/// How far the simulations have come.
+/// The progress of the simulations.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Acquisitions that were simulated, or are not going to be.
+    /// Acquisitions that were simulated or dropped.
     pub done: u64,
-    /// How many there are.
+    /// The number of acquisitions.
     pub of: u64,
-    /// What has just ended, if anything has.
+    /// The simulation that has just ended, if any.
     pub ended: Option<Ended>,
 }
 
-/// What became of a point and seed.
+/// The fate of a simulation.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// It was simulated; so many events, in so many seconds.
+    /// It was simulated, with this number of events and seconds.
     Point(Key, u64, f64),
     /// It was left out.
     LeftOut(LeftOut),
@@ -58,14 +58,14 @@ pub enum Ended {
 
 /// One simulation.
 struct Job {
-    /// Which point it belongs to, in the order of the outcome.
+    /// Index of its point, in the order of the outcome.
     point: usize,
     key: Key,
     profile: usize,
     seed: u64,
     pairs: u32,
     warm_up: u32,
-    /// Bytes of memory that it takes.
+    /// Its memory in bytes.
     bytes: u64,
 }
 
@@ -75,21 +75,21 @@ impl Job {
     }
 }
 
-/// What a thread says to the one that waits.
+/// Messages from a worker thread.
 enum Said {
-    /// Job number so-and-so has made so many more acquisitions.
+    /// A job, by number, has made this many more acquisitions.
     More(u64),
     Ended(usize, Box<Result<Point, String>>),
     Interrupted,
 }
 
-/// Bytes of a simulated rank: its stack, its part of page tables, its state and its lines, as measured at 663,552 ranks.
+/// Bytes of a simulated rank: its stack, its share of page tables, its state and its lines, as measured at 663,552 ranks.
 const BYTES_PER_RANK: u64 = 6 << 10;
 
-/// Bytes of what a rank has for a target, if its lock has that: a lock's handle, and the line of its queue node.
+/// Bytes of a rank for each target, if its lock has state for each: a lock's handle, and the line of its queue node.
 const BYTES_PER_TARGET: u64 = 200;
 
-/// The share of the memory that is there which simulations may take.
+/// The share of available memory that simulations may take.
 const MEMORY: f64 = 0.85;
 
 impl<'a> Simulation<'a> {
@@ -102,24 +102,24 @@ impl<'a> Simulation<'a> {
         Ok(Simulation { registry, options: options.checked(registry)?, stop: Arc::default() })
     }
 
-    /// What will be simulated, with every name filled in.
+    /// The options, with every name filled in.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// A flag that, once set, ends the simulations; points that have not ended do not count.
+    /// A flag that ends the simulations once set; unfinished points do not count.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Takes `stop` for the flag that ends them.
+    /// Uses `stop` as the flag that ends them.
     pub fn stopped_by(self, stop: &Arc<AtomicBool>) -> Simulation<'a> {
         Simulation { stop: Arc::clone(stop), ..self }
     }
 
-    /// Runs them; `progress` is told how far they are, a few times a second.
+    /// Runs the simulations, and reports to `progress` a few times a second.
     ///
-    /// A point that cannot be simulated is no error: [`Outcome::left_out`] says which and why.
+    /// A point that cannot be simulated is no error: [`Outcome::left_out`] has it, with the reason.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl<'a> Simulation<'a> {
         let mut jobs = self.jobs(&subjects);
         let points = jobs.iter().map(|job| job.point + 1).max().unwrap_or(0);
         let of = jobs.iter().map(Job::acquisitions).sum();
-        // The largest first, so that none is left alone in the end.
+        // The largest first, so that none runs alone at the end.
         jobs.sort_by_key(|job| std::cmp::Reverse(job.key.ranks));
         let budget = (available_memory() as f64 * MEMORY) as u64;
         let pool = Pool { next: Mutex::new((0, 0)), freed: Condvar::new(), budget };
@@ -159,7 +159,7 @@ impl<'a> Simulation<'a> {
                         });
                     }
                 };
-                // Those that there are do the work of one that the system refuses.
+                // The existing threads do the work of one that the system refuses.
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work)
                     && number == 0
                 {
@@ -205,7 +205,7 @@ impl<'a> Simulation<'a> {
         Ok(outcome)
     }
 
-    /// All simulations, those of a point behind each other.
+    /// All simulations, those of a point one after another.
     fn jobs(&self, subjects: &[&Subject]) -> Vec<Job> {
         let options = &self.options;
         let mut jobs = Vec::new();
@@ -235,23 +235,23 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Who does which job next, such that all that run fit into memory.
+/// Assigns jobs so that all running ones fit into memory.
 struct Pool {
-    /// The next job, and bytes that are taken.
+    /// The next job, and the bytes in use.
     next: Mutex<(usize, u64)>,
     freed: Condvar,
     budget: u64,
 }
 
 impl Pool {
-    /// The next job, once there is memory for it; none when all are taken, or nobody wants them any more.
+    /// Returns the next job once there is memory for it; none after the last one or an interrupt.
     fn take<'j>(&self, jobs: &'j [Job], stop: &AtomicBool) -> Option<(usize, &'j Job)> {
         let mut next = self.next.lock().expect("no thread panics while it holds the lock");
         loop {
             let number = next.0;
             let job = jobs.get(number).filter(|_| !stop.load(Ordering::Relaxed))?;
             let bytes = job.bytes;
-            // What does not fit alone is tried alone: the simulator says why it cannot be.
+            // A job too large for the memory runs alone: the simulator reports why it fails.
             if next.1 == 0 || next.1 + bytes <= self.budget {
                 *next = (number + 1, next.1 + bytes);
                 return Some((number, job));
@@ -266,24 +266,24 @@ impl Pool {
     }
 }
 
-/// What all jobs of one profile have in common.
+/// Common data of all jobs of one profile.
 struct Setting<'a> {
     options: &'a Options,
     profile: &'a Profile,
-    /// Bytes that this process may come to have.
+    /// Limit on the bytes of this process.
     most: u64,
     stop: &'a AtomicBool,
 }
 
 impl Setting<'_> {
-    /// Runs one simulation: a point, nothing if it was interrupted, or why there is none. `more` is told of acquisitions.
+    /// Runs one simulation. Returns a point, nothing after an interrupt, or a reason. Reports acquisitions to `more`.
     fn run(&self, job: &Job, subject: &Subject, more: &dyn Fn(u64)) -> Result<Option<Point>, String> {
         let options = self.options;
         let ranks = job.key.ranks;
         let begin = Instant::now();
         if job.bytes > self.most {
             let [needed, there] = [job.bytes, self.most].map(rank::gib);
-            return Err(format!("it takes some {needed} of memory, and {there} are there"));
+            return Err(format!("it takes about {needed} of memory, and {there} are available"));
         }
         let world = World {
             ranks_per_node: options.machine.ranks_per_node,
@@ -357,31 +357,33 @@ impl Setting<'_> {
         Ok(Some(Point::of(job.key.clone(), &times, &shared, &ran.stats, begin.elapsed())))
     }
 
-    /// Why a simulation that has handled so many events is given up, if it is.
+    /// Returns the reason to stop a simulation after this many events, if there is one.
     fn too_many(&self, job: &Job, events: u64, acquisitions: u64) -> Option<String> {
         let most = self.options.max_events;
         if events > most {
             return Some(format!("it takes more than {most} events; --max-events allows more"));
         }
-        // What will not come to an end is known from its first tenth.
+        // The first tenth of a simulation predicts one that will not end.
         let expected = events as f64 * job.acquisitions() as f64 / acquisitions.max(1) as f64;
         let begun = (most / 10).max(START * u64::from(job.key.ranks));
         (events > begun && expected > 4.0 * most as f64).then(|| {
-            format!("it would take some {expected:.0e} events, and {most} are allowed: fewer --pairs, or --max-events")
+            format!(
+                "it would take {expected:.0e} events, and {most} are allowed; use fewer --pairs or more --max-events"
+            )
         })
     }
 }
 
-/// Events of a rank before anything can be told from how many acquisitions there were.
+/// Events of a rank ahead of the first prediction from its acquisitions.
 const START: u64 = 20;
 
-/// Bytes of a rank's segment; only what is touched takes memory.
+/// Bytes of a rank's segment; only touched pages take memory.
 const SEGMENT_BYTES: u64 = 1 << 36;
 
 /// Time between two reports of a simulation's progress.
 const TELL: Duration = Duration::from_millis(100);
 
-/// Bytes of memory that the kernel could give without swapping, with those that this process has.
+/// Bytes of memory that the kernel could give without swapping, including those of this process.
 fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

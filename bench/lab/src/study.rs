@@ -2,7 +2,7 @@
 //!
 //! It generalizes the experiment of M. Hatanaka, A. Hori and Y. Ishikawa on the FX100 (in Japanese; section 5): there,
 //! 4 to 4,096 ranks acquire and release one lock 1,000 times at the same time, all for reading, and the slowest rank's
-//! mean is told. Here some of the acquisitions may be exclusive, the lock is any, and what is told is throughput,
+//! mean is the result. Here some of the acquisitions may be exclusive, the lock is any, and the results are throughput,
 //! latency, fairness, order of service and the number of remote operations.
 
 mod document;
@@ -32,36 +32,36 @@ use rmalab_report::numbers::nanoseconds;
 pub use rmalab_report::statistics::Quantiles;
 use rmalab_report::{Machine, Run};
 
-/// A study that is about to run.
+/// A study with checked options.
 pub struct Study<'a> {
     registry: &'a Registry,
     options: Options,
-    /// Which rank of how many this process is, if a launcher has started the program as all ranks of one world.
+    /// This process's rank and the number of ranks, if a launcher started the program as all ranks of one world.
     job: Option<(Rank, u32)>,
     stop: Arc<AtomicBool>,
     progress: Box<dyn FnMut(&Progress) + 'a>,
 }
 
-/// How far a study has come.
+/// The progress of a study.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How many measurements are done.
+    /// Completed measurements.
     pub done: usize,
-    /// How many there are.
+    /// The number of measurements.
     pub of: usize,
-    /// What was measured last, and its throughput in acquisitions per second; none before the first.
+    /// The last measurement, and its throughput in acquisitions per second; none before the first.
     pub last: Option<(Key, f64)>,
 }
 
-/// Runs a study from beginning to end, without a word.
+/// Runs a study from beginning to end, without output.
 ///
-/// A program that calls this, and asks for processes as ranks, is started again as each rank: it must get here, or call
-/// [`serve`], before it does anything that may be done only once.
+/// With processes as ranks, the calling program is started again as each rank. It must get here, or call
+/// [`serve`], before it does anything that may happen only once.
 ///
 /// # Errors
 ///
-/// [`Error::Usage`] for options that make no sense; otherwise what the ranks met.
+/// [`Error::Usage`] for options that make no sense; otherwise errors of the ranks.
 pub fn run(registry: &Registry, options: &Options) -> Result<Outcome> {
     Study::new(registry, options.clone())?.run()
 }
@@ -78,60 +78,60 @@ impl<'a> Study<'a> {
         Ok(Study { registry, options, job, stop: Arc::default(), progress: Box::new(|_| ()) })
     }
 
-    /// Whether this process learns what comes out: not so in the ranks of a job (of `mpirun`, say) but the first.
-    pub fn learns(&self) -> bool {
+    /// Returns whether this process receives the results. In a job (of `mpirun`, say) only the first rank does.
+    pub fn receives_results(&self) -> bool {
         self.job.is_none_or(|(rank, _)| rank.0 == 0)
     }
 
-    /// What will be measured, with every name and number filled in.
+    /// The options, with every name and number filled in.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Tells `progress` after every measurement, and once before the first.
+    /// Reports to `progress` after every measurement, and once before the first.
     pub fn on_progress(mut self, progress: impl FnMut(&Progress) + 'a) -> Study<'a> {
         self.progress = Box::new(progress);
         self
     }
 
-    /// A flag that, once set, ends the study after the cell that is being measured, which does not count.
+    /// A flag that ends the study once set. The cell under measurement does not count.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// How many measurements there are: cells times repetitions.
+    /// The number of measurements: cells times repetitions.
     pub fn measurements(&self) -> usize {
         self.options.cells() * self.options.repetitions as usize
     }
 
-    /// How long the study will take, as far as one can tell.
+    /// The estimated duration of the study.
     pub fn estimate(&self) -> Duration {
         let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
         let worlds = u32::try_from(self.options.ranks.len()).unwrap_or(u32::MAX);
         let start: Duration = self.options.backends.iter().map(|&backend| start(backend) * worlds).sum();
-        // Ranks that wait for a processor at each of a cell's barriers.
+        // Ranks wait for a processor at each barrier of a cell.
         self.options.cell_duration().saturating_mul(measurements) * 103 / 100 + start
     }
 
     /// Runs it.
     ///
-    /// In the ranks of a job that do not [learn](Self::learns) what comes out, the outcome has no cells. A rank of a job
-    /// that fails says so on standard error and ends the process.
+    /// In the ranks of a job that do not [receive](Self::receives_results) the results, the outcome has no cells. A rank of a job
+    /// that fails prints the error on standard error and ends the process.
     ///
     /// # Errors
     ///
-    /// What the ranks met: [`Error::Lock`], [`Error::Atomics`], [`Error::Ranks`].
+    /// Errors of the ranks: [`Error::Lock`], [`Error::Atomics`], [`Error::Ranks`].
     pub fn run(mut self) -> Result<Outcome> {
         serve(self.registry)?;
         let mut run = Run::begin();
-        // One rank of a job: several at a time would keep each other from the processors that they time.
-        let machine = if self.learns() { Machine::describe() } else { Machine::default() };
+        // One rank of a job: parallel ranks of a process would compete for the processors that they time.
+        let machine = if self.receives_results() { Machine::describe() } else { Machine::default() };
         let of = self.measurements();
         let mut samples = Vec::new();
         let mut interrupted = false;
         let mut progress = std::mem::replace(&mut self.progress, Box::new(|_| ()));
         progress(&Progress { done: 0, of, last: None });
-        let mut hear = |message| match message {
+        let mut receive = |message| match message {
             Message::Sample(sample) => {
                 let last = Some((sample.key.clone(), sample.values.throughput));
                 samples.push(*sample);
@@ -141,8 +141,8 @@ impl<'a> Study<'a> {
             Message::Failed(_) => (),
         };
         match self.job {
-            Some((_, size)) => self.job(size, &self.stop, &mut hear)?,
-            None => self.worlds(&mut hear)?,
+            Some((_, size)) => self.job(size, &self.stop, &mut receive)?,
+            None => self.worlds(&mut receive)?,
         }
         drop(progress);
         let mut cells = outcome::cells(&self.options, &samples);
@@ -151,7 +151,7 @@ impl<'a> Study<'a> {
                 cell.values.violations = 0;
             }
         }
-        run.complete = !interrupted && (samples.len() == of || !self.learns());
+        run.complete = !interrupted && (samples.len() == of || !self.receives_results());
         run.seed = Some(self.options.seed);
         Ok(Outcome {
             run,
@@ -169,7 +169,7 @@ impl<'a> Study<'a> {
     }
 }
 
-/// What starting and ending one world takes.
+/// Time to start and end one world.
 fn start(backend: Backend) -> Duration {
     Duration::from_millis(match backend {
         Backend::Local => 20,
@@ -178,7 +178,7 @@ fn start(backend: Backend) -> Duration {
     })
 }
 
-/// Which rank of how many this process is, if the program was started as all ranks of the worlds that are asked for.
+/// Returns this process's rank and the number of ranks, if a launcher started the program as all ranks of the world.
 fn job(options: &Options) -> Result<Option<(Rank, u32)>> {
     let started_by = |&backend: &Backend| backend.started_by().map(|how| (backend, how));
     let started = started_as().map_err(|error| Error::usage(error.to_string()))?;
@@ -187,7 +187,7 @@ fn job(options: &Options) -> Result<Option<(Rank, u32)>> {
         (None, Some((backend, how))) => {
             Err(Error::usage(format!("--backend {backend}: no launcher has started this process as a rank: {how}")))
         }
-        // Whoever works in a shell that a launcher has started alone is nobody's rank.
+        // A process that a launcher started alone is no rank.
         (None, None) | (Some((_, 1)), None) => Ok(None),
         (Some((rank, size)), _) => {
             let [Backend::Shm | Backend::Verbs | Backend::Mpi] = options.backends[..] else {
@@ -198,7 +198,7 @@ fn job(options: &Options) -> Result<Option<(Rank, u32)>> {
             };
             match options.ranks.iter().find(|&&ranks| ranks > size) {
                 Some(ranks) => Err(Error::usage(format!(
-                    "ranks: {ranks} do not exist where a launcher has started {size}; start {ranks}, or ask for fewer"
+                    "ranks: {ranks} is more than the {size} that a launcher started; start {ranks}, or ask for fewer"
                 ))),
                 None => Ok(Some((rank, size))),
             }
@@ -215,18 +215,18 @@ struct WorldOfStudy<'a> {
 }
 
 impl Study<'_> {
-    /// Starts and measures one world after the other; `hear` is told what rank 0 of each says.
-    fn worlds(&self, hear: &mut dyn FnMut(Message)) -> Result<()> {
+    /// Starts and measures one world after the other; `receive` gets the messages of each world's rank 0.
+    fn worlds(&self, receive: &mut dyn FnMut(Message)) -> Result<()> {
         for &backend in &self.options.backends {
             for &ranks in &self.options.ranks {
                 if self.stop.load(Ordering::Relaxed) {
-                    hear(Message::Interrupted);
+                    receive(Message::Interrupted);
                     return Ok(());
                 }
                 let world = WorldOfStudy { registry: self.registry, options: &self.options, backend, ranks };
                 match backend {
-                    Backend::Local => world.threads(&self.stop, hear)?,
-                    _ => world.processes(&self.stop, hear)?,
+                    Backend::Local => world.threads(&self.stop, receive)?,
+                    _ => world.processes(&self.stop, receive)?,
                 }
             }
         }
@@ -242,18 +242,18 @@ impl WorldOfStudy<'_> {
         })
     }
 
-    /// Runs the world as threads; `hear` is told what rank 0 says.
-    fn threads(&self, stop: &AtomicBool, hear: &mut dyn FnMut(Message)) -> Result<()> {
+    /// Runs the world as threads; `receive` gets the messages of rank 0.
+    fn threads(&self, stop: &AtomicBool, receive: &mut dyn FnMut(Message)) -> Result<()> {
         let world = World::threads(self.ranks).segment_bytes(rank::SEGMENT_BYTES).topology(self.topology()?);
-        let (tell, said) = mpsc::channel();
+        let (report, messages) = mpsc::channel();
         std::thread::scope(|scope| {
             let ranks = move || {
                 let body = |ra: &Mapped| {
-                    let tell = tell.clone();
-                    let tell = |message| drop(tell.send(message));
-                    let done = rank::measure(ra, Some(ra), self.registry, self.backend, self.options, stop, &tell);
+                    let report = report.clone();
+                    let report = |message| drop(report.send(message));
+                    let done = rank::measure(ra, Some(ra), self.registry, self.backend, self.options, stop, &report);
                     if let Err(error) = done {
-                        // The others may be waiting for this rank: it fails, and they are told.
+                        // Other ranks may be waiting for this rank: its panic makes their waits fail.
                         resume_unwind(Box::new(error));
                     }
                 };
@@ -266,7 +266,7 @@ impl WorldOfStudy<'_> {
                     error,
                 )
             })?;
-            said.iter().for_each(&mut *hear);
+            messages.iter().for_each(&mut *receive);
             match ranks.join().expect("the panics of ranks are caught") {
                 Ok(done) => done.map(drop).map_err(Error::from),
                 Err(panic) => match panic.downcast::<Error>() {

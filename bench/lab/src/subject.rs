@@ -1,4 +1,4 @@
-//! A lock under test: what is known of it, how a rank gets its part of it, and what is measured of it.
+//! A lock under test: its description, and the functions that make a rank's part of it for each kind of run.
 
 pub(crate) mod any_lock;
 pub(crate) mod passes;
@@ -13,7 +13,7 @@ use rmalab_locks::WindowLock;
 
 use crate::advise::Advised;
 
-/// What a subject is: plots show the subjects of a kind together.
+/// Kinds of subjects: plots show the subjects of a kind together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name of many of them.
+    /// The plural in headings.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::Mutex => "mutexes",
@@ -36,23 +36,23 @@ impl Kind {
     }
 }
 
-/// What is known of a subject before it is measured.
+/// The description of a subject.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Info {
     /// The name on the command line, in tables and in plots.
     pub name: String,
-    /// One line on what it is.
+    /// One line of description.
     pub description: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Where it was published.
+    /// The publication.
     pub paper: String,
-    /// Which ranks may pass which others.
+    /// Fairness: which ranks may pass which others.
     pub fairness: String,
-    /// Whether it excludes anything. A subject that does not is no lock, but a bound to compare locks with.
+    /// Whether it excludes anything. A subject that does not is no lock, but a bound for comparisons.
     pub excludes: bool,
-    /// Its place among all subjects. Plots choose its colour and mark by it.
+    /// Its index among all subjects. Plots choose its colour and mark by it.
     pub place: usize,
     /// Whether each rank has state for each target, so that memory grows with the square of the number of ranks.
     #[serde(skip)]
@@ -73,43 +73,43 @@ impl Info {
         }
     }
 
-    /// Says where the lock was published.
+    /// Sets the publication.
     pub fn paper(&mut self, paper: &str) -> &mut Info {
         self.paper = paper.into();
         self
     }
 
-    /// Says which ranks may pass which others.
+    /// Sets the fairness: which ranks may pass which others.
     pub fn fairness(&mut self, fairness: &str) -> &mut Info {
         self.fairness = fairness.into();
         self
     }
 
-    /// Says that each rank has state for each target. Simulations then know how many ranks fit into memory.
+    /// Declares that each rank has state for each target, so that simulations know how many ranks fit into memory.
     pub fn state_by_target(&mut self) -> &mut Info {
         self.square = true;
         self
     }
 
-    /// Says that it excludes nothing.
+    /// Declares that it excludes nothing.
     pub fn excludes_nobody(&mut self) -> &mut Info {
         self.excludes = false;
         self
     }
 }
 
-/// Makes one rank's part of a lock whose global words are at a home rank.
+/// Makes one rank's part of a lock with its global words at a home rank.
 pub(crate) type Make = dyn Fn(&dyn RemoteAtomics, Rank) -> rmalab_locks::Result<Box<dyn AnyLock>> + Send + Sync;
 
-/// The same on shared memory, with the types of lock and backend known to the loops that are timed.
+/// The same on shared memory. The timed loops are compiled for the types of lock and backend.
 type MakeOnMemory = dyn for<'a> Fn(&'a Mapped, Rank) -> rmalab_locks::Result<Box<dyn Passes + 'a>> + Send + Sync;
 
-/// One lock or window policy that can be put through a study, a simulation, a check, or advice.
+/// One lock or window policy for studies, simulations, checks and advice.
 pub struct Subject {
     pub(crate) info: Info,
-    /// What the engines check.
+    /// The subject of the checks.
     pub(crate) check: rmalab_verify::Subject,
-    /// How it is a candidate of advice.
+    /// The candidate of advice.
     pub(crate) advised: Arc<Advised>,
     make: Arc<Make>,
     make_on_memory: Box<MakeOnMemory>,
@@ -131,17 +131,17 @@ impl Subject {
         }
     }
 
-    /// What is known of it.
+    /// The description.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Makes a rank's part of a new one on any backend; every rank calls this at the same point.
+    /// Makes a rank's part of a new lock on any backend; every rank calls this at the same point.
     pub(crate) fn maker(&self) -> Arc<Make> {
         Arc::clone(&self.make)
     }
 
-    /// This rank's part of a new one, for the passes of a study. `memory` is `ra` again if the backend is shared memory.
+    /// Makes a rank's part of a new lock for the passes of a study. `memory` is `ra` again if the backend is shared memory.
     pub(crate) fn passes<'a>(
         &self,
         ra: &'a dyn RemoteAtomics,

@@ -1,7 +1,7 @@
-//! Checks: every lock through the engines that look for what it does wrong.
+//! Checks: every lock through the engines that search for faults.
 //!
-//! A [`Selection`] says which locks, where and how; it becomes [`Job`]s, each of which runs into a [`Checked`], and all of
-//! them together are an [`Outcome`].
+//! A [`Selection`] of locks, scenarios and engines becomes [`Job`]s. Each runs into a [`Checked`], and together these are
+//! an [`Outcome`].
 
 mod document;
 mod engine;
@@ -26,44 +26,44 @@ use rmalab_report::names;
 
 use crate::Registry;
 
-/// Which checks are to be made.
+/// The selection of checks.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Names of locks and policies; if there are none, all that promise something and suit the scenarios and the mutant.
+    /// Names of locks and policies; by default all that promise a property and suit the scenarios and the mutant.
     pub locks: Vec<String>,
-    /// Scenarios in place of the standard configurations.
+    /// Scenarios instead of the standard configurations.
     pub scenarios: Vec<Scenario>,
-    /// The networks: of the standard configurations those that are on one of them; if there are none, all of those, and
+    /// The networks: a filter of the standard configurations. By default all of these, and `sc` for given scenarios.
     /// `sc` for other scenarios.
     pub networks: Vec<Network>,
-    /// What is done inside; as [`networks`](Selection::networks), with `empty` for other scenarios.
+    /// The critical sections, likewise; by default `empty` for given scenarios.
     pub sections: Vec<Section>,
     /// The engines; the explorer if there are none.
     pub engines: Vec<Engine>,
-    /// The mutant's name, if it is not the real locks that are checked.
+    /// The mutant's name, to check it instead of the real locks.
     pub mutant: Option<String>,
-    /// Where global words are; at a rank that takes no part if nothing is said.
+    /// The rank with the global words; by default one that takes no part.
     pub home: Option<Rank>,
-    /// How ranks are placed, in place of what the scenarios say; all on one node if those say nothing either.
+    /// Placement of ranks, instead of the scenarios'; by default all on one node if those have none.
     pub nodes: Option<Nodes>,
-    /// Whether the order that each lock claims is checked everywhere.
+    /// Whether to check the order that each lock promises in every configuration.
     pub order: bool,
-    /// Whether the long ones of the standard configurations are made, too.
+    /// Whether to include the long standard configurations.
     pub long: bool,
-    /// The order in which the explorer visits states; breadth-first if nothing is said, and the long ones depth-first.
+    /// The explorer's order of states; by default breadth-first, and depth-first for the long configurations.
     pub search: Option<Search>,
-    /// How many executions the engines make that make executions; each has its own number if nothing is said.
+    /// The number of executions for engines that count them; each has its own default.
     pub executions: Option<u64>,
-    /// Where random schedules start from.
+    /// The seed of random schedules.
     pub seed: u64,
 }
 
 impl Selection {
-    /// The checks of locks of `registry`, in their order, each with `options` but for the search and the order.
+    /// The checks of locks of `registry`, in order, each with `options` except for the search and the order.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] and [`Error::Check`] for what does not exist or does not go together.
+    /// [`Error::Usage`] and [`Error::Check`] for options that do not exist or contradict each other.
     pub fn jobs(&self, registry: &Registry, options: &Options) -> Result<Vec<Job>> {
         let mutant = self.mutant.as_deref().map(mutant).transpose()?;
         let engines = if self.engines.is_empty() { &[Engine::Explorer][..] } else { &self.engines };
@@ -84,7 +84,7 @@ impl Selection {
                 bounded(&check)?;
                 found = true;
                 for &engine in engines {
-                    // Of the standard configurations, each engine gets what it can take.
+                    // Each engine gets only those standard configurations that it supports.
                     if self.scenarios.is_empty() && !engine.takes(&check) {
                         continue;
                     }
@@ -92,7 +92,7 @@ impl Selection {
                     let usual = if configuration.long { Search::DepthFirst } else { Search::BreadthFirst };
                     options.search = self.search.unwrap_or(usual);
                     options.order = engine == Engine::Explorer && (configuration.order || self.order);
-                    // Configurations that differ in the order alone are one to whoever does not check it.
+                    // Configurations that differ only in the order are equal for an engine that does not check it.
                     let same = |job: &Job| {
                         let (one, other) = (&job.check, &check);
                         (job.engine, job.options.order) == (engine, options.order)
@@ -110,12 +110,12 @@ impl Selection {
             if !found && !self.locks.is_empty() {
                 let name = subject.name();
                 return Err(Error::usage(format!(
-                    "{name} has no standard configuration of that kind; say what to check by --scenario"
+                    "{name} has no standard configuration of that kind; name a scenario with --scenario"
                 )));
             }
         }
         if jobs.is_empty() {
-            return Err(Error::usage("no lock has a standard configuration of that kind, or takes such a scenario"));
+            return Err(Error::usage("no lock has a standard configuration of that kind, or supports such a scenario"));
         }
         Ok(jobs)
     }
@@ -153,13 +153,13 @@ impl Selection {
     }
 }
 
-/// The most ranks of a check. Engines keep a state of each, and see nothing of as many ranks in a lifetime.
+/// The most ranks of a check. Engines keep a state of each, and could not finish with this many.
 const MAX_RANKS: u32 = 512;
 
 /// The most acquisitions of a rank of a check.
 const MAX_ACQUISITIONS: u32 = 65_535;
 
-/// Refuses a check that no engine can hold, and a home that has nothing to do with its ranks.
+/// Refuses a check that is too large for any engine, and a home outside its ranks.
 fn bounded(check: &Check) -> Result<()> {
     let scenario = &check.scenario;
     if scenario.ranks() > MAX_RANKS || scenario.targets() > MAX_RANKS {
@@ -168,11 +168,11 @@ fn bounded(check: &Check) -> Result<()> {
     if scenario.groups().iter().any(|group| group.acquisitions > MAX_ACQUISITIONS) {
         return Err(Error::usage(format!("scenario {scenario}: a rank makes at most {MAX_ACQUISITIONS} acquisitions")));
     }
-    // One more than the ranks that take part, or are targets: that is where the words are if nothing is said.
+    // One more than the ranks that take part or are targets: that is the default home of the words.
     let last = Check { home: None, ..check.clone() }.home();
     if check.home.is_some_and(|home| home > last) {
         return Err(Error::usage(format!(
-            "--home: {} has nothing to do with scenario {scenario}; name one of the ranks 0 to {}",
+            "--home: scenario {scenario} has no rank {}; name one of the ranks 0 to {}",
             check.home(),
             last.0
         )));
@@ -183,15 +183,15 @@ fn bounded(check: &Check) -> Result<()> {
 /// One check, by one engine.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Who looks.
+    /// The engine.
     pub engine: Engine,
-    /// At what.
+    /// The check.
     pub check: Check,
-    /// How far.
+    /// The limits.
     pub options: Options,
-    /// How many executions, see [`Selection::executions`].
+    /// The number of executions, see [`Selection::executions`].
     pub executions: Option<u64>,
-    /// Where random schedules start from.
+    /// The seed of random schedules.
     pub seed: u64,
 }
 
@@ -206,10 +206,10 @@ impl Job {
         Checked::new(self, found, start.elapsed())
     }
 
-    /// Refuses a counterexample that the lock itself does not follow: whatever has found it is wrong.
+    /// Refuses a counterexample that the lock itself does not follow: the engine is wrong then.
     ///
-    /// Who was there before whom is not known to a replay, so that an order can only be seen by the search; and what is
-    /// a race to loom can look right in the order in which it ran.
+    /// A replay does not know which rank came first, so only the search can see an order. A race under loom can look right
+    /// in the order in which it ran.
     fn confirm(&self, found: &rmalab_verify::Outcome) -> rmalab_verify::Result<()> {
         let counterexample = match found.violation() {
             Some(counterexample) if self.engine != Engine::Loom => counterexample,
@@ -219,7 +219,7 @@ impl Job {
             return Ok(());
         }
         Err(rmalab_verify::Error::Unsound(format!(
-            "{} has found what a replay does not confirm: {}",
+            "{} found a violation that a replay does not confirm: {}",
             self.engine.name(),
             counterexample.violation
         )))
@@ -248,11 +248,11 @@ pub const fn section_name(section: Section) -> &'static str {
     }
 }
 
-/// The check that a saved counterexample to a lock of `registry` is about.
+/// The check of a saved counterexample to a lock of `registry`.
 ///
 /// # Errors
 ///
-/// [`Error::Usage`] and [`Error::Check`] when it names what does not exist, or does not go together.
+/// [`Error::Usage`] and [`Error::Check`] when a name does not exist, or names contradict each other.
 pub fn check_of(registry: &Registry, counterexample: &Counterexample) -> Result<Check> {
     let scenario = counterexample.scenario.parse::<Scenario>().map_err(|error| Error::usage(error.to_string()))?;
     let mut check = Check::new(subject(registry, &counterexample.lock)?, scenario);
@@ -265,7 +265,7 @@ pub fn check_of(registry: &Registry, counterexample: &Counterexample) -> Result<
     Ok(check)
 }
 
-/// The error of a check as one of this crate.
+/// Converts the error of a check to one of this crate.
 pub fn failed(error: rmalab_verify::Error) -> Error {
     use rmalab_verify::Error as Verify;
 
@@ -280,11 +280,11 @@ pub fn failed(error: rmalab_verify::Error) -> Error {
     Error::Check { source: error.into(), usage }
 }
 
-/// Takes the steps of a counterexample to `check` again, and says what they still break.
+/// Repeats the steps of a counterexample to `check`, and returns the property that they still break.
 ///
 /// # Errors
 ///
-/// [`rmalab_verify::Error::Schedule`] when a step is not possible: the lock is not the one that it was made for.
+/// [`rmalab_verify::Error::Schedule`] when a step is not possible: the counterexample is for another lock.
 pub fn again(check: &Check, counterexample: &Counterexample) -> rmalab_verify::Result<Option<Violation>> {
     counterexample.suits(check)?;
     let Some(first) = counterexample.cycle else {
@@ -298,7 +298,7 @@ pub fn again(check: &Check, counterexample: &Counterexample) -> rmalab_verify::R
         }
     }
     let begins = visible(&mut live);
-    // Twice: what a rank remembers cannot be seen, but would show in its next round.
+    // Twice: the local state of a rank is invisible here, but would show in its next round.
     for _ in 0..2 {
         for (i, &choice) in (first..).zip(cycle) {
             let step = take(&mut live, i, choice)?;
@@ -320,14 +320,14 @@ fn take(live: &mut Live, step: usize, choice: Choice) -> rmalab_verify::Result<S
     live.take(choice).map_err(|why| rmalab_verify::Error::Schedule { step, why })
 }
 
-/// All that can be seen of a state: who is where with which call, the words that are not zero, and what can happen next.
+/// The visible part of a state: statuses and calls of the ranks, the words that are not zero, and the possible steps.
 fn visible(live: &mut Live) -> impl PartialEq + use<> {
     let mut words: Vec<_> = live.words().filter(|&(_, value)| value != 0).collect();
     words.sort_unstable();
     (live.statuses(), live.calls().collect::<Vec<_>>(), words, live.choices())
 }
 
-/// All that can be checked: the workspace's own, with the names of their words, and those that `registry` has beside them.
+/// All subjects of checks: the workspace's own, with the names of their words, and those that only `registry` has.
 fn all(registry: &Registry) -> impl Iterator<Item = Subject> {
     subjects().into_iter().chain(registry.outside().map(|subject| subject.check.clone()))
 }

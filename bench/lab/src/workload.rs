@@ -1,22 +1,22 @@
 //! Descriptions of workloads: what a program's ranks do on a window, as far as a lock policy can depend on it.
 //!
-//! A description is a TOML file. Every time and every size in it is a string with its unit (see [`units`](rmalab_atomics::sim::units)); keys that are
-//! not known, and values that cannot be, are errors that name file, line and key. `bench/workloads` has examples.
+//! A description is a TOML file. Every time and every size in it is a string with its unit (see
+//! [`units`](rmalab_atomics::sim::units)). Unknown keys and invalid values are errors that name file, line and key. `bench/workloads` has examples.
 //!
 //! ```toml
 //! ranks = 64
 //! ranks_per_node = 8
 //! acquisitions = 1000          # of each rank
-//! objective = "throughput"     # or "p99", "fairness": what a policy is chosen by
+//! objective = "throughput"     # or "p99", "fairness": the objective in the choice of a policy
 //!
 //! [[class]]                    # one class of acquisitions; there may be several
 //! share = 1.0                  # of all acquisitions, or "100%"; the shares sum to 1
 //! lock = "exclusive"           # or "shared", "lock_all"
 //! targets = { zipf = 0.99 }    # or "uniform", "own", "neighbours", { single = 3 }
 //! between = { mean = "5us" }   # before the lock: exponential; "5us" is constant, { min = "1us", max = "9us" } uniform
-//! inside = "200ns"             # while it is held, beside the operations
+//! inside = "200ns"             # while the lock is held, beside the operations
 //!
-//! [[class.operation]]          # while it is held, one kind after the other; none is legal
+//! [[class.operation]]          # while the lock is held, one kind after the other; may be left out
 //! kind = "put"                 # or "get", "update" (atomic updates of 8-byte words)
 //! count = 2                    # 1 if not given
 //! bytes = "64B"                # of each; updates have 8B if not given
@@ -30,9 +30,9 @@
 //! ranks one below and one above its own, around the end. Under `zipf` the k-th of n targets is drawn in proportion to k to
 //! the power of minus the exponent; the order of the targets scatters them over the nodes and is the same for all ranks.
 //!
-//! Transfers go to a window of [`window_bytes`](Workload::window_bytes) bytes at each rank. Each starts where the one before
-//! ended, and wraps around at the window's end; where a rank begins follows from its number, so that ranks are not at one
-//! place together. One that is longer than the window is made as several. An update is a fetch-and-add for each word.
+//! Transfers go to a window of [`window_bytes`](Workload::window_bytes) bytes at each rank. Each starts at the end of the
+//! previous one, and wraps around at the window's end. The rank's number determines its first position, so that ranks
+//! start at different ones. A transfer longer than the window becomes several. An update is a fetch-and-add for each word.
 //!
 //! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own.
 
@@ -52,16 +52,16 @@ const WINDOW: (u64, u64) = (4096, 64 << 10);
 /// The longest description that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What is wrong with a workload's description: one line.
+/// An error in a workload's description: one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkloadError {
     /// The file.
     pub file: PathBuf,
     /// The line, counted from 1; `None` if the file cannot be read.
     pub line: Option<usize>,
-    /// The key, with the tables that it is in; empty where there is none.
+    /// The key, with its tables; empty if there is none.
     pub key: String,
-    /// What is wrong with it, and what to write.
+    /// The error, and its correction.
     pub what: String,
 }
 
@@ -80,18 +80,18 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
-/// What a policy is chosen by.
+/// Objectives in the choice of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Objective {
-    /// Acquisitions in a second, of all ranks together.
+    /// Acquisitions per second, of all ranks together.
     Throughput,
-    /// The 99th percentile of the time that an acquisition takes.
+    /// The 99th percentile of the time of an acquisition.
     P99,
-    /// How evenly the ranks come to their acquisitions.
+    /// The fairness of the ranks' rates.
     Fairness,
 }
 
-/// What is locked, and how.
+/// Kinds of locks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Acquire {
     /// All targets, shared.
@@ -102,10 +102,10 @@ pub enum Acquire {
     Exclusive,
 }
 
-/// How a target is drawn.
+/// Distributions of targets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Targets {
-    /// All ranks alike.
+    /// All ranks with equal probability.
     Uniform,
     /// By Zipf's law with this exponent.
     Zipf(f64),
@@ -122,13 +122,13 @@ pub enum Targets {
 pub enum Span {
     /// Always the same.
     Constant(u64),
-    /// From the first to the second, all alike.
+    /// Uniform from the first to the second.
     Uniform(u64, u64),
     /// Exponential, with this mean.
     Exponential(u64),
 }
 
-/// What an operation does.
+/// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OperationKind {
     /// Writes.
@@ -142,13 +142,13 @@ pub enum OperationKind {
 /// Operations in an acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
-    /// What they do.
+    /// Their kind.
     pub kind: OperationKind,
-    /// How many.
+    /// Their number.
     pub count: u32,
     /// Bytes of each.
     pub bytes: u64,
-    /// Whether each of them has a target of its own.
+    /// Whether each of them has its own target.
     pub any: bool,
 }
 
@@ -157,30 +157,30 @@ pub struct Operation {
 pub struct Class {
     /// Its share of all acquisitions.
     pub share: f64,
-    /// What is locked.
+    /// The kind of the lock.
     pub lock: Acquire,
-    /// How targets are drawn.
+    /// The distribution of targets.
     pub targets: Targets,
-    /// The time before the lock.
+    /// The time ahead of the lock.
     pub between: Span,
-    /// The time while it is held.
+    /// The time while the lock is held.
     pub inside: Span,
-    /// The operations while it is held.
+    /// The operations while the lock is held.
     pub operations: Vec<Operation>,
 }
 
 /// A workload; see the [module's text](self).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Workload {
-    /// Its name: that of the file, without `.toml`.
+    /// Its name: the file's, without `.toml`.
     pub name: String,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub ranks: u32,
-    /// How many of them are on one node.
+    /// The number of ranks on a node.
     pub ranks_per_node: u32,
-    /// How many acquisitions each rank makes.
+    /// The number of acquisitions of each rank.
     pub acquisitions: u64,
-    /// What a policy is chosen by.
+    /// The objective in the choice of a policy.
     pub objective: Objective,
     /// The classes of acquisitions.
     pub classes: Vec<Class>,
@@ -191,27 +191,27 @@ impl Workload {
     ///
     /// # Errors
     ///
-    /// What the operating system says, and as [`parse`](Self::parse).
+    /// Errors of the operating system, and those of [`parse`](Self::parse).
     pub fn read(file: impl AsRef<Path>) -> Result<Workload, WorkloadError> {
         let file = file.as_ref();
         let failed = |what: String| WorkloadError { file: file.to_owned(), line: None, key: String::new(), what };
         let bytes = rmalab_job::file::read(file, LONGEST).map_err(|error| failed(error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| failed("this is no text (UTF-8)".to_owned()))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("this is not text in UTF-8".to_owned()))?;
         Workload::parse(file, &text)
     }
 
-    /// Reads a description from `text`, which errors call `file`.
+    /// Reads a description from `text`; errors name it `file`.
     ///
     /// # Errors
     ///
-    /// What is no TOML, and every key that is missing, unknown, or has a value that cannot be: the first of them.
+    /// The first error: invalid TOML, or a key that is missing, unknown, or has an invalid value.
     pub fn parse(file: &Path, text: &str) -> Result<Workload, WorkloadError> {
         read::workload(file, text)
     }
 
     /// The same workload with another number of ranks.
     ///
-    /// A single target that such a world does not have becomes its last rank; a node has no more ranks than there are.
+    /// A single target beyond the new ranks becomes the last rank; a node has at most all ranks.
     pub fn with_ranks(mut self, ranks: u32) -> Workload {
         self.ranks = ranks.max(1);
         self.ranks_per_node = self.ranks_per_node.min(self.ranks);

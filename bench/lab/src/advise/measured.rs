@@ -82,7 +82,7 @@ type Ran = (Done, Vec<(u64, u64)>);
 pub fn serve(registry: &Registry) -> Result<()> {
     let Some(task) = std::env::var_os(TASK) else { return Ok(()) };
     let task: Task = serde_json::from_slice(task.as_encoded_bytes())
-        .map_err(|error| Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself")))?;
+        .map_err(|error| Error::Ranks(format!("{TASK}: {error}; only the program itself sets it, for its ranks")))?;
     world(registry, &task, None).map(drop)
 }
 

@@ -15,7 +15,7 @@ const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA
 const RMA: &str =
     "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
 
-/// The order is that of lists and legends: mutexes, reader-writer locks, policies; simple ones first.
+/// In the order of lists and legends: mutexes, reader-writer locks, policies; simple ones first.
 pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_mutex::<Tas>("test-and-set mutex: one word, polled with exponential backoff")
@@ -26,12 +26,12 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729")
         .fairness("first come, first served");
     registry
-        .add_mutex::<Mcs>("MCS queue mutex: each rank waits on a word of its own")
+        .add_mutex::<Mcs>("MCS queue mutex: each rank waits on its own word")
         .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729")
         .fairness("first come, first served");
     registry
         .add_mutex::<Cohort>(
-            "cohort mutex: MCS queues on each node, bound by a global one; passed on within a node first",
+            "cohort mutex: MCS queues on each node, joined by a global one; it passes on within a node first",
         )
         .paper("Dice, Marathe, Shavit: Lock Cohorting, PPoPP'12, doi:10.1145/2145816.2145848")
         .fairness("first come, first served on each node and among nodes; a node's turn is bounded");
@@ -44,7 +44,7 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper(FOMPI)
         .fairness("readers are not passed; writers may starve");
     registry
-        .add_rw_lock::<McsRwRp>("MCS reader-writer lock with reader preference, the FX100 study's")
+        .add_rw_lock::<McsRwRp>("MCS reader-writer lock with reader preference, from the FX100 study")
         .paper(&format!("{MCS_RW}; Hatanaka, Hori, Ishikawa: MPI RMA lock synchronization on FX100"))
         .fairness("readers first, writers may starve; writers among themselves first come, first served");
     registry
@@ -58,11 +58,11 @@ pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_rw_lock::<RmaRw>("RMA-RW lock: readers are counted on their nodes, writers go through a tree of queues")
         .paper(RMA)
-        .fairness("nobody starves: T_W writers in a row, then the readers that wait; T_R readers before a writer");
+        .fairness("no rank starves: T_W writers in a row, then the readers that wait; T_R readers before a writer");
     registry
         .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")
-        .fairness("that of mcs-rw-rp, for each target")
+        .fairness("as mcs-rw-rp, for each target")
         .state_by_target();
     registry
         .add_policy::<TwoLevel>(
@@ -77,9 +77,9 @@ pub(super) fn fill(registry: &mut Registry) {
             |root| HierarchicalParams { root, ..HierarchicalParams::default() },
         )
         .paper("this project's; parts from BRAVO (USENIX ATC'19), RMA-RW (HPDC'16) and MCS locks")
-        .fairness("exclusive locks and openings of nodes first come, first served; nobody starves");
+        .fairness("exclusive locks and openings of nodes first come, first served; no rank starves");
     registry
-        .add_policy::<NoCheck>("policy: no lock at all, which shows what the load takes without one", |_| ())
+        .add_policy::<NoCheck>("policy: no lock at all, which shows the rate of the load without one", |_| ())
         .paper("MPI_MODE_NOCHECK of the MPI standard")
         .fairness("excludes nobody")
         .excludes_nobody();

@@ -1,4 +1,4 @@
-//! What a study found, as a document.
+//! The document of a study.
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Range, Series, Table, Value};
@@ -134,8 +134,8 @@ impl<'a> Of<'a> {
                 "Throughput",
                 ("acquisitions per second, all ranks", Quantity::Rate),
                 format!(
-                    "How many times per second all ranks together acquire and release. A line that rises with the ranks \
-                     scales. A level line belongs to a lock that serves one request at a time. Beyond {cores} ranks there \
+                    "Acquisitions and releases per second of all ranks together. A line that rises with the ranks \
+                     scales. A level line means a lock that serves one request at a time. Beyond {cores} ranks there \
                      are more ranks than processors here: a lock that hands over to a rank without a processor waits for \
                      the scheduler.{}",
                     self.bound()
@@ -159,7 +159,7 @@ impl<'a> Of<'a> {
                 &format!("99th percentile of the time to acquire, {who}"),
                 ("time to acquire", Quantity::Time),
                 "99 in 100 acquisitions wait no longer than this. Where the median is low and this is not, a few ranks \
-                 wait long. A step of milliseconds is the scheduler's time slice, not the lock."
+                 wait long. A step of milliseconds comes from the scheduler's time slices, not from the lock."
                     .into(),
                 quantile(|times| times.p99),
             ),
@@ -168,8 +168,8 @@ impl<'a> Of<'a> {
                 "fairness",
                 "Fairness",
                 ("Jain's index", Quantity::Share),
-                "Jain's index of the ranks' shares of all acquisitions: 1 when all ranks got the same, one over the number \
-                 of ranks when one of them got everything."
+                "Jain's index of the ranks' shares of all acquisitions: 1 when all ranks get the same, one over the number \
+                 of ranks when one of them gets everything."
                     .into(),
                 |cell| Some((cell.values.jain, None)),
             ),
@@ -216,7 +216,7 @@ impl<'a> Of<'a> {
         }
     }
 
-    /// How long readers and writers wait under the same load.
+    /// Waiting times of readers and writers under the same load.
     fn sides(&self, fraction: f64) -> Option<Bars> {
         if fraction == 0.0 || fraction == 1.0 {
             return None;
@@ -234,9 +234,10 @@ impl<'a> Of<'a> {
             parts: vec!["readers (lock_all)".into(), "writers (exclusive)".into()],
             stacked: false,
             rows,
-            text: "How long readers and writers wait under the same load, from the median to the 99th percentile; left is \
-                   better. A lock that prefers one side shows a distance between the two colours. A lock whose writers can \
-                   starve has a bar that reaches far to the right. Mutexes know no readers, so theirs should coincide."
+            text: "Waiting times of readers and writers under the same load, from the median to the 99th percentile; left is \
+                   better. A lock that prefers one side shows a distance between the two colours. A lock with writers that \
+                   can starve has a bar that reaches far to the right. Mutexes have no readers, so both bars should \
+                   coincide."
                 .into(),
         })
     }
@@ -268,9 +269,9 @@ impl<'a> Of<'a> {
                 .into_iter()
                 .filter_map(|(name, parts)| Some((name, parts?)))
                 .collect(),
-            text: "How many word operations a rank issues for one acquire and its release, by the distance of their \
-                   target. On a network this is the cost that counts: an operation in another node takes microseconds. \
-                   Polling shows as a number that grows with the contention. Counted in a pass of its own."
+            text: "Word operations of a rank for one acquire and its release, by the distance of their \
+                   target. On a network these determine the cost: an operation in another node takes microseconds. \
+                   Polling shows as a number that grows with the contention. A separate pass counts them."
                 .into(),
         });
         bars.into_iter().filter(|bars| !bars.rows.is_empty()).collect()
@@ -289,7 +290,7 @@ impl<'a> Of<'a> {
         if bounds.is_empty() {
             String::new()
         } else {
-            format!(" The dashed line ({}) excludes nothing: it is what the load itself takes.", bounds.join(", "))
+            format!(" The dashed line ({}) excludes nothing: it shows the rate without locks.", bounds.join(", "))
         }
     }
 }

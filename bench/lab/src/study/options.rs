@@ -1,4 +1,4 @@
-//! What a study is asked to measure.
+//! The options of a study.
 
 use std::time::Duration;
 
@@ -9,63 +9,63 @@ use crate::Registry;
 use crate::subject::passes::Target;
 use rmalab_job::{Error, Result};
 
-/// What to measure, and for how long.
+/// The measurements of a study, and their durations.
 ///
 /// [`Options::default`] is the main study, at a size fit for this machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where the ranks run; each backend is measured on its own.
+    /// The places of the ranks; each backend is measured separately.
     pub backends: Vec<Backend>,
-    /// How many ranks take part; each number is a world of its own.
+    /// Numbers of ranks; each makes a world of its own.
     pub ranks: Vec<u32>,
     /// The subjects' names; none means all that are registered.
     pub locks: Vec<String>,
     /// Shares of acquisitions that are lock_all (the others are exclusive locks of one target), 0 to 1.
     pub read_fractions: Vec<f64>,
-    /// How long a rank computes while it holds the lock.
+    /// Computing time of a rank while it holds the lock.
     #[serde(rename = "critical_section_ns", with = "in_nanoseconds")]
     pub critical_section: Duration,
-    /// How long a rank computes between two acquisitions.
+    /// Computing time of a rank between two acquisitions.
     #[serde(rename = "think_time_ns", with = "in_nanoseconds")]
     pub think_time: Duration,
-    /// How long one cell is measured, all passes together; none means [`BUDGET`] divided by the number of cells.
+    /// Duration of one cell, all passes together; none means [`BUDGET`] divided by the number of cells.
     #[serde(rename = "duration_ns", with = "in_optional_nanoseconds")]
     pub duration: Option<Duration>,
-    /// How often each cell is measured; what is reported is the median.
+    /// The number of measurements of each cell; the result is their median.
     pub repetitions: u32,
-    /// How long all ranks may wait, in the trial of a lock and after the end of a measurement, before the lock counts as stuck.
+    /// Time without progress, in a trial or after the end of a measurement, after which the lock counts as stuck.
     #[serde(rename = "patience_ns", with = "in_nanoseconds")]
     pub patience: Duration,
-    /// Where the ranks' random choices start from.
+    /// The seed of the ranks' random choices.
     pub seed: u64,
-    /// How many ranks share a (simulated) node; none means the machine's own NUMA nodes.
+    /// The number of ranks on a (simulated) node; none means the machine's own NUMA nodes.
     pub ranks_per_node: Option<u32>,
     /// Whether each rank is bound to one core, in turn; otherwise the scheduler places them.
     pub bind: bool,
-    /// The rank at which global locks live, and which exclusive locks name.
+    /// The home of global locks, and the default target of exclusive locks.
     pub home: u32,
-    /// Whom exclusive locks name.
+    /// The target of exclusive locks.
     pub target: Target,
 }
 
-/// How long the cells of a study take together when no duration is given.
+/// Duration of all cells of a study together when no duration is given.
 ///
 /// With start-up and report this leaves the main study below a minute and a half.
 pub const BUDGET: Duration = Duration::from_secs(68);
 
-/// Bounds of a duration that was not given: shorter is noise, longer is waste.
+/// Bounds of the default duration: shorter is noise, longer is waste.
 const DURATIONS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// The shortest where a network is among the backends: a slow one's barrier takes 10 ms, and a cell has several.
+/// The shortest default with a network among the backends: a slow network's barrier takes 10 ms, and a cell has several.
 const SHORTEST_OF_NETWORKS: Duration = Duration::from_millis(200);
 
-/// Whether the backend's operations are those of memory that all ranks share.
+/// Returns whether the backend's operations are those of shared memory.
 pub(crate) fn shares_memory(backend: Backend) -> bool {
     matches!(backend, Backend::Local | Backend::Shm)
 }
 
-/// The longest that a cell may be measured.
+/// The longest duration of a cell.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The most repetitions of a cell.
@@ -98,11 +98,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks every option, and puts the names of all subjects where none is named.
+    /// Checks every option, and fills in the names of all subjects if there are none.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] with the first option that makes no sense.
+    /// [`Error::Usage`] for the first option that makes no sense.
     pub fn checked(mut self, registry: &Registry) -> Result<Options> {
         if self.locks.is_empty() {
             self.locks = registry.subjects().map(|subject| subject.info().name.clone()).collect();
@@ -129,7 +129,7 @@ impl Options {
         }
         for &ranks in &self.ranks {
             if !(1..=MAX_RANKS).contains(&ranks) {
-                return Err(Error::usage(format!("ranks: {ranks} is not from 1 to {MAX_RANKS}")));
+                return Err(Error::usage(format!("ranks: {ranks} is not between 1 and {MAX_RANKS}")));
             }
             if self.home >= ranks {
                 return Err(Error::usage(format!(
@@ -140,17 +140,20 @@ impl Options {
         }
         for &fraction in &self.read_fractions {
             if !(0.0..=1.0).contains(&fraction) {
-                return Err(Error::usage(format!("read fraction: {fraction} is not from 0 to 1")));
+                return Err(Error::usage(format!("read fraction: {fraction} is not between 0 and 1")));
             }
         }
         if !(1..=MAX_REPETITIONS).contains(&self.repetitions) {
-            return Err(Error::usage(format!("repetitions: {} is not from 1 to {MAX_REPETITIONS}", self.repetitions)));
+            return Err(Error::usage(format!(
+                "repetitions: {} is not between 1 and {MAX_REPETITIONS}",
+                self.repetitions
+            )));
         }
         if self.duration.is_some_and(|duration| duration.is_zero() || duration > LONGEST) {
-            return Err(Error::usage("duration: a cell is measured for more than nothing and at most 24h"));
+            return Err(Error::usage("duration: give a time above 0, and at most 24h"));
         }
         if self.patience.is_zero() || self.patience > LONGEST {
-            return Err(Error::usage("patience: more than nothing and at most 24h"));
+            return Err(Error::usage("patience: give a time above 0, and at most 24h"));
         }
         let duration = self.cell_duration();
         for (time, what) in [(self.critical_section, "critical section"), (self.think_time, "think time")] {
@@ -162,17 +165,17 @@ impl Options {
             }
         }
         if self.ranks_per_node == Some(0) {
-            return Err(Error::usage("ranks per node: 0 would leave no room for ranks"));
+            return Err(Error::usage("ranks per node: give at least 1"));
         }
         Ok(self)
     }
 
-    /// How many cells there are: combinations of backend, number of ranks, lock and read fraction, repetitions apart.
+    /// The number of cells: combinations of backend, number of ranks, lock and read fraction, without repetitions.
     pub fn cells(&self) -> usize {
         self.backends.len() * self.ranks.len() * self.locks.len() * self.read_fractions.len()
     }
 
-    /// How long one cell is measured in one repetition, all passes together.
+    /// Duration of one cell in one repetition, all passes together.
     pub fn cell_duration(&self) -> Duration {
         self.duration.unwrap_or_else(|| {
             let measurements = u32::try_from(self.cells()).unwrap_or(u32::MAX).saturating_mul(self.repetitions).max(1);
@@ -210,7 +213,7 @@ mod in_nanoseconds {
     }
 }
 
-/// As [`in_nanoseconds`], for a duration that may be absent.
+/// Like [`in_nanoseconds`], for an optional duration.
 mod in_optional_nanoseconds {
     use std::time::Duration;
 
@@ -230,21 +233,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicates_go_and_order_stays() {
+    fn duplicates_are_removed_in_place() {
         let mut values = vec![4, 1, 4, 2, 1];
         dedup(&mut values);
         assert_eq!(values, [4, 1, 2]);
     }
 
     #[test]
-    fn options_survive_the_way_to_the_ranks() {
+    fn options_survive_serialization_to_the_ranks() {
         let options = Options { duration: Some(Duration::from_millis(7)), ..Options::default() };
         let text = serde_json::to_string(&options).unwrap();
         assert_eq!(serde_json::from_str::<Options>(&text).unwrap(), options);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_options_are_refused() {
         let registry = Registry::standard();
         let refused = |change: fn(&mut Options)| {
             let mut options = Options::default();

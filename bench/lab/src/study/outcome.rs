@@ -1,4 +1,4 @@
-//! What a study found out.
+//! The results of a study.
 
 use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
@@ -9,37 +9,37 @@ use crate::subject::passes::{Counts, Latency, Recorded, SideCounts, Steps, Throu
 use rmalab_report::statistics::{Quantiles, histogram, jain, median};
 use rmalab_report::{Machine, Run};
 
-/// Everything that a study found out.
+/// All results of a study.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How the study was run, and whether every cell was measured.
+    /// The command of the study, and whether every cell was measured.
     pub run: Run,
-    /// What was asked for.
+    /// The options.
     pub options: Options,
-    /// How long each cell was measured, all passes together, in nanoseconds.
+    /// Duration of each cell, all passes together, in nanoseconds.
     pub cell_ns: u64,
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
-    /// What was measured.
+    /// The subjects.
     pub subjects: Vec<Info>,
-    /// The measurements, in the order in which they were asked for.
+    /// The measurements, in the order of the options.
     pub cells: Vec<Cell>,
 }
 
 impl Outcome {
-    /// The cells in which two ranks held the lock that must not hold it together.
+    /// The cells in which two ranks together held locks that exclude each other.
     pub fn violated(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.values.violations > 0)
     }
 }
 
-/// Which cell of a study: one lock under one load in one world.
+/// The key of a cell: one lock under one load in one world.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Key {
-    /// Where the ranks ran.
+    /// The backend.
     pub backend: Backend,
-    /// How many ranks took part.
+    /// The number of ranks.
     pub ranks: u32,
     /// The subject's name.
     pub lock: String,
@@ -47,14 +47,14 @@ pub struct Key {
     pub read_fraction: f64,
 }
 
-/// The measurements of one cell; medians over the repetitions, except where it says otherwise.
+/// The results of one cell: medians over the repetitions, unless stated otherwise.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Cell {
-    /// Which cell.
+    /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// How often it was measured.
+    /// The number of measurements.
     pub repetitions: u32,
     /// The measurements' median.
     #[serde(flatten)]
@@ -65,7 +65,7 @@ pub struct Cell {
     pub throughput_max: f64,
 }
 
-/// What one measurement of one cell yields.
+/// The result of one measurement of one cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Values {
@@ -77,22 +77,22 @@ pub struct Values {
     pub rank_throughput_max: f64,
     /// Jain's index of the ranks' throughputs: 1 when all are equal, 1/ranks when one has everything.
     pub jain: f64,
-    /// Exclusive grants to the rank that was the last exclusive holder, too.
+    /// Exclusive grants to the rank that was also the last exclusive holder.
     pub handovers_own: u64,
     /// Exclusive grants whose last exclusive holder was another rank of the same node.
     pub handovers_node: u64,
     /// Exclusive grants whose last exclusive holder was a rank of another node.
     pub handovers_remote: u64,
     /// Acquisitions, of all ranks and repetitions, during which another rank held what they exclude: the lock is broken if
-    /// there is one. 0 for a subject that excludes nobody.
+    /// there is one. 0 for a subject that excludes nothing.
     pub violations: u64,
-    /// Of lock_all and unlock_all; none where nobody read.
+    /// Results of lock_all and unlock_all; none without readers.
     pub readers: Option<Side>,
-    /// Of exclusive lock and unlock; none where nobody wrote.
+    /// Results of exclusive lock and unlock; none without writers.
     pub writers: Option<Side>,
 }
 
-/// The measurements of readers or of writers.
+/// The results of readers or of writers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Side {
@@ -121,25 +121,25 @@ impl Side {
     }
 }
 
-/// What one rank brings home from a cell.
+/// The results of one rank in a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RankSample {
     pub(crate) throughput: Throughput,
-    /// How long the throughput pass was to be, in nanoseconds: the same for all ranks.
+    /// The planned length of the throughput pass, in nanoseconds: the same for all ranks.
     pub(crate) span_ns: u64,
     pub(crate) latency: Latency,
     pub(crate) counts: Counts,
     pub(crate) interrupted: bool,
 }
 
-/// What rank 0 tells whoever watches over the study.
+/// Messages from rank 0 of a world to the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A cell was measured once.
     Sample(Box<Sample>),
-    /// A cell was begun, but the user wanted an end.
+    /// A cell was begun, but the user ended the study.
     Interrupted,
-    /// A rank failed, in words.
+    /// A rank failed, with this error.
     Failed(String),
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Sample {
 }
 
 impl Values {
-    /// Puts together what the ranks brought home.
+    /// Combines the results of all ranks.
     pub(crate) fn of(ranks: &[RankSample]) -> Values {
         let rates: Vec<f64> = ranks
             .iter()
@@ -192,7 +192,7 @@ impl Values {
         }
     }
 
-    /// The side that has more acquisitions as a rule: readers where there are any.
+    /// The side that usually has more acquisitions: readers, if any.
     pub fn main_side(&self) -> Option<&Side> {
         self.readers.as_ref().or(self.writers.as_ref())
     }
@@ -247,7 +247,7 @@ impl Side {
     }
 }
 
-/// The cells of a study from the measurements, in the order of the options; cells without a measurement are left out.
+/// The cells of a study, made from the measurements in the order of the options, without unmeasured cells.
 pub(crate) fn cells(options: &Options, samples: &[Sample]) -> Vec<Cell> {
     keys(options)
         .filter_map(|key| {
@@ -264,7 +264,7 @@ pub(crate) fn cells(options: &Options, samples: &[Sample]) -> Vec<Cell> {
         .collect()
 }
 
-/// All cells that the options ask for.
+/// The keys of all cells that the options request.
 fn keys(options: &Options) -> impl Iterator<Item = Key> {
     options
         .backends
@@ -272,7 +272,7 @@ fn keys(options: &Options) -> impl Iterator<Item = Key> {
         .flat_map(move |&backend| options.ranks.iter().flat_map(move |&ranks| world_keys(options, backend, ranks)))
 }
 
-/// The cells of one world, in the order in which its ranks measure them.
+/// The cells of one world, in the order of measurement.
 pub(crate) fn world_keys(options: &Options, backend: Backend, ranks: u32) -> impl Iterator<Item = Key> {
     options.read_fractions.iter().flat_map(move |&read_fraction| {
         options.locks.iter().map(move |lock| Key { backend, ranks, lock: lock.clone(), read_fraction })

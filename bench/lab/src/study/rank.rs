@@ -14,33 +14,33 @@ use crate::subject::passes::{Ledger, Passes, Task};
 use rmalab_job::{Error, Result, say};
 use rmalab_report::numbers::nanoseconds;
 
-/// Bytes of a rank's segment: the locks' words, and the room for results.
+/// Bytes of a rank's segment: the locks' words, and room for results.
 pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// Room for one rank's results, as JSON.
 ///
-/// At most these are six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
+/// These are at most six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
 const RESULT_BYTES: u64 = 1 << 20;
 
 /// How a cell's time is split: warm-up, throughput, latency and counted pass, in percent.
 const SPLIT: [u32; 4] = [5, 40, 40, 15];
 
-/// What a turn of a rank at the lock takes at most, beside what the rank computes: a time slice of the scheduler.
+/// The longest turn of a rank at the lock, without the rank's computing: a time slice of the scheduler.
 const TURN: Duration = Duration::from_millis(1);
 
-/// How much notice of a pass each rank adds: a wake-up takes some 50 µs.
+/// Notice of a pass for each rank: a wake-up takes some 50 µs.
 const NOTICE: Duration = Duration::from_micros(100);
 
 /// The longest notice of a pass.
 const LONGEST_NOTICE: Duration = Duration::from_millis(10);
 
-/// Measures all cells of one world: every rank calls this, and rank 0 passes what came out to `tell`.
+/// Measures all cells of one world: every rank calls this, and rank 0 passes the results to `report`.
 ///
-/// `memory` is `ra` again if the backend is shared memory. Its locks take nanoseconds, and are measured by code of their own.
+/// `memory` is `ra` again if the backend is shared memory. Its locks take nanoseconds, so separate code measures them.
 ///
 /// # Errors
 ///
-/// The errors of the locks and of the atomics. Other ranks may be waiting, so the rank has to fail and not just leave.
+/// The errors of the locks and of the atomics. Other ranks may be waiting, so the rank has to fail, not only to leave.
 pub(crate) fn measure(
     ra: &dyn RemoteAtomics,
     memory: Option<&Mapped>,
@@ -48,7 +48,7 @@ pub(crate) fn measure(
     backend: Backend,
     options: &Options,
     stop: &AtomicBool,
-    tell: &dyn Fn(Message),
+    report: &dyn Fn(Message),
 ) -> Result<()> {
     if options.bind {
         rmalab_atomics::bind_to_core(ra.rank())?;
@@ -67,7 +67,7 @@ pub(crate) fn measure(
         for (number, key) in (0u64..).zip(world_keys(options, backend, ra.size())) {
             if meeting.any(stop.load(Ordering::Relaxed))? {
                 if ra.rank().0 == 0 {
-                    tell(Message::Interrupted);
+                    report(Message::Interrupted);
                 }
                 return Ok(());
             }
@@ -93,7 +93,7 @@ pub(crate) fn measure(
                     .collect::<Result<Vec<RankSample>, _>>()
                     .map_err(|error| Error::Ranks(format!("a rank's results cannot be read: {error}")))?;
                 if !samples.iter().any(|sample| sample.interrupted) {
-                    tell(Message::Sample(Box::new(Sample { key, values: Values::of(&samples) })));
+                    report(Message::Sample(Box::new(Sample { key, values: Values::of(&samples) })));
                 }
             }
         }
@@ -114,14 +114,14 @@ fn measure_cell(
     // The last holder of the previous cell must not count as a handover in this one.
     ra.fetch_store(ra.rank().at(task.ledger.last), 0)?;
     let [warm_up, timed, latency, counted] = SPLIT.map(share);
-    // After the end each rank still completes a batch of acquisitions, and all of them may take turns.
+    // After the end each rank still completes a batch of acquisitions, and all batches may take turns.
     let turns = 16 * ra.size();
     let grace = (task.critical_section + task.think_time + TURN).saturating_mul(turns).saturating_add(task.patience);
     let pass = |what: &str, span: Duration| -> rmalab_locks::Result<Time> {
         let end = meeting.start()?.after(span);
         watchdog.expects(end.since(ra.now()).saturating_add(grace), || {
             format!(
-                "{name}: {} has not come back from an acquire or a release {grace:?} after the end of the {what}: the lock is \
+                "{name}: {} has not returned from an acquire or a release {grace:?} after the end of the {what}: the lock is \
                  not released, or a wake-up is lost",
                 ra.rank()
             )
@@ -142,15 +142,15 @@ fn measure_cell(
     Ok(RankSample { throughput, span_ns: nanoseconds(timed), latency, counts, interrupted })
 }
 
-/// Ends the process when a rank does not come back from a lock.
+/// Ends the process when a rank does not return from a lock.
 ///
-/// The loops that are timed cannot look for that themselves: they take nanoseconds.
+/// The timed loops take nanoseconds, so they cannot check this themselves.
 struct Watchdog {
-    /// When a rank has to be back, and what is wrong if it is not.
+    /// The time by which a rank has to return, and the error otherwise.
     expected: Arc<Mutex<Option<(Instant, String)>>>,
 }
 
-/// Time between two looks of a [`Watchdog`].
+/// Time between two checks of a [`Watchdog`].
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Watchdog {
@@ -179,20 +179,20 @@ impl Watchdog {
         Ok(Watchdog { expected })
     }
 
-    /// The rank has to be back after `time`, or what `what` says is wrong.
+    /// Requires the rank to return within `time`; otherwise `what` is the error.
     fn expects(&self, time: Duration, what: impl FnOnce() -> String) {
-        // One that cannot be told in this clock is never.
+        // A time beyond the range of this clock is never.
         let at = Instant::now().checked_add(time).map(|at| (at, what()));
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// The rank is back.
+    /// Records that the rank has returned.
     fn rests(&self) {
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Where the ranks of a study meet.
+/// Barrier and exchange of the ranks of a study.
 struct Meeting<'a> {
     ra: &'a dyn RemoteAtomics,
     /// Whether all ranks read the same clock, as those of one host do.
@@ -207,15 +207,15 @@ impl<'a> Meeting<'a> {
         Ok(Meeting { ra, one_clock, together: Collectives::new(ra)?, results: ra.heap().alloc(RESULT_BYTES, LINE)? })
     }
 
-    /// Waits until all ranks are here, and then until a common time, which it returns.
+    /// Waits until all ranks have arrived, and then until a common time, which it returns.
     ///
-    /// Without a common clock it returns the time at which the barrier let this rank go, on the local clock.
+    /// Without a common clock it returns the time on the local clock at which the barrier released this rank.
     fn start(&self) -> rmalab_atomics::Result<Time> {
         self.together.barrier()?;
         if !self.one_clock {
             return Ok(self.ra.now());
         }
-        // The ranks sleep until then, so that ranks that do not know the time yet get a processor.
+        // The ranks sleep until then, so that ranks without that time yet get a processor.
         let notice = (NOTICE * self.ra.size()).min(LONGEST_NOTICE);
         let mut start = [self.ra.now().after(notice).0];
         self.together.broadcast(Rank(0), &mut start)?;
@@ -229,20 +229,20 @@ impl<'a> Meeting<'a> {
         Ok(self.together.allgather(&[u64::from(yes)])?.contains(&1))
     }
 
-    /// Brings every rank's bytes to rank 0. Only rank 0 gets them.
+    /// Sends every rank's bytes to rank 0. Only rank 0 gets them.
     fn gather(&self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let ra = self.ra;
         let length = bytes.len() as u64;
         if length > RESULT_BYTES {
             return Err(Error::Ranks(format!(
-                "the results of {} take {length} bytes, and there is room for {RESULT_BYTES}",
+                "the results of {} take {length} bytes, but the limit is {RESULT_BYTES}",
                 ra.rank()
             )));
         }
         ra.put_bytes(ra.rank().at(self.results), bytes)?;
         let lengths = self.together.allgather(&[length])?;
         if ra.rank().0 != 0 {
-            // This rank writes there again only after a barrier. Rank 0 enters it when it has read everything.
+            // This rank writes there again only after a barrier. Rank 0 enters it after it has read all results.
             return Ok(None);
         }
         let all = (0u32..).zip(lengths).map(|(rank, length)| {

@@ -1,14 +1,14 @@
-//! The verdict of a study in words: which lock won where, what that means, and what to try next.
+//! The verdict of a study in words: the fastest locks, their scaling, and next steps.
 
 use rmalab_report::numbers::{digits, humane, si};
 
 use super::document::load;
 use super::{Backend, Cell, Outcome};
 
-/// How much longer writers wait than readers before it is worth a sentence.
+/// Ratio of writers' to readers' waiting time from which the verdict mentions it.
 const STARVED: f64 = 100.0;
 
-/// A paragraph for each backend and load, and one on what to do next.
+/// Returns a paragraph for each backend and load, and one on next steps.
 pub(super) fn summary(outcome: &Outcome) -> Vec<String> {
     let mut text = Vec::new();
     let mut winners: Vec<&str> = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<String> {
     text
 }
 
-/// Which lock won under one load with the most ranks, and which was next.
+/// Returns the fastest lock under one load with the most ranks, and the next one.
 fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String, &str)> {
     let excludes = |cell: &Cell| outcome.subjects.iter().any(|info| info.name == cell.key.lock && info.excludes);
     let cells: Vec<&Cell> = outcome
@@ -69,7 +69,8 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
                 &format!("{name} wins with {}/s, {} times {next}'s {}/s.", rate(first), digits(factor), rate(second));
         }
         (Some(_), alike) => {
-            text += &format!("{name} leads with {}/s, and within the spread so do {}.", rate(first), alike.join(", "));
+            text +=
+                &format!("{name} leads with {}/s; within the spread, {} are as fast.", rate(first), alike.join(", "));
         }
     }
     let alone = cells.iter().find(|cell| cell.key.lock == *name && cell.key.ranks == 1);
@@ -96,15 +97,15 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
     Some((text, name))
 }
 
-/// What to try next.
+/// Returns a paragraph on next steps.
 fn next(outcome: &Outcome, winners: &[&str]) -> String {
     let cores = outcome.machine.cores;
     let most = outcome.options.ranks.iter().copied().max().unwrap_or(0);
     let mut text = String::new();
     if most as usize > cores {
         text += &format!(
-            "With {most} ranks on {cores} processors, the scheduler decides much of this: a queue lock waits for a rank that \
-             does not run. "
+            "With {most} ranks on {cores} processors, the scheduler affects these results: a queue lock waits for a rank \
+             that does not run. "
         );
     }
     let names = winners.join(",");

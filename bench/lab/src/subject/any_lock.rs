@@ -1,12 +1,12 @@
 //! Window locks of any type on any backend, behind a table of functions.
 //!
-//! Only loops that are measured in nanoseconds need to know the lock and the backend when they are compiled. Everything
-//! else goes through here, and is compiled once.
+//! Only loops that take nanoseconds need the types of lock and backend at compile time. All other code uses this table,
+//! and is compiled once.
 
 use rmalab_atomics::{Disp, Distance, Rank, RemoteAtomics};
 use rmalab_locks::{Exclusion, LockKind, NoCheck, Result, WindowLock};
 
-/// A [`WindowLock`] of a type that is chosen at run time.
+/// A [`WindowLock`] whose type is chosen at run time.
 pub(crate) trait AnyLock {
     /// Locks `target`.
     fn lock(&mut self, ra: &dyn RemoteAtomics, kind: LockKind, target: Rank) -> Result<()>;
@@ -23,7 +23,7 @@ pub(crate) trait AnyLock {
     /// Returns which locks of different ranks exclude each other.
     fn exclusion(&self) -> Exclusion;
 
-    /// Returns the allocations that making the lock made.
+    /// Returns the allocations made for the lock.
     fn allocations(&self) -> Vec<Disp>;
 }
 
@@ -56,7 +56,7 @@ impl<W: WindowLock> AnyLock for W {
 /// Makes one rank's part of a lock on any backend.
 type Make = dyn Fn(&dyn RemoteAtomics) -> Result<Box<dyn AnyLock>> + Send + Sync;
 
-/// What makes a lock of any type, as the parameters of a window's policy. These are copied, so what it refers to lives as
+/// A constructor of locks of any type, as the parameters of a window's policy. These are copied, so its data live as
 /// long as the program.
 #[derive(Clone, Copy)]
 pub(crate) struct Maker(pub(crate) &'static Make);
@@ -67,7 +67,7 @@ impl Maker {
     where
         W::Params: 'static,
     {
-        // A few bytes for each lock that a program registers.
+        // This leaks a few bytes for each lock that a program registers.
         Maker(Box::leak(Box::new(move |ra: &dyn RemoteAtomics| Ok(Box::new(W::new(ra, params)?) as Box<dyn AnyLock>))))
     }
 }
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Maker {
     }
 }
 
-/// A window's policy of a type that is chosen at run time, so that windows are compiled once for all policies.
+/// A window's policy whose type is chosen at run time, so that windows are compiled once for all policies.
 pub(crate) struct AnyPolicy(Box<dyn AnyLock>);
 
 impl WindowLock for AnyPolicy {

@@ -25,7 +25,7 @@ use rmalab_report::statistics::histogram;
 /// a histogram's cache misses.
 const SAMPLES: usize = 1024;
 
-/// Computing for this long, a rank reads the clock after each acquisition: the reading takes a part of a percent.
+/// From this computing time on, a rank reads the clock after each acquisition, since that takes a fraction of a percent.
 const LONG: Duration = Duration::from_micros(10);
 
 /// The target of exclusive locks.
@@ -39,7 +39,7 @@ pub enum Target {
     Random,
 }
 
-/// What one rank is to do in one cell.
+/// The load of one rank in one cell.
 pub(crate) struct Task<'a> {
     pub(crate) read_fraction: f64,
     pub(crate) critical_section: Duration,
@@ -48,56 +48,56 @@ pub(crate) struct Task<'a> {
     pub(crate) target: Target,
     pub(crate) seed: u64,
     pub(crate) ledger: Ledger,
-    /// For how long all ranks try a lock out before some rank comes further.
+    /// Time without progress of any rank after which a trial fails.
     pub(crate) patience: Duration,
     /// Set when the user asks for the end.
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Latencies that wait for their histograms: whether a reader's, and its acquire, release and hold.
+/// Latencies that wait for their histograms: whether the rank read, and its acquire, release and hold.
 type Samples = Vec<(bool, [u32; 3])>;
 
-/// Where the ledger's words are in every rank's segment. Exclusive locks of a target use the words at that target.
+/// Locations of the ledger's words in every rank's segment. Exclusive locks of a target use the words at that target.
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger {
-    /// How many acquisitions have been granted so far.
+    /// The number of acquisitions granted so far.
     pub(crate) grants: Disp,
-    /// One more than the rank that was the last exclusive holder; 0 if there was none yet.
+    /// One more than the rank that was the last exclusive holder; 0 before the first.
     pub(crate) last: Disp,
-    /// The holders that there are: [`EXCLUSIVE`] for each exclusive one, 1 for each other one.
+    /// The present holders: [`EXCLUSIVE`] for each exclusive one, 1 for each other one.
     pub(crate) inside: Disp,
-    /// How often the rank has come further while it tries a lock out.
+    /// The number of steps of progress in a trial.
     pub(crate) beats: Disp,
 }
 
-/// What an exclusive holder adds to the ledger's count of holders.
+/// The value of an exclusive holder in the ledger's count of holders.
 const EXCLUSIVE: u64 = 1 << 32;
 
-/// Acquisitions of a rank that tries a lock out.
+/// Acquisitions of a rank in a trial.
 const TRIALS: u32 = 4;
 
-/// One rank's part of a subject, and the backend that it is on.
+/// One rank's part of a subject, and its backend.
 pub(crate) trait Passes {
     /// Acquires and releases until `end`, uninstrumented.
     fn throughput(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
     /// Acquires and releases until `end`, and times each step.
     fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
-    /// Tries the lock `name` out by a few acquisitions, and fails if no rank comes further. Returns how often a holder was
-    /// not as alone as it must be.
+    /// Tries the lock `name` with a few acquisitions, and fails if no rank makes progress. Returns the number of times
+    /// that a holder met another one that it excludes.
     fn trial(&mut self, task: &Task<'_>, name: &str) -> rmalab_locks::Result<u64>;
     /// Acquires and releases until `end`, counts operations, and keeps the ledger.
     fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
 }
 
-/// What one rank did in the throughput pass.
+/// The counts of one rank in the throughput pass.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Throughput {
     pub(crate) acquisitions: u64,
-    /// How much longer than planned the rank was measured.
+    /// The time by which the measurement of the rank exceeded the plan.
     pub(crate) overtime_ns: u64,
 }
 
-/// A histogram on its way to another rank: values in nanoseconds, and how often each occurred.
+/// A histogram in a form for other ranks: values in nanoseconds, and how often each occurred.
 pub(crate) type Recorded = Vec<(u64, u64)>;
 
 /// One rank's latencies.
@@ -107,7 +107,7 @@ pub(crate) struct Latency {
     pub(crate) writers: Steps<Recorded>,
 }
 
-/// The steps that are timed.
+/// The timed steps.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Steps<T> {
     /// From the request to the grant.
@@ -118,7 +118,7 @@ pub(crate) struct Steps<T> {
     pub(crate) hold: T,
 }
 
-/// One rank's remote operations, and what the ledger showed.
+/// One rank's remote operations, and its results from the ledger.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) readers: SideCounts,
@@ -129,7 +129,7 @@ pub(crate) struct Counts {
     pub(crate) violations: u64,
 }
 
-/// What is counted separately for readers and for writers.
+/// Counters for readers or for writers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SideCounts {
     pub(crate) acquisitions: u64,
@@ -140,7 +140,7 @@ pub(crate) struct SideCounts {
     pub(crate) bypass_max: u64,
 }
 
-/// A lock on shared memory: the loops that are timed are compiled for its type.
+/// A lock on shared memory: the timed loops are compiled for its type.
 pub(crate) struct OnMemory<'a, W> {
     ra: &'a Mapped,
     lock: W,
@@ -151,7 +151,7 @@ impl<'a, W: WindowLock> OnMemory<'a, W> {
     /// Acquisitions between two readings of the clock in the throughput pass.
     ///
     /// Reading the clock takes some 25 ns, the cheapest lock on shared memory 10 ns. One reading in 16 acquisitions costs
-    /// less than a fifth of the lock. Where a rank computes for longer than [`LONG`], each acquisition ends with one.
+    /// less than a fifth of the lock. Where if a rank computes for longer than [`LONG`], each acquisition ends with one.
     const BATCH: u64 = 16;
 
     pub(crate) fn new(ra: &'a Mapped, lock: W) -> OnMemory<'a, W> {
@@ -209,7 +209,7 @@ impl Passes for Anywhere<'_> {
     }
 }
 
-/// A lock as a pass uses it.
+/// A lock, as a pass uses it.
 trait Pair<A: ?Sized> {
     /// Acquires for reading (lock_all) if `exclusive` names no target.
     fn acquire(&mut self, ra: &A, exclusive: Option<Rank>) -> rmalab_locks::Result<()>;
@@ -280,8 +280,8 @@ fn throughput<A: RemoteAtomics + ?Sized>(
         }
         let now = ra.now();
         if now >= end || task.stop.load(Ordering::Relaxed) {
-            // All ranks are measured over the same stretch of time; what ends later does not count. A rank that did
-            // not end anything in time (it had no processor, as a rule) is measured until it did.
+            // All ranks are measured over the same stretch of time, and what ends later does not count. A rank that
+            // completes nothing in time (usually without a processor) is measured until it does.
             return Ok(match acquisitions {
                 0 => Throughput { acquisitions: batch, overtime_ns: nanoseconds(now.since(end)) },
                 acquisitions => Throughput { acquisitions, overtime_ns: 0 },
@@ -341,7 +341,7 @@ struct Holder {
 }
 
 impl Holder {
-    /// This rank holds what `exclusive` names.
+    /// Records that this rank holds what `exclusive` names.
     fn enters(ra: &dyn RemoteAtomics, task: &Task<'_>, exclusive: Option<Rank>) -> rmalab_locks::Result<Holder> {
         let at = exclusive.unwrap_or(task.home).at(task.ledger.inside);
         let weight = if exclusive.is_some() { EXCLUSIVE } else { 1 };
@@ -349,7 +349,7 @@ impl Holder {
         Ok(Holder { at, weight, alone: Holder::may_be_with(weight, others) })
     }
 
-    /// This rank is about to release; returns whether it was as alone as it must be.
+    /// Records that this rank is about to release; returns whether no rank was inside that it excludes.
     fn leaves(self, ra: &dyn RemoteAtomics) -> rmalab_locks::Result<bool> {
         let others = ra.fetch_add(self.at, self.weight.wrapping_neg())?.wrapping_sub(self.weight);
         Ok(self.alone && Holder::may_be_with(self.weight, others))
@@ -370,7 +370,7 @@ fn trial(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, name: 
         probed.begin(if choice.is_some() { "lock" } else { "lock_all" })?;
         acquire(lock, &probed, choice)?;
         let holder = Holder::enters(ra, task, choice)?;
-        // Whoever must not come in has the time to do so.
+        // Gives ranks that must not enter the time to do so.
         std::thread::yield_now();
         violations += u64::from(!holder.leaves(ra)?);
         probed.begin(if choice.is_some() { "unlock" } else { "unlock_all" })?;
@@ -379,11 +379,11 @@ fn trial(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, name: 
     Ok(violations)
 }
 
-/// Acquires and releases until `end`; counts the lock's operations, and keeps the ledger. Nothing is timed.
+/// Acquires and releases until `end`; counts the lock's operations, and keeps the ledger. It times nothing.
 fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
     let mut choices = Choices::new(ra.rank(), ra.size(), task);
     let mut counts = Counts::default();
-    // One wrapper for each side keeps their operations apart without looking at the counts in every round.
+    // One wrapper for each side counts its operations separately, without a look at the counts in every round.
     let (reading, writing) = (Counted::new(ra), Counted::new(ra));
     loop {
         let choice = choices.next();
@@ -434,7 +434,7 @@ fn compute(span: Duration, stop: &AtomicBool) {
 /// The sequence of a rank's acquisitions: none for lock_all, or the target of an exclusive lock.
 struct Choices {
     random: SmallRng,
-    /// Out of 2^32 acquisitions, how many are lock_all.
+    /// The number of lock_all among 2^32 acquisitions.
     readers: u64,
     target: Target,
     home: Rank,

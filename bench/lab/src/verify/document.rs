@@ -1,4 +1,4 @@
-//! What the checks found, as a document.
+//! The document of checks.
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Cell, Column, Table, Value};
@@ -6,12 +6,12 @@ use rmalab_report::numbers::{grouped, humane};
 
 use super::{Checked, Outcome, Verdict};
 
-/// What each check is about besides what its row says.
+/// Data of each check that its row does not show.
 const CHECKED: &str = "\
-Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no call that fails; with data
-inside: whoever enters sees what was written before; with an order: nobody is overtaken against it.";
+Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no failing call; with data
+inside: an entering rank sees all earlier writes; with an order: no rank is overtaken against it.";
 
-/// The states from which on memory grows with their number; below, it is that of an empty search.
+/// From this number of states on, memory grows with it; below, it is that of an empty search.
 const MANY: u64 = 500_000;
 
 fn row(checked: &Checked) -> [Cell; 13] {
@@ -44,7 +44,7 @@ fn row(checked: &Checked) -> [Cell; 13] {
 }
 
 impl Outcome {
-    /// The document of the checks: a row for each, and what a reader of the verdicts has to know.
+    /// The document of the checks: a row for each, and notes for a reader of the verdicts.
     pub fn document(&self) -> Document {
         let mut document = Document::new("verify", "What was checked", self.run.clone(), self.machine.clone());
         document.summary = self.notes().lines().map(str::to_owned).collect();
@@ -61,7 +61,7 @@ impl Outcome {
         document
     }
 
-    /// The same, except that the largest search of each lock and network comes first.
+    /// The same, but with the largest search of each lock and network first.
     pub fn by_size(&self) -> Document {
         let mut sorted = self.clone();
         let first = |checked: &Checked| self.checks.iter().position(|other| other.lock == checked.lock);
@@ -72,7 +72,7 @@ impl Outcome {
         sorted.document()
     }
 
-    /// Every check with all that is known of it.
+    /// Every check with all its data.
     fn data(&self) -> Table {
         let text = ["lock", "mutant", "engine", "network", "scenario", "section", "order"].map(Column::from);
         let numbers = ["home", "states", "transitions", "executions", "behaviours", "depth", "time", "bytes", "missed"];
@@ -106,7 +106,7 @@ impl Outcome {
         table
     }
 
-    /// What a reader of the verdicts must not miss, one thing a line; the last line is the sum.
+    /// Notes that a reader of the verdicts must not miss, one on each line; the last line is the sum.
     pub fn notes(&self) -> String {
         let mut text = String::new();
         for checked in &self.checks {
@@ -114,7 +114,7 @@ impl Outcome {
                 text += &format!("warning: {}: never happened: {name}\n", checked.title());
             }
             if checked.states > 0 && checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
-                text += &format!("warning: {}: livelocks were not searched for\n", checked.title());
+                text += &format!("warning: {}: there was no search for livelocks\n", checked.title());
             }
             if checked.missed > 0.0 {
                 let title = checked.title();
@@ -130,7 +130,7 @@ impl Outcome {
         for (number, what) in [
             (count(|verdict| matches!(verdict, Verdict::HoldsWithin { .. })), "hold within a bound on preemptions"),
             (count(|verdict| *verdict == Verdict::HoldsWithinPolls), "hold within a bound on polls"),
-            (count(|verdict| *verdict == Verdict::NothingFound), "had nothing found"),
+            (count(|verdict| *verdict == Verdict::NothingFound), "have no finding"),
             (count(|verdict| matches!(verdict, Verdict::Violated { .. })), "VIOLATED"),
             (count(|verdict| matches!(verdict, Verdict::Failed { .. })), "FAILED"),
         ] {
@@ -149,9 +149,10 @@ impl Outcome {
         text += &format!(" in {}\n", humane(self.seconds * 1e9));
         match count(|verdict| matches!(verdict, Verdict::Incomplete { .. })) {
             0 => (),
-            1 => text += "1 search is incomplete: nothing is broken in what it visited\n",
+            1 => text += "1 search is incomplete: no property is broken in the states that it visited\n",
             many => {
-                text += &format!("{many} searches are incomplete: nothing is broken in what they visited\n");
+                text +=
+                    &format!("{many} searches are incomplete: no property is broken in the states that they visited\n");
             }
         }
         text

@@ -1,4 +1,4 @@
-//! The engines that look for what a lock does wrong.
+//! The engines that search for faults of locks.
 
 use rmalab_verify::shuttle_engine::Method;
 use rmalab_verify::{Check, Network, Outcome, Result, Watch, explorer, loom_engine, shuttle_engine};
@@ -21,9 +21,9 @@ pub enum Engine {
     ShuttleDfs,
 }
 
-/// The preemptions that loom is bounded to unless the user says more: its executions are too many otherwise.
+/// loom's default bound on preemptions: without it there are too many executions.
 pub(super) const LOOM_PREEMPTIONS: u32 = 3;
-/// How many orderings of two calls a bug may need for PCT to be likely to find it.
+/// Depth of the bugs that PCT is likely to find: the number of calls whose order matters.
 const PCT_DEPTH: u32 = 3;
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether it can make `check` at all.
+    /// Returns whether it supports `check`.
     pub fn takes(self, check: &Check) -> bool {
         match self {
             Engine::Explorer => true,
@@ -56,7 +56,7 @@ impl Engine {
         let max_time = job.options.max_time;
         let shuttle = |method| {
             let default = shuttle_engine::Options::default();
-            // One schedule after the other ends by itself.
+            // Round robin ends by itself.
             let executions = job.executions.unwrap_or(match method {
                 Method::Exhaustive => u64::MAX,
                 _ => default.executions,

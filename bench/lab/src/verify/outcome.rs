@@ -1,4 +1,4 @@
-//! What the checks found.
+//! The results of checks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::engine::LOOM_PREEMPTIONS;
 use super::{Engine, Job, section_name};
 use rmalab_report::{Machine, Run};
 
-/// Everything that a run of checks found.
+/// All results of a run of checks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How the checks were run, and whether every one was made.
+    /// The command of the checks, and whether every one was made.
     pub run: Run,
-    /// How long it took, in seconds.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
-    /// The checks, in the order in which they were made.
+    /// The checks, in the order of the run.
     pub checks: Vec<Checked>,
 }
 
-/// One check, and what it found.
+/// One check and its result.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Checked {
@@ -34,72 +34,72 @@ pub struct Checked {
     pub lock: &'static str,
     /// The mutant's name, if it is not the real lock.
     pub mutant: Option<&'static str>,
-    /// Who looked.
+    /// The engine.
     pub engine: Engine,
-    /// On which network.
+    /// The network.
     pub network: Network,
     /// The scenario.
     pub scenario: String,
-    /// What was done inside.
+    /// The critical section.
     pub section: &'static str,
     /// The order that was checked beside the other properties.
     pub order: Option<&'static str>,
-    /// Where the lock's words were.
+    /// The home of the lock's words.
     pub home: u32,
     /// Distinct states.
     pub states: u64,
     /// Steps between them.
     pub transitions: u64,
-    /// Executions, of an engine that makes those instead of visiting states.
+    /// Executions, for engines that do not visit states.
     pub executions: u64,
     /// Different behaviours among the executions.
     pub behaviours: u64,
-    /// The steps of the farthest state from the start.
+    /// The number of steps to the farthest state from the start.
     pub depth: u32,
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
     /// Bytes for states.
     pub bytes: u64,
-    /// What was done about livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
+    /// The search for livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
     pub livelocks: &'static str,
-    /// An upper bound on the probability that a state was missed, since only fingerprints of states were kept.
+    /// An upper bound on the probability that the search missed a state, since it keeps only fingerprints of states.
     pub missed: f64,
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// What happened at least once, and what never did.
+    /// The events that happened at least once, and those that never did.
     pub sometimes: BTreeMap<&'static str, bool>,
 }
 
-/// What is known after a check.
+/// The verdict of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Nothing is broken in any state.
+    /// No property is broken in any state.
     Holds,
-    /// Nothing is broken in any schedule of so many preemptions.
+    /// No property is broken in any schedule with up to that many preemptions.
     HoldsWithin {
         /// The most preemptions of a schedule.
         preemptions: u32,
     },
-    /// Nothing is broken in any execution in which no rank polls by writes more often than once an acquisition.
+    /// No property is broken in any execution in which no rank polls by writes more than once in an acquisition.
     HoldsWithinPolls,
-    /// Nothing is broken in the executions that were asked for, which are not all that there are.
+    /// No property is broken in the requested executions, which are only a part of all.
     NothingFound,
     /// A property is broken.
     Violated {
-        /// How.
+        /// The violation.
         counterexample: Counterexample,
     },
-    /// Nothing is broken in the states that were visited before a limit was reached.
+    /// No property is broken in the states that were visited ahead of a limit.
     Incomplete {
-        /// Which limit: `state`, `memory`, `time`, or none and the search was interrupted.
+        /// The limit: `state`, `memory`, `time`, or none after an interrupt.
         limit: Option<&'static str>,
     },
     /// The engine could not make the check.
     Failed {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
@@ -186,12 +186,12 @@ impl Checked {
         };
     }
 
-    /// Whether a property is broken, or the engine has failed.
+    /// Returns whether a property is broken, or the engine failed.
     pub fn is_broken(&self) -> bool {
         matches!(self.verdict, Verdict::Violated { .. } | Verdict::Failed { .. })
     }
 
-    /// How a property is broken, if one is.
+    /// Returns how a property is broken, if one is.
     pub fn counterexample(&self) -> Option<&Counterexample> {
         match &self.verdict {
             Verdict::Violated { counterexample } => Some(counterexample),
@@ -199,9 +199,9 @@ impl Checked {
         }
     }
 
-    /// What should have happened at least once, and never did, so that the verdict says less than it seems to.
+    /// Returns events that should have happened at least once but never did, so that the verdict is weaker than it looks.
     ///
-    /// Only of a search that was complete: whatever was cut short may have missed it.
+    /// Only for a complete search: one that was cut short may have missed them.
     pub fn never(&self) -> Vec<&'static str> {
         if !matches!(self.verdict, Verdict::Holds) {
             return Vec::new();
@@ -209,7 +209,7 @@ impl Checked {
         self.sometimes.iter().filter(|&(_, &happened)| !happened).map(|(&name, _)| name).collect()
     }
 
-    /// The check in words.
+    /// Returns the check in words.
     pub fn title(&self) -> String {
         let mut title = format!("{}, {}, {}, {}", self.lock, self.scenario, self.network, self.section);
         if let Some(mutant) = self.mutant {
@@ -237,12 +237,12 @@ const fn order_name(order: Order) -> Option<&'static str> {
 }
 
 impl Outcome {
-    /// What `checks` found, in a run that took `took`.
+    /// Returns the outcome of `checks` in a run of the duration `took`.
     pub fn new(run: Run, took: Duration, checks: Vec<Checked>) -> Outcome {
         Outcome { run, seconds: took.as_secs_f64(), machine: Machine::describe(), checks }
     }
 
-    /// Whether a check is broken.
+    /// Returns whether a check is broken.
     pub fn is_broken(&self) -> bool {
         self.checks.iter().any(|checked| matches!(checked.verdict, Verdict::Violated { .. } | Verdict::Failed { .. }))
     }
