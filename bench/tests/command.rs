@@ -38,7 +38,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
     for (arguments, says) in [
-        (&["study", "--ranks", "0"][..], "'0' is no number of ranks"),
+        (&["study", "--ranks", "0"][..], "'0' is not a number of ranks"),
         (&["study", "--ranks", "many"], "'many'"),
         (&["study", "--ranks", "2,99999"], "99999"),
         (&["study", "--lock", "mcs-rw-pr"], "did you mean 'mcs-rw-"),

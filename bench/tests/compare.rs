@@ -39,7 +39,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--budget", "10ns"], "at least 1ms"),
         (&["--budget", "10"], "100ns"),
         (&["--only", "moon"], "moon"),
-        (&["--only", "locks", "--ranks", "2"], "those of windows"),
+        (&["--only", "locks", "--ranks", "2"], "apply to windows"),
         (&["--repetitions", "0"], "repetitions"),
         (&["--json"], "--format json"),
         (&["-o", "/nowhere/at/all.json"], "/nowhere/at/all.json"),

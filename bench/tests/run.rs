@@ -23,7 +23,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     for (arguments, says) in [
         (&[][..], "no application is named"),
         (&["gohst"], "'ghost'"),
-        (&["ghost", "--ranks", "0"], "'0' is no number of ranks"),
+        (&["ghost", "--ranks", "0"], "'0' is not a number of ranks"),
         (&["ghost", "--ranks", "2,4"], "one world"),
         (&["ghost", "--ranks", "4:16:2"], "one world"),
         (&["ghost", "--ranks", "99999"], "--ranks 99999: this machine can have"),

@@ -45,13 +45,13 @@ fn simulate(options: Options) -> rmalab::simulate::Outcome {
 #[test]
 fn bad_arguments_are_refused_with_a_clear_line() {
     for (arguments, says) in [
-        (&["--ranks", "0"][..], "'0' is no number of ranks"),
+        (&["--ranks", "0"][..], "'0' is not a number of ranks"),
         (&["--ranks", "4:2:2"], "begins after its end"),
         (&["--ranks", "4:8"], "start:end:factor"),
         (&["--lock", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
         (&["--profile", "no-such"], "no profile is called \"no-such\""),
         (&["--profile", "./no-such.toml"], "no-such.toml"),
-        (&["--mix", "lock_all=50%"], "50 % together"),
+        (&["--mix", "lock_all=50%"], "sum to 50 %"),
         (&["--mix", "lock_all=1", "--writers", "1%"], "--writers"),
         (&["--writers", "101%"], "101%"),
         (&["--section", "work:4us-1us"], "begins after its end"),

@@ -101,36 +101,40 @@ fn what_is_wrong_is_told_in_one_line() {
         ("bytes = \"8B\"", "", "11: class 1.operation 1.bytes: it is missing; write bytes = \"64B\""),
         ("inside = \"2us\"", "", "5: class 1.inside: it is missing; write inside = \"0ns\""),
         ("objective = \"p99\"", "", "1: objective: it is missing; write objective = \"throughput\""),
-        ("\"p99\"", "\"speed\"", "4: objective: 'speed' is none of \"throughput\", \"p99\", \"fairness\""),
-        ("ranks = 8", "ranks = 0", "1: ranks: '0' is no whole number from 1 to 16777216"),
-        ("ranks = 8", "ranks = -8", "1: ranks: '-8' is no whole number from 1 to 16777216"),
-        ("ranks_per_node = 4", "ranks_per_node = 9", "2: ranks_per_node: '9' is no whole number from 1 to 8"),
-        ("acquisitions = 10", "acquisitions = 1.5", "3: acquisitions: '1.5' is no whole number from 1 to 1000000000"),
-        ("share = 1.0", "share = 0.5", "5: class.share: the shares of all classes sum to 0.5; they have to sum to 1"),
-        ("share = 1.0", "share = nan", "6: class 1.share: 'nan' is no number from 0 to 1"),
-        ("share = 1.0", "share = -0.1", "6: class 1.share: '-0.1' is no number from 0 to 1"),
-        ("\"lock_all\"", "\"lock\"", "7: class 1.lock: 'lock' is none of \"lock_all\", \"shared\", \"exclusive\""),
+        ("\"p99\"", "\"speed\"", "4: objective: 'speed' is not one of \"throughput\", \"p99\", \"fairness\""),
+        ("ranks = 8", "ranks = 0", "1: ranks: '0' is not a whole number from 1 to 16777216"),
+        ("ranks = 8", "ranks = -8", "1: ranks: '-8' is not a whole number from 1 to 16777216"),
+        ("ranks_per_node = 4", "ranks_per_node = 9", "2: ranks_per_node: '9' is not a whole number from 1 to 8"),
+        (
+            "acquisitions = 10",
+            "acquisitions = 1.5",
+            "3: acquisitions: '1.5' is not a whole number from 1 to 1000000000",
+        ),
+        ("share = 1.0", "share = 0.5", "5: class.share: the shares of all classes sum to 0.5, but must sum to 1"),
+        ("share = 1.0", "share = nan", "6: class 1.share: 'nan' is not a number from 0 to 1"),
+        ("share = 1.0", "share = -0.1", "6: class 1.share: '-0.1' is not a number from 0 to 1"),
+        ("\"lock_all\"", "\"lock\"", "7: class 1.lock: 'lock' is not one of \"lock_all\", \"shared\", \"exclusive\""),
         (
             "\"uniform\"",
             "\"all\"",
             "8: class 1.targets: 'all' is not one of \"uniform\", \"own\", \"neighbours\", { zipf = 0.99 } or { single = 0 }",
         ),
-        ("\"uniform\"", "{ single = 8 }", "8: class 1.targets.single: '8' is no whole number from 0 to 7"),
-        ("\"uniform\"", "{ zipf = inf }", "8: class 1.targets.zipf: 'inf' is no number from 0 to 10"),
+        ("\"uniform\"", "{ single = 8 }", "8: class 1.targets.single: '8' is not a whole number from 0 to 7"),
+        ("\"uniform\"", "{ zipf = inf }", "8: class 1.targets.zipf: 'inf' is not a number from 0 to 10"),
         ("\"uniform\"", "{ zip = 1 }", "8: class 1.targets.zip: there is no such key; the keys here are zipf, single"),
         (
             "inside",
             "insid",
             "10: class 1.insid: there is no such key; the keys here are share, lock, targets, between, inside, operation",
         ),
-        ("\"put\"", "\"puts\"", "12: class 1.operation 1.kind: 'puts' is none of \"put\", \"get\", \"update\""),
+        ("\"put\"", "\"puts\"", "12: class 1.operation 1.kind: 'puts' is not one of \"put\", \"get\", \"update\""),
         (
             "[[class.operation]]",
             "[class.operation]",
-            "11: class 1.operation: this is no table; write [[class 1.operation]]",
+            "11: class 1.operation: this is not a table; write [[class 1.operation]]",
         ),
-        ("lock = \"lock_all\"", "lock = lock_all", "7: this is no TOML: "),
-        ("share = 1.0", "share = 1.0\nshare = 1.0", "7: this is no TOML: duplicate key"),
+        ("lock = \"lock_all\"", "lock = lock_all", "7: this is not TOML: "),
+        ("share = 1.0", "share = 1.0\nshare = 1.0", "7: this is not TOML: duplicate key"),
     ];
     for (from, to, message) in wrong {
         assert!(GOOD.contains(from), "{from}");
@@ -142,7 +146,7 @@ fn what_is_wrong_is_told_in_one_line() {
     let error = parse(&any).unwrap_err();
     assert_eq!(
         error,
-        "dir/w.toml:14: class 1.operation 1.target: only under lock_all are other targets than the locked one reached"
+        "dir/w.toml:14: class 1.operation 1.target: only lock_all reaches targets other than the locked one"
     );
     let none = &GOOD[..GOOD.find("[[class]]").unwrap()];
     assert!(parse(none).unwrap_err().contains("at least one class"));

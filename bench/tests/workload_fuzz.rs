@@ -200,7 +200,7 @@ fn descriptions_changed_at_random_are_read_or_refused() {
         }
     }
     if cases >= 5000 {
-        for layer in ["no TOML", "no such key", "has no unit", "is negative", "it is missing", "classes for", "sum to"]
+        for layer in ["not TOML", "no such key", "has no unit", "is negative", "it is missing", "classes for", "sum to"]
         {
             assert!(kinds.keys().any(|kind| kind.contains(layer)), "{layer}: {kinds:#?}");
         }

@@ -126,8 +126,9 @@ impl Calibration {
         for (program, (measured, simulated)) in Program::ALL.iter().zip(self.measured.iter().zip(&self.simulated)) {
             head += &format!("{:22} {measured:>10.2} {simulated:>10.2}\n", program.name());
         }
-        head += "\nhit, atomic and byte are measured; core is half of what a put takes until it is read, beyond the hit, and notice\n\
-                 what it takes longer until who waits has noticed; keep is fetch_add alone by fetch_add of two ranks.";
+        head += "\nhit, atomic and byte are measured; core is half the time of a put until it is read, beyond the hit;\n\
+                 notice is the extra time until a waiting rank notices it;\n\
+                 keep is the time of a fetch_add alone, divided by its time with two ranks.";
         self.profile.to_toml(&head)
     }
 }

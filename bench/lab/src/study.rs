@@ -115,8 +115,8 @@ impl<'a> Study<'a> {
 
     /// Runs it.
     ///
-    /// In the ranks of a job that do not [receive](Self::receives_results) the results, the outcome has no cells. A rank of a job
-    /// that fails prints the error on standard error and ends the process.
+    /// In the ranks of a job that do not [receive results](Self::receives_results), the outcome has no cells. A
+    /// rank of a job that fails prints the error on standard error and ends the process.
     ///
     /// # Errors
     ///

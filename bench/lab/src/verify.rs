@@ -172,7 +172,7 @@ fn bounded(check: &Check) -> Result<()> {
     let last = Check { home: None, ..check.clone() }.home();
     if check.home.is_some_and(|home| home > last) {
         return Err(Error::usage(format!(
-            "--home: scenario {scenario} has no rank {}; name one of the ranks 0 to {}",
+            "--home: scenario {scenario} has no {}; name one of the ranks 0 to {}",
             check.home(),
             last.0
         )));

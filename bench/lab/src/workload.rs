@@ -1,8 +1,8 @@
 //! Descriptions of workloads: what a program's ranks do on a window, as far as a lock policy can depend on it.
 //!
 //! A description is a TOML file. Every time and every size in it is a string with its unit (see
-//! [`units`](rmalab_atomics::sim::units)). Unknown keys and invalid values are errors that name file, line and key. `bench/workloads` has examples.
-//!
+//! [`units`](rmalab_atomics::sim::units)). Unknown keys and invalid values are errors that name file, line and key.
+//! `bench/workloads` has examples.
 //! ```toml
 //! ranks = 64
 //! ranks_per_node = 8

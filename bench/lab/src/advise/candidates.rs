@@ -1,4 +1,4 @@
-//! The policies that are tried, each with the parameters that matter.
+//! The candidates: policies with the parameters that matter.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::subject::any_lock::Maker;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// What tables call it: the policy's name, and after a slash what differs from its defaults.
+    /// Its name in tables: the policy's name, and after a slash the difference from its defaults.
     pub label: &'static str,
     /// The policy.
     pub kind: PolicyKind,
-    /// The call that chooses it on a window's builder.
+    /// The call that selects it on a window's builder.
     pub call: &'static str,
 }
 
 impl Candidate {
-    /// Returns whether all of its parameters are the policy's defaults, as the info string chooses it.
+    /// Returns whether all of its parameters are the policy's defaults, as with the info string.
     pub fn is_default(&self) -> bool {
         self.label == self.kind.name()
     }
@@ -47,16 +47,16 @@ impl Candidate {
 
     /// The builder that chooses the candidate.
     pub fn builder(&self) -> String {
-        // The compiler breaks what is long into lines.
+        // The compiler breaks long texts into lines.
         let call = self.call.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(").replace(", }", " }");
         format!("Window::builder(&team){call}")
     }
 }
 
-/// Makes the list, and the way from a candidate to what makes its lock.
+/// Makes the list, and the function from a candidate to the constructor of its lock.
 macro_rules! candidates {
     ($($kind:ident $label:literal: $lock:ty, $params:expr;)*) => {
-        /// All candidates; of one policy the one with the defaults first.
+        /// All candidates; for each policy, the one with the defaults first.
         pub const ALL: &[Candidate] = &[$(Candidate {
             label: $label,
             kind: PolicyKind::$kind,
@@ -67,7 +67,7 @@ macro_rules! candidates {
             fn maker(&self) -> Maker {
                 match self.label {
                     $($label => Maker(&|ra| Ok(Box::new(<$lock>::new(ra, $params)?))),)*
-                    other => panic!("no candidate is called {other}: they all come from the list"),
+                    other => panic!("candidate {other} is not in the list"),
                 }
             }
         }
@@ -114,7 +114,7 @@ candidates! {
     NoCheck "nocheck": NoCheck, ();
 }
 
-/// No lock at all: what every policy is compared with.
+/// No lock at all: the reference of every policy.
 pub(super) fn baseline() -> Tried {
     Tried::Listed(ALL.iter().find(|candidate| candidate.kind == PolicyKind::NoCheck).expect("the list has it"))
 }
@@ -128,9 +128,9 @@ pub(crate) struct Advised {
 }
 
 impl Advised {
-    /// The policy `W`, or the lock behind it, which is checked as `check`.
+    /// The policy `W`, or the lock inside it, with `check` for checks.
     pub(crate) fn new<W: WindowLock + 'static>(check: &rmalab_verify::Subject, params: W::Params) -> Advised {
-        // The paths of all types, without the modules that they are in.
+        // The paths of all types, without their modules.
         let policy = std::any::type_name::<W>();
         let plain = policy.split_inclusive(['<', '>', ',']).map(|part| part.rsplit("::").next().unwrap_or(part));
         let policy: String = plain.collect();
@@ -143,7 +143,7 @@ impl Advised {
     }
 }
 
-/// What advice tries: a candidate of the list, or a lock of the registry that is not the workspace's own.
+/// A candidate: one of the list, or a lock of the registry from outside the workspace.
 #[derive(Clone)]
 pub(super) enum Tried {
     Listed(&'static Candidate),
@@ -158,7 +158,7 @@ impl Tried {
         }
     }
 
-    /// Returns whether readers can hold it together.
+    /// Returns whether several readers can hold it together.
     pub(super) fn shares(&self) -> bool {
         match self {
             Tried::Listed(candidate) => !candidate.is_mutex(),
@@ -166,7 +166,7 @@ impl Tried {
         }
     }
 
-    /// Returns whether a rank may wait for ever while others get the lock again and again.
+    /// Returns whether a rank may wait for ever while other ranks get the lock again and again.
     pub(super) fn lets_starve(&self) -> bool {
         use PolicyKind::{McsRwRp, McsRwWp, PerTarget, Tas, TasRw, TwoLevel};
         match self {
@@ -177,7 +177,7 @@ impl Tried {
         }
     }
 
-    /// The info string that chooses it; empty where none does.
+    /// The info string that selects it; empty if there is none.
     pub(super) fn info(&self) -> String {
         match self {
             Tried::Listed(candidate) => candidate.info(),
@@ -204,7 +204,7 @@ impl Tried {
         machine.simulate(seed, self.maker())
     }
 
-    /// What makes its lock.
+    /// Makes its lock.
     pub(super) fn maker(&self) -> Maker {
         match self {
             Tried::Listed(candidate) => candidate.maker(),
@@ -226,8 +226,8 @@ impl std::fmt::Debug for Tried {
     }
 }
 
-/// The candidates of these names, policies' or candidates'. Without any name they are all but the one that does not lock
-/// and, where the program `shares` locks, the mutexes: these would serialize it, or make it wait for ever.
+/// The candidates with these names of policies or candidates. By default all except nocheck and, if the program `shares`
+/// locks, the mutexes: these would serialize it, or make it wait for ever.
 pub(super) fn chosen(registry: &Registry, chosen: &[String], shares: bool) -> Result<Vec<Tried>> {
     let listed = ALL.iter().map(Tried::Listed);
     let outside = registry.outside().map(|subject| Tried::Outside(Arc::clone(&subject.advised)));
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn calls_are_code() {
-        // What the list evaluates is what it prints, token by token; so only the whole has to be seen once.
+        // The list evaluates the text that it prints, token by token, so one comparison is enough.
         assert_eq!(
             named(&["two-level/retract"]).unwrap()[0].builder(),
             "Window::builder(&team).policy::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, \

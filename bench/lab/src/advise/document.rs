@@ -9,7 +9,7 @@ use rmalab_report::numbers::{humane, si};
 use super::{ALIKE, Advice, Estimate, Measured, Objective, Row, Standing, name};
 
 impl Advice {
-    /// The document of the advice: the ranking, what limits each policy, and the choice.
+    /// The document of the advice: the ranking, the limit of each policy, and the choice.
     pub fn document(&self) -> Document {
         let mut document = Document::new(
             "advise",
@@ -34,11 +34,11 @@ impl Advice {
             document.summary.push(self.words(chosen));
             let mut listing = format!("builder  {}\ninfo     ", chosen.builder);
             if chosen.info.is_empty() {
-                listing += "none: a lock from outside of the library is chosen by the builder";
+                listing += "none: use the builder for a lock from outside the library";
             } else {
                 listing += &chosen.info;
                 if !chosen.is_default {
-                    listing += "   (the policy with its defaults; parameters are the builder's)";
+                    listing += "   (the policy with its defaults; only the builder sets parameters)";
                 }
             }
             let mut section = Section::new("choice", "How to choose it");
@@ -87,14 +87,14 @@ impl Advice {
         table
     }
 
-    /// The choice, and how sure it is.
+    /// The choice, and its certainty.
     fn words(&self, chosen: &Row) -> String {
         let tied = self.rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_)));
         let as_good: Vec<&str> = tied.map(|row| row.candidate).filter(|&other| other != chosen.candidate).collect();
         let verb = if chosen.candidate == self.current { "Keep" } else { "Choose" };
         match (self.rows.len(), as_good.as_slice()) {
             (1, _) => format!("{verb} {}: no other policy was tried.", chosen.candidate),
-            (_, []) => format!("{verb} {}: better than all others, by more than the intervals.", chosen.candidate),
+            (_, []) => format!("{verb} {}: better than all others by more than the intervals.", chosen.candidate),
             (_, few) => format!(
                 "{verb} {}. As good, by overlapping intervals or within {:.0} %: {}.",
                 chosen.candidate,
@@ -104,7 +104,7 @@ impl Advice {
         }
     }
 
-    /// Whether measurements agree.
+    /// Whether measurements confirm the choice.
     fn measurement(&self, chosen: &Row) -> Option<String> {
         let (verdict, measured) = (self.verdict.as_ref()?, chosen.measured.as_ref()?);
         let mut text = format!(
@@ -165,7 +165,7 @@ impl Advice {
     }
 }
 
-/// A mean of the seeds, with its interval of confidence as spread.
+/// A mean of the seeds, with its confidence interval as spread.
 fn estimated(estimate: Estimate, value: fn(f64) -> Value) -> Cell {
     let cell = Cell::from(value(estimate.mean));
     match estimate.half {

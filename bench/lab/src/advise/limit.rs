@@ -1,9 +1,9 @@
-//! What limits a policy: what the ranks spend their time with.
+//! The limit of a policy: the largest part of the ranks' time.
 //!
-//! The time of all ranks from begin to end is divided into four parts. *Computation* is what the steps say. *Data* is what
-//! is left when computation, lock and unlock are taken away, and the flushes of the unlocks, as long as they are without
-//! any lock. *Operations* are those that the lock makes (all of them, without those of a run without locks), as long as
-//! each takes undisturbed. *Waiting* is the rest of lock and unlock: for holders, or for a turn at a word or at an adapter.
+//! The time of all ranks from begin to end has four parts. *Computation* is the time in the steps. *Data* is the rest
+//! without computation, lock and unlock, plus the flushes of the unlocks, as long as they are without any lock.
+//! *Operations* are the lock's own (all, less those of a run without locks), as long as each takes undisturbed.
+//! *Waiting* is the rest of lock and unlock: for holders, or for a turn at a word or at an adapter.
 
 use rmalab_atomics::Distance;
 use serde::Serialize;
@@ -11,52 +11,52 @@ use serde::Serialize;
 use super::simulated::Sample;
 use rmalab_report::numbers::digits;
 
-/// A word or an adapter that is busy for this part of the time is what ranks wait for.
+/// From this busy share on, ranks wait for the word or the adapter.
 const BUSY: f64 = 0.6;
 
-/// What limits a policy.
+/// The limit of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Limit {
-    /// One word, on which operations take turns, is busy for this part of the time.
+    /// One word, on which operations take turns, is busy for this share of the time.
     Word {
-        /// The rank in whose segment it is.
+        /// The rank with the word in its segment.
         rank: u32,
-        /// Where its line begins.
+        /// The displacement of its line.
         disp: u64,
-        /// The serialization bound as a part of the time.
+        /// The serialization bound as a share of the time.
         busy: f64,
     },
-    /// One node's adapter is busy for this part of the time.
+    /// One node's adapter is busy for this share of the time.
     Adapter {
         /// The node.
         node: u32,
-        /// The part of the time.
+        /// The share of the time.
         busy: f64,
     },
-    /// The ranks spend this part of their time waiting for those that hold a lock.
+    /// The ranks spend this share of their time waiting for holders of a lock.
     Holders {
-        /// The part of the time.
+        /// The share of the time.
         share: f64,
     },
-    /// The ranks spend this part of their time with the lock's own operations.
+    /// The ranks spend this share of their time in the lock's own operations.
     Operations {
-        /// How many an acquisition has.
+        /// The number of operations of an acquisition.
         count: f64,
         /// Whether most of them go to other nodes.
         remote: bool,
-        /// The part of the time.
+        /// The share of the time.
         share: f64,
     },
-    /// The ranks spend this part of their time with transfers.
+    /// The ranks spend this share of their time in transfers.
     Data {
-        /// The part of the time.
+        /// The share of the time.
         share: f64,
     },
-    /// The ranks spend this part of their time computing.
+    /// The ranks spend this share of their time computing.
     Processor {
-        /// The part of the time.
+        /// The share of the time.
         share: f64,
     },
 }
@@ -79,7 +79,7 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// The lock's operations of an acquisition by distance, and the limit; `costs` are the nanoseconds of an undisturbed
+/// The lock's operations of an acquisition by distance, and the limit; `costs` has the nanoseconds of an undisturbed
 /// operation, by distance.
 pub(super) fn of(samples: &[Sample], unlocked: &[Sample], costs: [f64; 3]) -> ([f64; 3], Limit) {
     let mut operations = [0.0; 3];
@@ -115,7 +115,7 @@ pub(super) fn of(samples: &[Sample], unlocked: &[Sample], costs: [f64; 3]) -> ([
     (operations, limit)
 }
 
-/// What is so busy that ranks wait for it.
+/// The word or adapter that is busy enough to make ranks wait.
 fn queue(sample: &Sample) -> Option<Limit> {
     let end = sample.stats.end.0.max(1) as f64;
     let word = sample.stats.hottest.map(|word| (word, word.bound.0 as f64 / end));

@@ -1,6 +1,6 @@
-//! Runs on this machine: the same steps, by processes, under one candidate after the other, again and again.
+//! Measurements on this machine: processes run the same steps under one candidate after the other, repeatedly.
 //!
-//! The ranks are processes of this program, which learn what to do from an environment variable.
+//! The ranks are processes of this program, and an environment variable has their task.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
 use crate::Registry;
 
-/// The environment variable that says what a process does as a rank.
+/// The environment variable with the task of a rank.
 const TASK: &str = "RMALAB_ADVISE_TASK";
 
-/// How often each candidate runs; the first time does not count.
+/// The number of runs of each candidate; the first does not count.
 pub const ROUNDS: u32 = 81;
 
-/// How long a run is to be: long beside the ranks' coming together, short beside a scheduler's slices, so that in most
-/// runs no rank loses a processor.
+/// Duration of a run: long compared with a barrier of the ranks, and short compared with the scheduler's slices, so that
+/// in most runs no rank loses a processor.
 pub(super) const RUN: Duration = Duration::from_millis(1);
 
-/// One of this many runs counts, those with the most throughput: whatever else the machine does can only make a run longer.
+/// One in this number of runs counts, those with the most throughput, since other load can only make a run longer.
 const UNDISTURBED: usize = 4;
 
-/// The longest that the ranks may take, beside what they are expected to.
+/// The allowed time of the ranks beyond the expected one.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// What was measured of a candidate: medians of the quarter of its runs with the most throughput.
+/// The results of a candidate: medians of the quarter of its runs with the most throughput.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// Acquisitions in a second, of all ranks together.
+    /// Acquisitions per second, of all ranks together.
     pub throughput: f64,
     /// The median time of acquire and release together, in nanoseconds.
     pub p50: f64,
@@ -47,7 +47,7 @@ pub struct Measured {
     pub fairness: f64,
 }
 
-/// What a rank has to do.
+/// The task of a rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) workload: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub(super) struct Task {
     pub(super) acquisitions: Option<u64>,
     pub(super) labels: Vec<String>,
     pub(super) seeds: u32,
-    /// How often each run does its steps.
+    /// The number of times that a run repeats its steps.
     pub(super) passes: u32,
 }
 
@@ -70,15 +70,15 @@ impl Task {
     }
 }
 
-/// One run of one rank: what it did, and how often which time of acquire and release occurred.
+/// One run of one rank: its work, and how often each time of acquire and release occurred.
 type Ran = (Done, Vec<(u64, u64)>);
 
-/// Does the work of a rank and ends the process, if this process was started as a rank; otherwise nothing. Candidates are
+/// Runs the task of a rank and ends the process, if it was started as a rank; otherwise does nothing. Candidates are
 /// the workspace's own policies, and the locks of `registry`.
 ///
 /// # Errors
 ///
-/// [`Error::Ranks`] in a process that was told nonsense; those of the world.
+/// [`Error::Ranks`] for an invalid task; errors of the world.
 pub fn serve(registry: &Registry) -> Result<()> {
     let Some(task) = std::env::var_os(TASK) else { return Ok(()) };
     let task: Task = serde_json::from_slice(task.as_encoded_bytes())
@@ -86,7 +86,7 @@ pub fn serve(registry: &Registry) -> Result<()> {
     world(registry, &task, None).map(drop)
 }
 
-/// Starts the ranks, or is one of them.
+/// Starts the ranks, or runs as one of them.
 fn world(registry: &Registry, task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
     let source = task.source()?;
     let topology = match &source {
@@ -104,11 +104,11 @@ fn world(registry: &Registry, task: &Task, expected: Option<Duration>) -> Result
     Ok(processes.try_run(|ra| rank(ra, registry, task, &source))?)
 }
 
-/// Measures the candidates; in their order.
+/// Measures the candidates, and returns the results in order.
 ///
 /// # Errors
 ///
-/// Those of the world and of the locks.
+/// Errors of the world and of the locks.
 pub(super) fn measure(registry: &Registry, task: &Task, expected: Duration) -> Result<Vec<Measured>> {
     let ranks = world(registry, task, Some(expected))?;
     let candidates = task.labels.len();
@@ -146,7 +146,7 @@ fn run<'a>(ranks: impl Iterator<Item = &'a Ran>) -> Measured {
     }
 }
 
-/// What a rank does: all rounds, and in each all candidates, beginning with another one each time.
+/// A rank's code: all rounds, each with all candidates, beginning with another one each time.
 fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Source) -> Result<Vec<Ran>> {
     bind_to_core(ra.rank())?;
     let failed = |source: rmalab_windows::Error| Error::Ranks(source.to_string());
@@ -155,7 +155,7 @@ fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Sourc
     for label in &task.labels {
         let mut found = candidates::chosen(registry, std::slice::from_ref(label), false)?;
         found.retain(|tried| tried.label() == label);
-        let tried = found.first().ok_or_else(|| Error::Ranks(format!("{label} is no candidate")))?;
+        let tried = found.first().ok_or_else(|| Error::Ranks(format!("{label} is not a candidate")))?;
         windows.push(window(&team, source, tried.maker()).map_err(failed)?);
     }
     let mut ran: Vec<Option<Ran>> = Vec::new();

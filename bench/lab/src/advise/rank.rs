@@ -20,19 +20,19 @@ pub(super) fn window<'t, 'a>(
     Replay::new(Window::builder(team).config(source.config()).policy::<AnyPolicy>(maker), &source.shape())
 }
 
-/// What a rank did; times in nanoseconds.
+/// The work of a rank; times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) began: u64,
     pub(super) ended: u64,
     pub(super) acquisitions: u64,
-    /// The computing time that its steps ask for.
+    /// The computing time of its steps.
     pub(super) computed: u64,
     /// The time in calls of lock and unlock.
     pub(super) locking: u64,
 }
 
-/// Does `steps`; `latency` gets the nanoseconds that each lock and its unlock took together.
+/// Does `steps`; `latency` gets the nanoseconds of each lock and its unlock together.
 pub(super) fn drive(
     replay: &mut Tested<'_, '_>,
     steps: &mut dyn Iterator<Item = Step>,
@@ -66,7 +66,7 @@ pub(super) fn drive(
     Ok(done)
 }
 
-/// Acquisitions in a second, of all ranks together, from the first rank's begin to the last one's end.
+/// Acquisitions per second, of all ranks together, from the first rank's begin to the last one's end.
 pub(super) fn throughput(ranks: &[Done]) -> f64 {
     let began = ranks.iter().map(|done| done.began).min().unwrap_or(0);
     let ended = ranks.iter().map(|done| done.ended).max().unwrap_or(0);
@@ -74,7 +74,7 @@ pub(super) fn throughput(ranks: &[Done]) -> f64 {
     acquisitions as f64 / (ended.saturating_sub(began).max(1) as f64 / 1e9)
 }
 
-/// The acquisitions in a second of each rank, each until its own end.
+/// Acquisitions per second of each rank, each until its own end.
 pub(super) fn rates(ranks: &[Done]) -> Vec<f64> {
     let rate = |done: &Done| done.acquisitions as f64 / done.ended.saturating_sub(done.began).max(1) as f64;
     // A rank of a trace that has locked nothing has no rate.

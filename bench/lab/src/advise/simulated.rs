@@ -16,10 +16,10 @@ use super::source::Source;
 use crate::subject::any_lock::Maker;
 use rmalab_report::statistics::{histogram, jain};
 
-/// Events that a candidate may take, and how many times those of no lock at all it may take beyond them.
+/// The limit on a candidate's events is this number, plus this multiple of the events without any lock.
 const EVENTS: (u64, u64) = (20_000_000, 50);
 
-/// What one run yields.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) throughput: f64,
@@ -34,7 +34,7 @@ pub(super) struct Sample {
     pub(super) stats: Stats,
 }
 
-/// Why there is no sample.
+/// The reason of a missing sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
     Interrupted,
@@ -43,12 +43,12 @@ pub(super) enum Failure {
     Failed(String),
 }
 
-/// A machine and what is done on it.
+/// A machine and the work on it.
 pub(super) struct Machine<'a> {
     pub(super) profile: &'a Profile,
     pub(super) source: &'a Arc<Source>,
     pub(super) stop: &'a AtomicBool,
-    /// The events of no lock at all, if they are known.
+    /// The events without any lock, if known.
     pub(super) events: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Machine<'_> {
         Simulator::new(self.profile, &options)
     }
 
-    /// The nanoseconds of an undisturbed operation, by its distance.
+    /// The nanoseconds of an undisturbed operation, by distance.
     pub(super) fn operations(&self) -> [f64; 3] {
         let (profile, nanoseconds) = (self.profile, |ps: u64| ps as f64 / 1000.0);
         let (own, node) = match profile.local_atomics {
@@ -84,10 +84,10 @@ impl Machine<'_> {
     }
 }
 
-/// What all ranks of a run write to.
+/// The results of a run, which all ranks write.
 struct Written {
     latency: Histogram<u64>,
-    /// What the first rank that failed met.
+    /// The error of the first rank that failed.
     failed: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl Machine<'_> {
             move |ra: &Sim<'_>| {
                 let done = rank(ra, &source, seed, maker, &written);
                 done.unwrap_or_else(|error| {
-                    // Others may wait for this rank for ever; this is the reason then.
+                    // Other ranks may wait for this rank for ever; this error is the cause.
                     written.borrow_mut().failed.get_or_insert_with(|| error.to_string());
                     Done::default()
                 })
@@ -157,7 +157,7 @@ fn rank(
 }
 
 impl Sample {
-    /// Operations of an acquisition, by distance; those of the data are among them.
+    /// Operations of an acquisition, by distance, including those of the data.
     pub(super) fn operations(&self) -> [f64; 3] {
         Distance::ALL.map(|distance| self.stats.operations.at(distance) as f64 / self.acquisitions.max(1) as f64)
     }

@@ -1,4 +1,4 @@
-//! What the ranks do: a workload, or a trace.
+//! The work of the ranks: a workload, or a trace.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,34 +16,34 @@ use rmalab_windows::{Assert, Config, LockKind, Transport};
 use crate::workload::{Acquire, Objective, Workload};
 use rmalab_job::{Error, Result};
 
-/// Acquisitions of all ranks that are simulated for one candidate and one seed, unless asked for more.
+/// Default number of acquisitions of all ranks for one candidate and one seed.
 pub const ACQUISITIONS: u64 = 50_000;
 
-/// Steps of a trace that are replayed: they are kept in memory, some 24 bytes each.
+/// The largest number of replayed steps of a trace: memory has to hold them, some 24 bytes each.
 const STEPS: u64 = 100_000_000;
 
-/// By how much the times of a trace are longer or shorter under a seed.
+/// The largest change of a trace's times by a seed.
 const STRETCH: f64 = 0.1;
 
-/// What the ranks do.
+/// The work of the ranks.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// What a description says.
+    /// A description.
     Workload(Workload),
-    /// What a program did.
+    /// The trace of a program.
     Trace(Recorded),
 }
 
 /// A trace in memory.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Where it was read from.
+    /// Its folder.
     pub path: PathBuf,
-    /// Where the ranks were.
+    /// The placement of the ranks.
     pub topology: Topology,
-    /// What has to be known before it is used, a line each.
+    /// Remarks on its use, a line each.
     pub remarks: Vec<String>,
-    /// The policy that it was recorded with.
+    /// The policy of the recorded run.
     pub policy: Option<String>,
     shape: Shape,
     config: Config,
@@ -51,11 +51,11 @@ pub struct Recorded {
 }
 
 impl Source {
-    /// A description, with other numbers of ranks and acquisitions if they are given.
+    /// Reads a description, and replaces its numbers of ranks and acquisitions if given.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`]: the file, the line, the key, and what is wrong.
+    /// [`Error::Usage`] with file, line, key and the error.
     pub fn workload(path: &Path, ranks: Option<u32>, acquisitions: Option<u64>) -> Result<Source> {
         let mut workload = Workload::read(path).map_err(|error| Error::usage(error.to_string()))?;
         if let Some(ranks) = ranks {
@@ -66,17 +66,17 @@ impl Source {
         Ok(Source::Workload(workload))
     }
 
-    /// The trace in a folder.
+    /// Reads the trace in a folder.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when it cannot be read, is damaged, has no lock in it, or is too long.
+    /// [`Error::Usage`] when it cannot be read, is damaged, has no lock, or is too long.
     pub fn trace(path: &Path) -> Result<Source> {
         let usage = |error: &dyn std::fmt::Display| Error::usage(error.to_string());
         let trace = Trace::open(path).map_err(|error| usage(&error))?;
         if trace.events() > STEPS {
             return Err(Error::usage(format!(
-                "{}: {} events, and advice is made from {STEPS} at the most; record less of the program",
+                "{}: {} events, but advice uses at most {STEPS}; record less of the program",
                 path.display(),
                 trace.events()
             )));
@@ -87,7 +87,7 @@ impl Source {
             .map_err(|error| usage(&error))?;
         if !steps.iter().flatten().any(is_lock) {
             return Err(Error::usage(format!(
-                "{}: no rank has locked anything, so there is no policy to choose; record a window that is locked",
+                "{}: no rank took a lock, so there is no policy to choose; record a window with locks",
                 path.display()
             )));
         }
@@ -100,7 +100,7 @@ impl Source {
             path: path.to_owned(),
             topology: trace.topology().clone(),
             remarks,
-            // The backends here reach memory of their segments only, and no lock policy depends on where data is.
+            // The backends here reach only memory of their segments, and no lock policy depends on the place of the data.
             shape: trace.shape().clone().in_segments(),
             config,
             policy: trace.info().get("rmalab_lock_policy").map(str::to_owned),
@@ -124,7 +124,7 @@ impl Source {
         }
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn ranks(&self) -> u32 {
         match self {
             Source::Workload(workload) => workload.ranks,
@@ -132,7 +132,7 @@ impl Source {
         }
     }
 
-    /// How many of them are on a node.
+    /// The number of ranks on a node.
     pub fn ranks_per_node(&self) -> u32 {
         match self {
             Source::Workload(workload) => workload.ranks_per_node,
@@ -140,7 +140,7 @@ impl Source {
         }
     }
 
-    /// The policy that the window has now: the recorded one, or the default of windows.
+    /// The present policy of the window: the recorded one, or the default of windows.
     pub(super) fn policy(&self) -> PolicyKind {
         self.config().policy
     }
@@ -161,7 +161,7 @@ impl Source {
         }
     }
 
-    /// How many acquisitions all ranks make together.
+    /// The number of acquisitions of all ranks together.
     pub fn acquisitions(&self) -> u64 {
         match self {
             Source::Workload(workload) => workload.acquisitions * u64::from(workload.ranks),
@@ -169,7 +169,7 @@ impl Source {
         }
     }
 
-    /// What a policy is chosen by, unless asked otherwise.
+    /// The default objective.
     pub fn objective(&self) -> Objective {
         match self {
             Source::Workload(workload) => workload.objective,
@@ -177,15 +177,15 @@ impl Source {
         }
     }
 
-    /// The machine: the one that is asked for, or a node without network if that is enough.
+    /// The machine: the given one, or a node without network if that is enough.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when it has to be asked for, when it is no profile, and when it is one node and the ranks are on
-    /// several.
+    /// [`Error::Usage`] when a machine is needed but not given, when it is no profile, and when it is one node but the
+    /// ranks are on several.
     pub fn profile(&self, name: Option<&str>) -> Result<Profile> {
         let one = self.ranks() <= self.ranks_per_node();
-        let several = || format!("{} ranks, {} a node, need a network", self.ranks(), self.ranks_per_node());
+        let several = || format!("{} ranks, {} on each node, need a network", self.ranks(), self.ranks_per_node());
         let names = || Profile::names().collect::<Vec<_>>().join(", ");
         let name = match name {
             Some(name) => name,
@@ -218,12 +218,12 @@ impl Source {
         }
     }
 
-    /// Bytes of a rank's segment with this many such windows.
+    /// Bytes of a rank's segment with that many windows.
     pub(super) fn segment_bytes(&self, windows: u64) -> u64 {
         self.shape().bytes().saturating_mul(windows).saturating_add(SEGMENT_BYTES)
     }
 
-    /// The strategies and hints of the window, apart from its lock policy.
+    /// The strategies and hints of the window, without its lock policy.
     pub(super) fn config(&self) -> Config {
         match self {
             Source::Workload(_) => Config::default(),
@@ -231,8 +231,8 @@ impl Source {
         }
     }
 
-    /// What a rank does under a seed. Of a trace it is always the same, but that each time between calls is up to a
-    /// tenth shorter or longer: what is recorded is one run of many, and its times are not exact.
+    /// The steps of a rank under a seed. A seed makes each time between calls of a trace up to a tenth shorter or longer:
+    /// the recorded run is one of many, and its times are not exact.
     pub(super) fn steps(&self, seed: u64, rank: Rank) -> Box<dyn Iterator<Item = Step> + '_> {
         match self {
             Source::Workload(workload) => Box::new(workload.steps(seed, rank)),
@@ -255,7 +255,7 @@ fn is_lock(step: &Step) -> bool {
     matches!(step, Step::Lock { assert: Assert::None, .. } | Step::LockAll { assert: Assert::None })
 }
 
-/// What a step computes.
+/// The computing time of a step.
 pub(super) fn computed(step: &Step) -> Duration {
     match *step {
         Step::Compute(ns) => Duration::from_nanos(ns),

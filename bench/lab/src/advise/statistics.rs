@@ -1,13 +1,13 @@
-//! Means of several seeds, and how sure they are.
+//! Means over several seeds, with confidence intervals.
 
 use serde::Serialize;
 
-/// A mean with its interval of confidence.
+/// A mean with its confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Estimate {
     /// The mean of the seeds.
     pub mean: f64,
-    /// Half of the interval in which the mean is with a probability of 95 %; none of one seed.
+    /// Half of the 95 % confidence interval of the mean; none with one seed.
     pub half: Option<f64>,
 }
 
@@ -18,7 +18,7 @@ const T: [f64; 30] = [
 ];
 
 impl Estimate {
-    /// Of the values of the seeds, of which there is one at least.
+    /// Computes them from the values of the seeds, of which there is at least one.
     pub(super) fn of(values: &[f64]) -> Estimate {
         let count = values.len().max(1) as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -26,12 +26,12 @@ impl Estimate {
             return Estimate { mean, half: None };
         }
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        // Beyond the table the last quantile, which is a bit too long.
+        // Beyond the table, the last quantile is slightly too large.
         let t = T[(values.len() - 2).min(T.len() - 1)];
         Estimate { mean, half: Some(t * (variance / count).sqrt()) }
     }
 
-    /// Returns whether the intervals have a value in common. One seed has no interval, and says nothing of others.
+    /// Returns whether the intervals have a common value. One seed has no interval, so it overlaps none.
     pub fn overlaps(&self, other: &Estimate) -> bool {
         match (self.half, other.half) {
             (Some(own), Some(others)) => (self.mean - other.mean).abs() <= own + others,
@@ -39,7 +39,7 @@ impl Estimate {
         }
     }
 
-    /// Half of the interval as a part of the mean.
+    /// Half of the interval as a share of the mean.
     pub fn relative(&self) -> Option<f64> {
         self.half.filter(|_| self.mean != 0.0).map(|half| half / self.mean.abs())
     }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_overlap_or_not() {
+    fn overlap_of_intervals() {
         let at = |mean, half| Estimate { mean, half: Some(half) };
         assert!(at(10.0, 1.0).overlaps(&at(12.0, 1.0)));
         assert!(!at(10.0, 1.0).overlaps(&at(12.1, 1.0)));

@@ -1,4 +1,4 @@
-//! What simulations found, as a document.
+//! The document of simulations.
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Series, Table, Value};
@@ -9,7 +9,7 @@ use super::options::Load;
 use super::point::{Machine, Outcome, Point, Side};
 
 impl Outcome {
-    /// The document of the simulations: a section for each machine and load, what was left out, the method, and every
+    /// The document of the simulations: a section for each machine and load, the points left out, the method, and every
     /// point as data.
     pub fn document(&self) -> Document {
         let title = "Locks over network atomics, simulated";
@@ -33,13 +33,13 @@ impl Outcome {
         document
     }
 
-    /// What machine and load are, in words.
+    /// Machine and load in words.
     fn title(&self, machine: &Machine, load: &Load) -> String {
         let changed = if machine.changed.is_empty() { String::new() } else { format!(" with {}", machine.changed) };
         format!("{}{changed}: {load}", machine.name)
     }
 
-    /// Which lock was fastest at the largest number of ranks that more than one lock has.
+    /// The fastest lock at the largest number of ranks that more than one lock has.
     fn verdict(&self, machine: &Machine, load: &Load) -> Option<String> {
         let excludes = |point: &Point| self.subjects.iter().any(|info| info.name == point.key.lock && info.excludes);
         let points: Vec<&Point> = self.panel(machine, load).filter(|point| excludes(point)).collect();
@@ -100,7 +100,7 @@ impl Outcome {
         table
     }
 
-    /// What was counted of each lock, at the largest number of ranks that it has.
+    /// The counters of each lock, at its largest number of ranks.
     fn details(&self, title: &str, points: &[&Point]) -> Table {
         let mixed = points.iter().any(|point| point.readers.is_some() && point.writers.is_some());
         let mut columns: Vec<Column> =
@@ -151,21 +151,21 @@ impl Outcome {
             "Throughput",
             ("pairs per second, all ranks", Quantity::Rate),
             &|point| Some(point.throughput),
-            "Pairs of all ranks together, from the first begin to the last end of what is measured.",
+            "Pairs of all ranks together, from the first begin of a measurement to the last end.",
         );
         add(
             "median",
             "Median time to acquire",
             ("time to acquire", Quantity::Time),
             &quantile(|times| times.p50),
-            "From the request to the grant: half of all acquisitions stay below it; of readers where there are any.",
+            "From the request to the grant: half of all acquisitions take less; of readers, if any.",
         );
         add(
             "p99",
             "99th percentile of the time to acquire",
             ("time to acquire", Quantity::Time),
             &quantile(|times| times.p99),
-            "99 in 100 acquisitions stay below it; of readers where there are any.",
+            "99 in 100 acquisitions take less; of readers, if any.",
         );
         if points.iter().any(|point| point.writers.is_some() && point.readers.is_some()) {
             add(
@@ -181,14 +181,14 @@ impl Outcome {
             "Fairness",
             ("Jain's index", Quantity::Share),
             &|point| Some(point.jain),
-            "Jain's index of the ranks' rates: 1 when all are equal, one over the number of ranks when one has everything.",
+            "Jain's index of the ranks' rates: 1 when all are equal, 1/ranks when one gets everything.",
         );
         add(
             "adapter",
             "The busiest adapter",
             ("share of time busy", Quantity::Share),
             &|point| Some(point.utilization),
-            "How much of the time the engines of the busiest network adapter were busy; at 1 it is the limit.",
+            "Share of the time in which the engines of the busiest network adapter are busy; at 1 it is the limit.",
         );
         plots
     }
@@ -201,9 +201,9 @@ impl Outcome {
             "Time for a pair, slowest rank",
             ("time for a pair", Quantity::Time),
             &|point| Some(point.slowest_ns),
-            "What an acquisition and its release take on the slowest rank, on average over its pairs. The thin dashed line \
+            "Time of an acquisition and its release on the slowest rank, on average over its pairs. The thin dashed line \
              of a colour is that lock's bound: the operations on its busiest word, one after the other. A curve that \
-             follows its bound is limited by that word, one above it by something else.",
+             follows its bound is limited by that word, a curve above it by something else.",
         );
         for series in &mut plot.series {
             let of = points.iter().filter(|point| point.key.lock == series.name);
@@ -340,7 +340,7 @@ impl Outcome {
     }
 }
 
-/// What the data have of readers, or of writers.
+/// The data of readers, or of writers.
 fn columns_of(side: &Side) -> [Cell; 6] {
     let acquire = side.acquire;
     [
@@ -357,7 +357,7 @@ fn time(nanoseconds: f64) -> Cell {
     Value::Time(nanoseconds).into()
 }
 
-/// Some quantiles as cells, or as many cells without a value.
+/// Some quantiles as cells, or that many empty cells.
 fn times<const N: usize>(quantiles: Option<Quantiles>, of: fn(Quantiles) -> [u64; N]) -> [Cell; N] {
     match quantiles {
         Some(quantiles) => of(quantiles).map(|nanoseconds| time(nanoseconds as f64)),

@@ -1,4 +1,4 @@
-//! This machine, measured, beside its profile, simulated.
+//! A comparison of this machine's measured times with simulated ones of its profile.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,54 +11,54 @@ use crate::study::{self, Backend};
 use crate::{Registry, calibrate};
 use rmalab_job::{Error, Result};
 
-/// The locks that are compared, with whether it is lock_all that is made, or exclusive locks.
+/// The compared locks, with true for lock_all, and false for exclusive locks.
 const COMPARED: [(&str, bool); 5] =
     [("mcs", false), ("mcs-rw-rp", true), ("mcs-rw-rp", false), ("ticket", false), ("two-level", true)];
 
-/// Whose contended throughput depends on how the processors' caches arbitrate: compared all the same.
+/// A lock whose contended throughput depends on the arbitration of the processors' caches; compared all the same.
 const POLLED: (&str, bool) = ("tas", false);
 
-/// What the study's loop and a lock's own code take around the operations, which the simulator takes for nothing: what this
-/// lock takes alone, which is not compared, beyond its [`ATOMICS`]. The simulated ranks compute for as long.
+/// The time of this lock alone, beyond its [`ATOMICS`], is the time of the study's loop and of a lock's code. The simulator
+/// takes no time for them, so the simulated ranks compute for that long. This lock is not compared.
 const LOOP: &str = "tas-rw";
 
-/// Atomics that a pair of [`LOOP`] does.
+/// Atomics in a pair of [`LOOP`].
 const ATOMICS: f64 = 2.0;
 
-/// How often all are measured; what is compared are medians.
+/// The number of repetitions; the comparison uses medians.
 const REPETITIONS: u32 = 7;
 
-/// How long each calibration takes: before the first repetition, and after each. Where a hypervisor puts the processors
-/// changes between minutes.
+/// Duration of each calibration: ahead of the first repetition, and after each. A hypervisor may move the processors
+/// within minutes.
 const CALIBRATION: Duration = Duration::from_millis(500);
 
-/// How much a transfer may change from a calibration to the next for the repetition between to count.
+/// A repetition counts if a transfer changes by at most this share between the calibrations around it.
 const STEADY: f64 = 0.25;
 
-/// How long each is measured once.
+/// Duration of each single measurement.
 const CELL: Duration = Duration::from_millis(200);
 
-/// How many seconds it all takes.
+/// Duration of everything, in seconds.
 pub const SECONDS: u64 =
     (CELL.as_millis() as u64 * 2 * 6 * 2 + CALIBRATION.as_millis() as u64) * REPETITIONS as u64 / 1000 + 10;
 
-/// How far a simulated time may be from the measured one.
+/// Largest allowed deviation of a simulated time from the measured one.
 const BOUND: f64 = 0.25;
 
-/// How many acquisitions a rank is simulated for.
+/// Simulated acquisitions of a rank.
 const PAIRS: u32 = 5000;
 
-/// What one repetition brought of each figure: nanoseconds of a pair, measured and simulated.
+/// The figures of one repetition: nanoseconds of a pair, measured and simulated.
 type Pairs = Vec<[f64; 2]>;
 
-/// Measures locks on processes of this machine, one rank alone and two against each other, and simulates the same, with
-/// `profile`, or with what a calibration measures before each repetition.
+/// Measures locks on processes of this machine, one rank alone and two against each other, and simulates the same. It
+/// uses `profile`, or a calibration ahead of each repetition.
 ///
-/// The checks, and how many repetitions count: those between two calibrations that agree.
+/// Returns the checks, and the number of valid repetitions: those between two calibrations that agree.
 ///
 /// # Errors
 ///
-/// Those of the study, of the calibration and of the simulator; [`Error::Ranks`] when no repetition counts.
+/// Errors of the study, of the calibration and of the simulator; [`Error::Ranks`] when no repetition counts.
 pub fn compare(registry: &Registry, profile: Option<&Profile>, seed: u64) -> Result<(Vec<Check>, u32)> {
     let compared: Vec<(&str, bool)> = COMPARED.into_iter().chain([POLLED]).collect();
     let mut repetitions: Vec<Pairs> = Vec::new();
@@ -74,7 +74,7 @@ pub fn compare(registry: &Registry, profile: Option<&Profile>, seed: u64) -> Res
         before = after;
     }
     if repetitions.is_empty() {
-        let why = "transfers between the two processors took another time after each repetition; try again later";
+        let why = "the time of transfers between the two processors changed after each repetition; try again later";
         return Err(Error::Ranks(why.into()));
     }
     let median = |figure: usize, which: usize| {
@@ -94,7 +94,7 @@ pub fn compare(registry: &Registry, profile: Option<&Profile>, seed: u64) -> Res
     Ok((checks, repetitions.len() as u32))
 }
 
-/// The profile that is asked for, or this machine's at this moment.
+/// The given profile, or this machine's at this moment.
 fn calibrated(profile: Option<&Profile>) -> Result<Profile> {
     match profile {
         Some(profile) => Ok(profile.clone()),
@@ -105,7 +105,7 @@ fn calibrated(profile: Option<&Profile>) -> Result<Profile> {
     }
 }
 
-/// One repetition: first of one rank alone, then of two.
+/// One repetition: first with one rank alone, then with two.
 fn repeat(registry: &Registry, compared: &[(&str, bool)], profile: &Profile, seed: u64) -> Result<Pairs> {
     let mut locks: Vec<String> = compared.iter().map(|(name, _)| (*name).to_owned()).collect();
     locks.dedup();

@@ -1,4 +1,4 @@
-//! What a simulation is asked for.
+//! The options of simulations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::Registry;
 use rmalab_job::{Error, Result};
 use rmalab_report::numbers::{humane, nanoseconds};
 
-/// What to simulate: every lock at every number of ranks, on every profile under every load.
+/// The points of a simulation: every lock at every number of ranks, on every profile under every load.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -21,56 +21,56 @@ pub struct Options {
     pub profiles: Vec<Profile>,
     /// The subjects' names; none means all that are registered.
     pub locks: Vec<String>,
-    /// How many ranks take part.
+    /// Numbers of ranks.
     pub ranks: Vec<u32>,
-    /// What the ranks do.
+    /// The loads of the ranks.
     pub loads: Vec<Load>,
-    /// Whom shared and exclusive locks name.
+    /// The targets of shared and exclusive locks.
     pub target: Target,
-    /// The rank at which global locks live, and that [`Target::Same`] names.
+    /// The home of global locks, which is also the target of [`Target::Same`].
     pub home: u32,
-    /// So many ranks, evenly spread, take exclusive locks only.
+    /// The number of ranks, evenly spread, that take only exclusive locks.
     pub exclusive_ranks: u32,
-    /// How many acquisitions each rank measures; none means [`auto_pairs`].
+    /// Measured acquisitions of each rank; none means [`auto_pairs`].
     pub pairs: Option<u32>,
-    /// The share of `pairs` that each rank acquires before it measures, at least one acquisition; after its measured ones
-    /// it goes on until all have measured, at most as often again. 0 switches both off.
+    /// The share of `pairs` that each rank acquires before it measures, at least one acquisition. After its measured ones
+    /// it goes on until all ranks have measured, at most as often again. 0 switches both off.
     pub warm_up: f64,
-    /// Each point is simulated with so many seeds.
+    /// The number of seeds for each point.
     pub seeds: u32,
     /// The first seed; the others follow it.
     pub seed: u64,
-    /// The machine, where it is not to be as the profile says.
+    /// Changes of the profiles' machines.
     pub machine: Override,
-    /// A point that takes more events than this is left out.
+    /// A point with more events than this is left out.
     pub max_events: u64,
-    /// How many simulations run at a time; none means one for each processor.
+    /// The number of simultaneous simulations; none means one for each processor.
     pub threads: Option<usize>,
 }
 
-/// What is not to be as the profile says.
+/// Changes of a profile's machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Override {
-    /// Ranks of a node.
+    /// Ranks on a node.
     pub ranks_per_node: Option<u32>,
-    /// How ranks are placed.
+    /// Placement of ranks.
     pub placement: Option<Placement>,
     /// Atomic engines of an adapter.
     pub engines: Option<u32>,
-    /// Who carries out atomics inside a node.
+    /// The device that carries out atomics inside a node.
     pub local_atomics: Option<LocalAtomics>,
 }
 
 impl fmt::Display for Override {
-    /// What is changed, empty if nothing is.
+    /// Lists the changes; empty if there are none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
-            self.ranks_per_node.map(|ranks| format!("{ranks} ranks a node")),
+            self.ranks_per_node.map(|ranks| format!("{ranks} ranks on a node")),
             self.placement.map(|placement| match placement {
                 Placement::Block => "ranks placed in blocks".to_owned(),
                 Placement::Cyclic => "ranks placed in turn".to_owned(),
             }),
-            self.engines.map(|engines| format!("{engines} engines an adapter")),
+            self.engines.map(|engines| format!("{engines} engines for each adapter")),
             self.local_atomics.map(|who| match who {
                 LocalAtomics::Nic => "atomics inside a node by the adapter".to_owned(),
                 LocalAtomics::Processor => "atomics inside a node by the processor".to_owned(),
@@ -80,14 +80,14 @@ impl fmt::Display for Override {
     }
 }
 
-/// A point may take so many events: some two minutes.
+/// Default limit on the events of a point: some two minutes.
 pub const MAX_EVENTS: u64 = 200_000_000;
 
-/// How many acquisitions a point measures, all ranks together, when nothing else is asked for.
+/// Default number of measured acquisitions of a point, all ranks together.
 const AUTO_PAIRS: u32 = 300_000;
 
-/// How many acquisitions each of so many ranks measures when nothing else is asked for: 1,000, and fewer where that would
-/// take more than seconds, but 4 at least.
+/// Default number of measured acquisitions of each of `ranks` ranks: 1,000, but at least 4, and fewer if they would take
+/// more than seconds.
 pub fn auto_pairs(ranks: u32) -> u32 {
     (AUTO_PAIRS / ranks.max(1)).clamp(4, 1000)
 }
@@ -113,11 +113,11 @@ impl Options {
         }
     }
 
-    /// Checks every option, and puts the names of all subjects where none is named.
+    /// Checks every option, and fills in the names of all subjects if there are none.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] with the first option that makes no sense.
+    /// [`Error::Usage`] for the first option that makes no sense.
     pub fn checked(mut self, registry: &Registry) -> Result<Options> {
         if self.locks.is_empty() {
             self.locks = registry.subjects().map(|subject| subject.info().name.clone()).collect();
@@ -141,8 +141,8 @@ impl Options {
             let needed = self.home.max(self.exclusive_ranks.saturating_sub(1));
             if needed >= ranks {
                 return Err(Error::usage(format!(
-                    "a world of {ranks} ranks has no rank {needed} (they count from 0), which --home and \
-                     --exclusive-ranks ask for"
+                    "a world of {ranks} ranks has no rank {needed} (they count from 0), but --home or \
+                     --exclusive-ranks needs it"
                 )));
             }
         }
@@ -161,28 +161,28 @@ impl Options {
         Ok(self)
     }
 
-    /// How many simulations there are: points times seeds.
+    /// The number of simulations: points times seeds.
     pub fn simulations(&self) -> usize {
         self.profiles.len() * self.loads.len() * self.locks.len() * self.ranks.len() * self.seeds as usize
     }
 
-    /// How many acquisitions each of so many ranks measures.
+    /// Measured acquisitions of each of `ranks` ranks.
     pub fn pairs(&self, ranks: u32) -> u32 {
         self.pairs.unwrap_or_else(|| auto_pairs(ranks))
     }
 
-    /// How many acquisitions each of so many ranks makes before it measures.
+    /// Unmeasured acquisitions of each of `ranks` ranks ahead of the measurement.
     pub fn warm_up(&self, ranks: u32) -> u32 {
         if self.warm_up == 0.0 { 0 } else { ((f64::from(self.pairs(ranks)) * self.warm_up).ceil() as u32).max(1) }
     }
 }
 
-/// What ranks do, over and over: which locks they acquire, and what they do with them.
+/// The repeated actions of ranks: the locks that they acquire, and what they do with them.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Load {
-    /// Which locks.
+    /// The locks.
     pub mix: Mix,
-    /// What is done inside, or after them.
+    /// The actions inside, or after them.
     pub section: Section,
 }
 
@@ -213,7 +213,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// That share of exclusive locks among lock_alls.
+    /// That share of exclusive locks; the others are lock_all.
     pub fn writers(share: f64) -> Mix {
         Mix { lock_all: 1.0 - share, shared: 0.0, exclusive: share }
     }
@@ -228,7 +228,7 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// Reads `lock_all=90%,shared=0.05,exclusive=5%`; what is not named has no share.
+    /// Reads `lock_all=90%,shared=0.05,exclusive=5%`; missing kinds have no share.
     fn from_str(text: &str) -> Result<Mix, String> {
         let mut mix = Mix { lock_all: 0.0, shared: 0.0, exclusive: 0.0 };
         for part in text.split(',') {
@@ -246,7 +246,7 @@ impl FromStr for Mix {
         }
         let sum = mix.lock_all + mix.shared + mix.exclusive;
         if (sum - 1.0).abs() > 1e-6 {
-            return Err(format!("the shares are {} % together, and not 100 %", sum * 100.0));
+            return Err(format!("the shares sum to {} %, not to 100 %", sum * 100.0));
         }
         Ok(mix)
     }
@@ -265,20 +265,20 @@ impl fmt::Display for Mix {
     }
 }
 
-/// Reads a share, as a part of 1 or in per cent.
+/// Reads a share, as a fraction or in percent.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// A description of the error.
 pub fn share(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim(), 100.0));
-    let share: f64 = number.parse().map_err(|_| format!("'{text}' is no share, such as 0.02 or 2%"))?;
+    let share: f64 = number.parse().map_err(|_| format!("'{text}' is not a share, such as 0.02 or 2%"))?;
     let share = share / whole;
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(format!("'{text}' is not from 0 to 100 %")) }
 }
 
-/// What a rank does with a lock: the workloads of P. Schmid, M. Besta, T. Hoefler, High-Performance Distributed RMA
+/// The actions of a rank with a lock: the workloads of P. Schmid, M. Besta, T. Hoefler, High-Performance Distributed RMA
 /// Locks, HPDC'16, section 5.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Section {
@@ -287,9 +287,9 @@ pub enum Section {
     Empty,
     /// One operation on a word of a rank that the lock covers: a get, and inside exclusive locks a put and its flush.
     Operation,
-    /// Computes inside, equally often each length from the first to the second.
+    /// Computes inside, for a uniform time from the first to the second.
     Work(Duration, Duration),
-    /// Computes after the release, equally often each length from the first to the second.
+    /// Computes after the release, for a uniform time from the first to the second.
     Wait(Duration, Duration),
 }
 
@@ -302,7 +302,7 @@ const LENGTHS: (Duration, Duration) = (Duration::from_micros(1), Duration::from_
 impl FromStr for Section {
     type Err = String;
 
-    /// Reads `empty`, `operation`, `work:1us-4us`, `wait:2us`; without lengths it is 1 to 4 us.
+    /// Reads `empty`, `operation`, `work:1us-4us`, `wait:2us`; the default lengths are 1 to 4 us.
     fn from_str(text: &str) -> Result<Section, String> {
         let (name, lengths) = match text.split_once(':') {
             Some((name, lengths)) => (name, Some(lengths)),
@@ -320,7 +320,7 @@ impl FromStr for Section {
             ("operation", None) => Ok(Section::Operation),
             ("work", _) => range().map(|(from, to)| Section::Work(from, to)),
             ("wait", _) => range().map(|(from, to)| Section::Wait(from, to)),
-            _ => Err(format!("'{text}' is none of empty, operation, work:1us-4us, wait:1us-4us")),
+            _ => Err(format!("'{text}' is not one of empty, operation, work:1us-4us, wait:1us-4us")),
         }
     }
 }
@@ -339,27 +339,27 @@ impl fmt::Display for Section {
     }
 }
 
-/// Whom shared and exclusive locks name.
+/// Targets of shared and exclusive locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// Each rank its own.
+    /// Each rank locks itself.
     Own,
-    /// All the same: the home rank.
+    /// All ranks lock the home rank.
     #[default]
     Same,
     /// A rank drawn for every lock.
     Random,
 }
 
-/// The most ranks that can be asked for; memory is what limits them before that.
+/// The largest number of ranks in the options; memory usually sets a lower limit.
 pub const MAX_RANKS: u32 = 16_000_000;
 
 /// Reads numbers of ranks: a number, or a sweep `start:end:factor`, which includes both ends.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// A description of the error.
 pub fn ranks(text: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| -> Result<u32, String> {
         let (digits, unit) = match text.char_indices().last() {
@@ -370,19 +370,20 @@ pub fn ranks(text: &str) -> Result<Vec<u32>, String> {
         let value = digits.trim().parse::<u32>().ok().and_then(|value| value.checked_mul(unit));
         value
             .filter(|ranks| (1..=MAX_RANKS).contains(ranks))
-            .ok_or_else(|| format!("'{text}' is no number of ranks from 1 to {MAX_RANKS}, such as 64, 4k or 1M"))
+            .ok_or_else(|| format!("'{text}' is not a number of ranks from 1 to {MAX_RANKS}, such as 64, 4k or 1M"))
     };
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         [one] => Ok(vec![number(one)?]),
         [start, end, factor] => {
             let (start, end) = (number(start)?, number(end)?);
-            let factor: f64 = factor.trim().parse().map_err(|_| format!("'{factor}' is no factor, such as 2 or 4"))?;
+            let factor: f64 =
+                factor.trim().parse().map_err(|_| format!("'{factor}' is not a factor, such as 2 or 4"))?;
             if start > end {
                 return Err(format!("'{text}' begins after its end"));
             }
             if !(1.1..=1e6).contains(&factor) {
-                return Err(format!("'{text}': the factor is not from 1.1 to 1000000"));
+                return Err(format!("'{text}': the factor is not between 1.1 and 1000000"));
             }
             let mut all: Vec<u32> = std::iter::successors(Some(f64::from(start)), |ranks| Some(ranks * factor))
                 .take_while(|&ranks| ranks < f64::from(end))
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn mixes_are_read_as_they_are_written() {
+    fn mixes_round_trip() {
         assert_eq!("lock_all=90%,exclusive=0.1".parse(), Ok(Mix { lock_all: 0.9, shared: 0.0, exclusive: 0.1 }));
         assert_eq!(Mix::writers(0.002).to_string(), "99.8 % lock_all, 0.2 % exclusive");
         assert_eq!(Mix::default().to_string(), "lock_all only");

@@ -1,4 +1,4 @@
-//! Locks with other parameters than their defaults.
+//! Locks with parameters other than their defaults.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,14 +11,14 @@ use rmalab_locks::{
 
 use crate::Registry;
 
-/// Parameters that are not the default; each goes to those locks that have it.
+/// Parameters that are not the default; each applies to the locks that have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Parameters {
-    /// Ranks of a leaf of hierarchical, or of a cohort.
+    /// Ranks in a leaf of hierarchical, or in a cohort.
     pub leaf: Option<u32>,
     /// Children of a word of hierarchical's tree.
     pub fan_out: Option<u32>,
-    /// How often a cohort passes the lock on.
+    /// Number of times that a cohort passes the lock on.
     pub may_pass_local: Option<u32>,
     /// T_DC of rma-rw: ranks of a counter.
     pub t_dc: Option<u32>,
@@ -31,7 +31,7 @@ pub struct Parameters {
 impl FromStr for Parameters {
     type Err = String;
 
-    /// Reads `leaf=4,t_dc=32,t_l=8/16/32,t_r=1000`; a single `t_l` is that of all levels, and the last one that of all further.
+    /// Reads `leaf=4,t_dc=32,t_l=8/16/32,t_r=1000`. The last `t_l` applies to all further levels.
     fn from_str(text: &str) -> Result<Parameters, String> {
         let mut parameters = Parameters::default();
         for part in text.split(',') {
@@ -85,8 +85,8 @@ impl fmt::Display for Parameters {
 }
 
 impl Parameters {
-    /// Gives these parameters to the locks of `registry`, and adds those that only simulations have: rma-mcs and rma-rw,
-    /// unless they are there, and hierarchical with small leaves.
+    /// Gives these parameters to the locks of `registry`, and adds those that only simulations have: rma-mcs and rma-rw if
+    /// they are missing, and hierarchical with small leaves.
     pub fn apply(self, registry: &mut Registry) {
         let hierarchical = {
             let default = HierarchicalParams::default();
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_as_they_are_written() {
+    fn parameters_round_trip() {
         let parameters: Parameters = "leaf=4,t_l=8/16,t_r=100".parse().unwrap();
         assert_eq!(parameters.t_l, Some([8, 16, 16, 16]));
         assert_eq!(parameters.to_string(), "leaf=4,t_r=100,t_l=8/16/16/16");

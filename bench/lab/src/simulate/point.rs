@@ -1,4 +1,4 @@
-//! What simulations found out: a point is one lock under one load at one number of ranks of one machine.
+//! The results of simulations: a point is one lock under one load at one number of ranks of one machine.
 
 use std::time::Duration;
 
@@ -12,60 +12,60 @@ use crate::subject::Info;
 use rmalab_report::Run;
 use rmalab_report::statistics::{Quantiles, jain, median};
 
-/// Everything that was found out.
+/// All results.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How the simulations were run, and whether no point is missing because of an interrupt.
+    /// The command of the simulations, and whether they ended without an interrupt.
     pub run: Run,
-    /// Where they were run.
+    /// The machine that ran them.
     pub host: rmalab_report::Machine,
-    /// The machines.
+    /// The simulated machines.
     pub machines: Vec<Machine>,
-    /// What the ranks did.
+    /// The loads of the ranks.
     pub loads: Vec<Load>,
-    /// Whom shared and exclusive locks named.
+    /// The targets of shared and exclusive locks.
     pub target: Target,
-    /// The rank at which global locks lived.
+    /// The home of global locks.
     pub home: u32,
-    /// So many ranks took exclusive locks only.
+    /// The number of ranks that took only exclusive locks.
     pub exclusive_ranks: u32,
-    /// The share of a rank's acquisitions that it made before it measured.
+    /// The share of a rank's acquisitions ahead of the measurement.
     pub warm_up: f64,
     /// The first seed.
     pub seed: u64,
-    /// How many seeds there were.
+    /// The number of seeds.
     pub seeds: u32,
-    /// What was simulated.
+    /// The subjects.
     pub subjects: Vec<Info>,
-    /// The points, in the order in which they were asked for.
+    /// The points, in the order of the options.
     pub points: Vec<Point>,
-    /// What could not be simulated.
+    /// Points that could not be simulated.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A machine that was simulated.
+/// A simulated machine.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Machine {
     /// The profile's name.
     pub name: String,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub about: String,
-    /// What was not as the profile says; empty if nothing.
+    /// Changes of the profile; empty if there are none.
     pub changed: String,
 }
 
-/// Which point.
+/// The key of a point.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Key {
     /// The profile's name.
     pub profile: String,
-    /// What the ranks did.
+    /// The load of the ranks.
     pub load: Load,
     /// The subject's name.
     pub lock: String,
-    /// How many ranks took part.
+    /// The number of ranks.
     pub ranks: u32,
 }
 
@@ -79,24 +79,24 @@ impl std::fmt::Display for Key {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Which point.
+    /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// Why not, in a line.
+    /// The reason, in a line.
     pub why: String,
 }
 
-/// What one point came to: medians over the seeds, except where it says otherwise. Times are of the machine that is
-/// simulated, in nanoseconds; a pair is an acquisition and its release, with what the load does around them.
+/// The results of one point: medians over the seeds, unless stated otherwise. Times are of the simulated machine, in
+/// nanoseconds; a pair is an acquisition and its release, with the load's actions around them.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Point {
-    /// Which point.
+    /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// How many pairs each rank measured.
+    /// Measured pairs of each rank.
     pub pairs: u32,
-    /// How many seeds this is of.
+    /// The number of seeds in this result.
     pub seeds: u32,
     /// The slowest rank's time for a pair, on average over its pairs.
     pub slowest_ns: f64,
@@ -108,13 +108,13 @@ pub struct Point {
     pub fastest_ns: f64,
     /// The time for a pair on average over all ranks.
     pub mean_ns: f64,
-    /// Measured pairs a second, all ranks together, from the first begin to the last end.
+    /// Measured pairs per second, all ranks together, from the first begin to the last end.
     pub throughput: f64,
     /// Jain's index of the ranks' rates: 1 when all are equal.
     pub jain: f64,
-    /// Of lock_all and shared locks; none where nobody read.
+    /// Results of lock_all and shared locks; none without readers.
     pub readers: Option<Side>,
-    /// Of exclusive locks; none where nobody wrote.
+    /// Results of exclusive locks; none without writers.
     pub writers: Option<Side>,
     /// Operations of all ranks for a pair.
     pub operations: Operations,
@@ -122,20 +122,20 @@ pub struct Point {
     pub utilization: f64,
     /// Messages that waited for that adapter, on average over time.
     pub mean_queue: f64,
-    /// The most that waited for it at a time.
+    /// The largest number of messages that waited for it at a time.
     pub longest_queue: u32,
-    /// The least time for a pair of each rank that the word with most operations allows: its operations by adapters, one
-    /// after the other. 0 where adapters served none.
+    /// The least time of a pair of each rank that the word with most operations allows: its operations by adapters, one
+    /// after the other. 0 if adapters served none.
     pub bound_ns: f64,
     /// Virtual time of the whole simulation.
     pub end_ns: f64,
     /// Events of one simulation.
     pub events: u64,
-    /// What one simulation took here, in seconds.
+    /// Real time of one simulation, in seconds.
     pub wall_s: f64,
 }
 
-/// What readers, or writers, met.
+/// The results of readers, or of writers.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Side {
@@ -143,15 +143,15 @@ pub struct Side {
     pub acquire: Quantiles,
     /// The mean number of grants to others between a request and its grant.
     pub bypass_mean: f64,
-    /// The most of them.
+    /// The largest number of grants to others between a request and its grant.
     pub bypass_max: u64,
-    /// Operations for a pair on average, by distance: own rank, same node, other nodes. Known of writers only.
+    /// Mean operations of a pair, by distance: local rank, same node, other nodes. Only for writers.
     pub operations: Option<[f64; 3]>,
-    /// The most operations of a pair. Known of writers only.
+    /// The largest number of operations of a pair. Only for writers.
     pub operations_max: Option<u64>,
 }
 
-/// Operations for a pair, on average over all ranks and pairs, by distance: own rank, same node, other nodes.
+/// Mean operations of a pair over all ranks and pairs, by distance: local rank, same node, other nodes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Operations {
@@ -171,14 +171,14 @@ impl Operations {
         std::array::from_fn(|at| [self.atomic, self.get, self.put, self.bulk].iter().map(|kind| kind[at]).sum())
     }
 
-    /// All of them.
+    /// The sum over all distances.
     pub fn total(&self) -> f64 {
         self.by_distance().iter().sum()
     }
 }
 
 impl Point {
-    /// What one simulation came to.
+    /// The results of one simulation.
     pub(crate) fn of(key: Key, times: &[Times], shared: &Shared, stats: &Stats, wall: Duration) -> Point {
         let pairs = f64::from(shared.task.pairs);
         let each: Vec<f64> = times.iter().map(|times| (times.end - times.begin) as f64 / 1000.0 / pairs).collect();
@@ -231,7 +231,7 @@ impl Point {
         }
     }
 
-    /// The median of each value over the seeds, of which there is one at least.
+    /// The median of each value over the seeds, of which there is at least one.
     pub(crate) fn median(points: &[Point]) -> Point {
         let of = |value: fn(&Point) -> f64| median(points.iter().map(value));
         let three =
@@ -265,12 +265,12 @@ impl Point {
         }
     }
 
-    /// Those that there are more of as a rule: readers where there are any.
+    /// The side that usually has more acquisitions: readers, if any.
     pub fn main_side(&self) -> Option<&Side> {
         self.readers.as_ref().or(self.writers.as_ref())
     }
 
-    /// The most grants to others between a request and its grant.
+    /// The largest number of grants to others between a request and its grant.
     pub fn bypass_max(&self) -> u64 {
         [&self.readers, &self.writers].into_iter().flatten().map(|side| side.bypass_max).max().unwrap_or(0)
     }
@@ -297,21 +297,21 @@ impl Outcome {
         self.points.iter().filter(move |point| point.key.profile == machine.name && point.key.load == *load)
     }
 
-    /// The machines and loads that have points.
+    /// The machines and loads with points.
     pub fn panels(&self) -> impl Iterator<Item = (&Machine, &Load)> {
         let all = self.machines.iter().flat_map(|machine| self.loads.iter().map(move |load| (machine, load)));
         all.filter(|(machine, load)| self.panel(machine, load).next().is_some())
     }
 
-    /// A sentence on what was simulated and how.
+    /// Describes the simulation's method in a sentence.
     pub fn method(&self) -> String {
         let warm_up = if self.warm_up == 0.0 {
             "All of a rank's acquisitions are measured, and it ends after them.".to_owned()
         } else {
             format!(
-                "Steady state: each rank first makes {} % of its pairs, one at least, which are not measured, and after \
-                 its measured ones it goes on, as often again at the most, until all ranks have measured. Operations, \
-                 the adapter's figures and events are of all pairs.",
+                "Steady state: each rank first makes {} % of its pairs, at least one, unmeasured. After \
+                 its measured pairs it goes on, at most as often again, until all ranks have measured. Operations, \
+                 the adapter's figures and events include all pairs.",
                 rmalab_report::numbers::digits(self.warm_up * 100.0)
             )
         };
@@ -325,7 +325,7 @@ impl Outcome {
         format!("{warm_up} {seeds}")
     }
 
-    /// What is said before anything is simulated.
+    /// The outcome ahead of the first simulation.
     pub(crate) fn begin(options: &Options, subjects: Vec<Info>) -> Outcome {
         Outcome {
             run: Run { seed: Some(options.seed), ..Run::begin() },

@@ -1,7 +1,7 @@
-//! What each simulated rank does, and what all of them write down together.
+//! The code of each simulated rank, and the counters that all of them share.
 //!
-//! All ranks of a simulation are coroutines of one thread, so they count in shared memory, which takes no virtual time:
-//! unlike in a study, nothing that is measured is disturbed by being measured.
+//! All ranks of a simulation are coroutines of one thread, so their counters are shared memory, which takes no virtual
+//! time: unlike in a study, the measurement disturbs nothing.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::subject::Make;
 use crate::subject::any_lock::{AnyLock, by_distance};
 use rmalab_report::statistics::histogram;
 
-/// What the ranks of one simulation are to do.
+/// The task of the ranks of one simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub(crate) load: Load,
@@ -30,24 +30,24 @@ pub(crate) struct Task {
     pub(crate) pairs: u32,
 }
 
-/// What the ranks of one simulation share: what they are to do, and what came of it.
+/// Data that the ranks of one simulation share: their task and the results.
 pub(crate) struct Shared {
     pub(crate) task: Task,
-    /// What ends the simulation before its time.
+    /// The guard that may end the simulation early.
     pub(crate) guard: Guard,
-    /// Ranks that have not made all of their measured acquisitions.
+    /// Ranks with remaining measured acquisitions.
     measuring: Cell<u32>,
     /// Acquisitions of all ranks, unmeasured ones included.
     pub(crate) acquisitions: Cell<u64>,
-    /// Of reads, and of writes.
+    /// Results of reads, and of writes.
     pub(crate) sides: RefCell<[Side; 2]>,
-    /// Grants so far, by the rank that is named; of lock_all, the home rank.
+    /// Grants so far, by the locked rank; of lock_all, by the home rank.
     grants: RefCell<Vec<u64>>,
-    /// What the first lock that failed said.
+    /// The error of the first lock that failed.
     pub(crate) error: RefCell<Option<rmalab_locks::Error>>,
 }
 
-/// What was counted of measured acquisitions that read (lock_all and shared), or of those that write (exclusive).
+/// Counters of measured acquisitions that read (lock_all and shared), or that write (exclusive).
 pub(crate) struct Side {
     /// From the request to the grant, in nanoseconds.
     pub(crate) acquire: Histogram<u64>,
@@ -64,7 +64,7 @@ impl Side {
     }
 }
 
-/// When one rank measured, in picoseconds of virtual time.
+/// The begin and the end of one rank's measurement, in picoseconds of virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Times {
     pub(crate) begin: u64,
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Adds a grant of a lock on `book`, and returns how many there were.
+    /// Adds a grant of a lock on `book`, and returns the number of grants.
     fn grant(&self, book: Rank) -> u64 {
         let mut grants = self.grants.borrow_mut();
         let grants = &mut grants[book.index()];
@@ -101,11 +101,11 @@ enum Choice {
     One(LockKind, Rank),
 }
 
-/// One rank's code: makes its part of the lock by `make`, and acquires and releases it as the load says.
+/// One rank's code: makes its part of the lock with `make`, and acquires and releases it as the load requires.
 ///
 /// # Errors
 ///
-/// Those of the lock.
+/// Errors of the lock.
 pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::Result<Times> {
     let mut lock = make(ra, shared.task.home)?;
     let mut random = SmallRng::seed_from_u64(shared.task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(GOLDEN));
@@ -126,7 +126,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         }
         let measured = (warm_up..warm_up + pairs).contains(&made);
         if made == 0 || made == warm_up || made == warm_up + pairs {
-            // A bound on the measured pairs is one of their operations, not of the first ones, which open the lock.
+            // A bound on the measured pairs must come from their operations, not from the first ones, which open the lock.
             ra.count_hottest(measured);
         }
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
@@ -137,7 +137,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
             times.end = ra.time().0;
             shared.measuring.set(shared.measuring.get() - 1);
         }
-        // The others are to measure under full load.
+        // The other ranks have to measure under full load.
         let enough = warm_up == 0 || shared.measuring.get() == 0 || made >= warm_up + 2 * pairs;
         if made >= warm_up + pairs && enough {
             return Ok(times);
@@ -254,25 +254,25 @@ fn compute(ra: &Sim<'_>, random: &mut SmallRng, from: Duration, to: Duration) ->
     Ok(ra.compute(span)?)
 }
 
-/// Watches over the memory that simulations take.
+/// Checks the memory of simulations.
 pub(crate) struct Guard {
-    /// Bytes that this process may come to have.
+    /// Limit on the bytes of this process.
     most: u64,
-    /// Why it ends before its time.
+    /// The reason of an early end.
     pub(crate) why: RefCell<Option<String>>,
 }
 
 impl Guard {
-    /// Of a process that may come to have `most` bytes.
+    /// A guard for a process that may have at most `most` bytes.
     pub(crate) fn new(most: u64) -> Guard {
         Guard { most, why: RefCell::default() }
     }
 
-    /// Whether there is memory to go on.
+    /// Returns whether there is memory to go on.
     pub(crate) fn goes_on(&self) -> bool {
         if let Some(now) = resident().filter(|&now| now > self.most) {
             let [now, most] = [now, self.most].map(gib);
-            let why = || format!("the simulations have come to take {now} of memory, and {most} are there");
+            let why = || format!("the simulations take {now} of memory, and {most} are available");
             self.why.borrow_mut().get_or_insert_with(why);
         }
         self.why.borrow().is_none()
@@ -283,7 +283,7 @@ pub(crate) fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
-/// Bytes of memory that this process has; `None` where the system does not say.
+/// Bytes of memory that this process has; `None` where the system does not report them.
 pub(crate) fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;

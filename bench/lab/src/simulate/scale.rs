@@ -12,7 +12,7 @@ use super::{Load, Mix, Options, Progress, Simulation};
 use crate::Registry;
 use rmalab_job::Result;
 
-/// The numbers of ranks: by fours, the K computer's 663,552, and a million.
+/// The numbers of ranks: powers of four, the K computer's 663,552, and a million.
 pub const RANKS: [u32; 11] = [4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 663_552, 1_000_000];
 
 /// The numbers of ranks between which growth is reported.
@@ -22,7 +22,7 @@ const GROWTH: (u32, u32) = (4, 663_552);
 ///
 /// # Errors
 ///
-/// Those of [`Simulation`].
+/// Errors of [`Simulation`].
 pub fn run(
     registry: &Registry,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Simulated figures beside published and measured ones.
+//! Comparisons of simulated figures with published and measured ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,13 +17,13 @@ use rmalab_report::text::aligned;
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Check {
-    /// What it is.
+    /// Its name.
     pub what: String,
-    /// What it is compared with.
+    /// The reference.
     pub reference: Value,
-    /// What was simulated.
+    /// The simulated value.
     pub simulated: Value,
-    /// How far they are apart, and how far they may be; none if this is only told.
+    /// The difference and its bound; none for information only.
     pub apart: Option<Apart>,
 }
 
@@ -36,7 +36,7 @@ pub enum Value {
     Share(f64),
     /// A coefficient, from -1 to 1.
     Coefficient(f64),
-    /// One that is not there.
+    /// A missing value.
     None,
 }
 
@@ -51,19 +51,19 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// How far two values are apart.
+/// Difference of two values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Apart {
-    /// The simulated one divided by the other, less 1, and the most that it may be on either side.
+    /// The simulated one divided by the other, less 1, and its bound on either side.
     Ratio(f64, f64),
-    /// The difference of two shares, and the most that it may be on either side.
+    /// The difference of two shares, and its bound on either side.
     Points(f64, f64),
-    /// The simulated one, and the least that it may be.
+    /// The simulated one, and its least allowed value.
     Least(f64, f64),
 }
 
 impl Apart {
-    /// Whether it is within its bounds.
+    /// Returns whether it is within its bounds.
     pub fn holds(self) -> bool {
         match self {
             Apart::Ratio(is, most) | Apart::Points(is, most) => is.abs() <= most,
@@ -73,7 +73,7 @@ impl Apart {
 }
 
 impl Check {
-    /// A time that may be off by that ratio.
+    /// A time that may differ by that ratio.
     pub(crate) fn time(what: &str, reference: f64, simulated: f64, most: f64) -> Check {
         Check {
             what: what.into(),
@@ -83,13 +83,13 @@ impl Check {
         }
     }
 
-    /// Whether it holds, or need not.
+    /// Returns whether it holds, or has no bound.
     pub fn holds(&self) -> bool {
         self.apart.is_none_or(Apart::holds)
     }
 }
 
-/// The checks as an aligned table, `reference` being what the second column is.
+/// The checks as an aligned table; `reference` is the heading of the second column.
 pub fn checks_table(reference: &str, checks: &[Check]) -> String {
     let header = ["figure", reference, "simulated", "deviation", "bound", ""].map(str::to_owned).to_vec();
     let rows = checks.iter().map(|check| {
@@ -108,15 +108,15 @@ pub fn checks_table(reference: &str, checks: &[Check]) -> String {
     aligned(header, rows)
 }
 
-/// The published figures that a profile of the FX100 is to meet: M. Hatanaka, A. Hori, Y. Ishikawa, the study of RMA locks
-/// on the FX100 (in Japanese), section 5.2, figures 8, 10 and 12. Each rank acquires and releases `pairs` times (the
-/// paper: 1,000), for reading, at the same time as all others; all words are served by the adapter.
+/// Compares with published figures for the FX100: M. Hatanaka, A. Hori, Y. Ishikawa, the study of RMA locks
+/// on the FX100 (in Japanese), section 5.2, figures 8, 10 and 12. Each rank acquires and releases `pairs` times (1,000
+/// in the paper), for reading, at the same time as all others; the adapter serves all words.
 ///
 /// # Errors
 ///
-/// Those of the simulator, and [`Error::Ranks`] when it was stopped.
+/// Errors of the simulator, and [`Error::Ranks`] when it was stopped.
 pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Vec<Check>> {
-    // Ranks and ranks of a node; the largest first.
+    // Ranks, and ranks on a node; the largest first.
     let runs = [(4096, 32), (1024, 8), (256, 32), (128, 1), (4, 32)];
     let next = Mutex::new(runs.iter());
     let found: Mutex<Vec<((u32, u32), Times)>> = Mutex::default();
@@ -141,7 +141,7 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
                 }
             }
         };
-        // This thread does the work of those that the system refuses.
+        // This thread does the work of threads that the system refuses.
         for _ in 1..threads {
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
@@ -190,12 +190,12 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
     ])
 }
 
-/// What ranks took, in nanoseconds, and how far they are from the lock.
+/// The ranks' times in nanoseconds, and their distances from the lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Times {
-    /// When each rank ended.
+    /// The end of each rank.
     pub end: Vec<f64>,
-    /// How many hops each rank is from the lock.
+    /// The number of hops from each rank to the lock.
     pub hops: Vec<f64>,
 }
 
@@ -215,7 +215,7 @@ impl Times {
 ///
 /// # Errors
 ///
-/// Those of the lock and of the simulated world.
+/// Errors of the lock and of the simulated world.
 pub fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &AtomicBool) -> Result<Times> {
     let world = World {
         ranks_per_node: Some(per_node),
@@ -241,11 +241,11 @@ pub fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &At
     Ok(Times { end, hops })
 }
 
-/// What a fetch_add takes on the slowest of some ranks of one node that all add to one word, through that many engines.
+/// The slowest rank's time of a fetch_add, when ranks of one node all add to one word, through `engines` engines.
 ///
 /// # Errors
 ///
-/// Those of the simulated world.
+/// Errors of the simulated world.
 pub fn fetch_adds(profile: &Profile, engines: u32, ranks: u32, times: u32) -> Result<f64> {
     let world = World {
         engines: Some(engines),
@@ -263,7 +263,7 @@ pub fn fetch_adds(profile: &Profile, engines: u32, ranks: u32, times: u32) -> Re
     Ok(each.into_iter().fold(0.0, f64::max))
 }
 
-/// Spearman's rank correlation; values that are equal share the mean of their places.
+/// Spearman's rank correlation; equal values share the mean of their positions.
 pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (places(a), places(b));
     let mean = (a.len() as f64 + 1.0) / 2.0;
@@ -285,7 +285,7 @@ fn places(values: &[f64]) -> Vec<f64> {
     places
 }
 
-/// A sentence on how many of the checks hold.
+/// A sentence on the number of checks that hold.
 pub fn verdict(checks: &[Check]) -> String {
     let (all, bad) =
         (checks.iter().filter(|check| check.apart.is_some()).count(), checks.iter().filter(|c| !c.holds()));

@@ -1,4 +1,4 @@
-//! Descriptions, read.
+//! The parser of descriptions.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,22 +14,22 @@ use super::{Acquire, Class, Objective, Operation, OperationKind, Span, Targets, 
 
 type Result<T> = std::result::Result<T, WorkloadError>;
 
-/// The most ranks, acquisitions of a rank, operations of a kind, and the steepest popularity that are believed.
+/// The largest accepted numbers of ranks, acquisitions of a rank, and operations of a kind, and the largest exponent.
 const MAX_RANKS: u64 = 1 << 24;
 const MAX_ACQUISITIONS: u64 = 1_000_000_000;
 const MAX_COUNT: u64 = 1_000_000;
 const MAX_ZIPF: f64 = 10.0;
 
-/// The longest time that is believed: a day.
+/// The longest accepted time: a day.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The largest size that is believed: a tebibyte.
+/// The largest accepted size: a tebibyte.
 const LARGEST: u64 = 1 << 40;
 
-/// How far from 1 the shares may sum, for those that are no binary fractions.
+/// Allowed deviation of the sum of the shares from 1, for decimal fractions.
 const SLACK: f64 = 1e-6;
 
-/// A text as a message can have it: on one line, and not too long.
+/// A text for a message: on one line, and not too long.
 fn shown(text: &str) -> String {
     const LONGEST: usize = 40;
     let plain: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -37,7 +37,7 @@ fn shown(text: &str) -> String {
     format!("'{plain}{more}'")
 }
 
-/// The file that is read.
+/// The file.
 struct Source<'s> {
     file: &'s Path,
     text: &'s str,
@@ -47,22 +47,22 @@ impl Source<'_> {
     fn error(&self, at: &Range<usize>, key: impl Into<String>, what: impl Into<String>) -> WorkloadError {
         let before = &self.text.as_bytes()[..at.start.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-        // One line, whatever the file has in it.
+        // Keeps the message on one line, whatever the file contains.
         let key = key.into().replace(char::is_control, " ");
         WorkloadError { file: self.file.to_owned(), line: Some(line), key, what: what.into() }
     }
 }
 
-/// A table that is read.
+/// A table.
 struct Table<'s, 't> {
     source: &'s Source<'s>,
-    /// What its keys begin with in messages.
+    /// The prefix of its keys in messages.
     path: String,
     at: Range<usize>,
     table: &'t DeTable<'t>,
 }
 
-/// A value that is read.
+/// A value.
 struct Value<'s, 't> {
     source: &'s Source<'s>,
     key: String,
@@ -80,7 +80,7 @@ impl<'s, 't> Table<'s, 't> {
         known: &[&str],
     ) -> Result<Table<'s, 't>> {
         let table = Table { source, path, at, table };
-        // The first one in the file, not in the order of the keys.
+        // The first unknown key in the file, not in the order of keys.
         let unknown = table.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         match unknown.min_by_key(|key| key.span().start) {
             None => Ok(table),
@@ -92,7 +92,7 @@ impl<'s, 't> Table<'s, 't> {
     }
 
     fn key(&self, key: &str) -> String {
-        // Quoted keys can be anything.
+        // Quoted keys may contain any character.
         let key: String = key.chars().take(40).collect();
         if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
     }
@@ -111,7 +111,7 @@ impl<'s, 't> Table<'s, 't> {
     /// The tables of an array.
     fn tables(&self, key: &str) -> Result<Vec<Spanned<&'t DeTable<'t>>>> {
         let Some(Value { key, at, value, .. }) = self.get(key) else { return Ok(Vec::new()) };
-        let wrong = |at: &Range<usize>| self.source.error(at, &*key, format!("this is no table; write [[{key}]]"));
+        let wrong = |at: &Range<usize>| self.source.error(at, &*key, format!("this is not a table; write [[{key}]]"));
         let array = value.as_array().ok_or_else(|| wrong(&at))?;
         let table = |item: &'t Spanned<DeValue<'t>>| match item.get_ref().as_table() {
             Some(table) => Ok(Spanned::new(item.span(), table)),
@@ -126,7 +126,7 @@ impl<'s, 't> Value<'s, 't> {
         self.source.error(&self.at, &*self.key, what)
     }
 
-    /// What the value is, for a message.
+    /// Describes the value for a message.
     fn is(&self) -> String {
         match self.value {
             DeValue::String(text) => shown(text),
@@ -143,7 +143,7 @@ impl<'s, 't> Value<'s, 't> {
         let number = number.and_then(|number| u64::try_from(number).ok());
         number
             .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| self.error(format!("{} is no whole number from {least} to {most}", self.is())))
+            .ok_or_else(|| self.error(format!("{} is not a whole number from {least} to {most}", self.is())))
     }
 
     fn number(&self, least: f64, most: f64) -> Result<f64> {
@@ -154,7 +154,7 @@ impl<'s, 't> Value<'s, 't> {
         };
         number
             .filter(|number: &f64| (least..=most).contains(number))
-            .ok_or_else(|| self.error(format!("{} is no number from {least} to {most}", self.is())))
+            .ok_or_else(|| self.error(format!("{} is not a number from {least} to {most}", self.is())))
     }
 
     /// A share: `0.9`, or `"90%"`.
@@ -169,7 +169,7 @@ impl<'s, 't> Value<'s, 't> {
         let chosen = self.value.as_str().and_then(|text| choices.iter().find(|&&(name, _)| name == text));
         chosen.map(|&(_, choice)| choice).ok_or_else(|| {
             let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            self.error(format!("{} is none of {}", self.is(), names.join(", ")))
+            self.error(format!("{} is not one of {}", self.is(), names.join(", ")))
         })
     }
 
@@ -242,7 +242,7 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
     let source = Source { file, text };
     let document = DeTable::parse(text).map_err(|error| {
         let what = error.message().replace(char::is_control, " ");
-        source.error(&error.span().unwrap_or(0..0), "", format!("this is no TOML: {what}"))
+        source.error(&error.span().unwrap_or(0..0), "", format!("this is not TOML: {what}"))
     })?;
     let known = ["ranks", "ranks_per_node", "acquisitions", "objective", "class"];
     let top = Table::new(&source, String::new(), 0..0, document.get_ref(), &known)?;
@@ -264,7 +264,7 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
     }
     let sum: f64 = classes.iter().map(|class| class.share).sum();
     if (sum - 1.0).abs() > SLACK {
-        let what = format!("the shares of all classes sum to {sum}; they have to sum to 1");
+        let what = format!("the shares of all classes sum to {sum}, but must sum to 1");
         return Err(source.error(&last.span(), "class.share", what));
     }
     let name = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -307,7 +307,7 @@ fn operation(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, l
         Some(target) => {
             let any = target.choice(&[("same", false), ("any", true)])?;
             if any && lock != Acquire::LockAll {
-                return Err(target.error("only under lock_all are other targets than the locked one reached"));
+                return Err(target.error("only lock_all reaches targets other than the locked one"));
             }
             any
         }

@@ -1,4 +1,4 @@
-//! The steps of one rank, drawn as they are asked for.
+//! The steps of one rank, an iterator that draws them on demand.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, Zipf};
@@ -15,15 +15,15 @@ pub struct Steps<'w> {
     workload: &'w Workload,
     rank: Rank,
     random: SplitMix64,
-    /// How many acquisitions are left, this one included.
+    /// Remaining acquisitions, including this one.
     left: u64,
-    /// Of this acquisition: its class, its target, and what comes next.
+    /// The present acquisition: its class, its target, and the next step.
     class: &'w Class,
     target: Rank,
     next: Next,
-    /// Where in the window the next transfer starts.
+    /// The position of the next transfer in the window.
     at: u64,
-    /// Of this operation: its target, and the bytes that are left.
+    /// The present operation: its target, and the remaining bytes.
     to: Rank,
     bytes: u64,
 }
@@ -32,9 +32,9 @@ pub struct Steps<'w> {
 enum Next {
     Between,
     Lock,
-    /// How many operations of which kind were done.
+    /// The index of the operation's kind, and the number of completed operations.
     Operation(usize, u32),
-    /// What is left of the operation after these.
+    /// The rest of the operation after these.
     Part(usize, u32),
     Inside,
     Unlock,
@@ -42,8 +42,7 @@ enum Next {
 
 impl<'w> Steps<'w> {
     pub(super) fn new(workload: &'w Workload, seed: u64, rank: Rank) -> Steps<'w> {
-        // The generator goes through its states one by one, so the ranks begin far from each other: at numbers of another
-        // one. Its first number decides little of what follows, so rank and seed go in as they are.
+        // The generator steps through its states one by one, so another one draws distant begins for the ranks.
         let mut begin = SplitMix64::seed_from_u64(seed ^ u64::from(rank.0).wrapping_mul(0xd134_2543_de82_ef95));
         let random = SplitMix64::seed_from_u64(begin.random());
         let class = &workload.classes[0];
@@ -65,7 +64,7 @@ impl<'w> Steps<'w> {
     fn draw_class(&mut self) -> &'w Class {
         let mut left = self.random.random::<f64>();
         let classes = &self.workload.classes;
-        // Past the last one by rounding only.
+        // Past the last one only by rounding.
         let drawn = classes.iter().find(|class| {
             left -= class.share;
             left < 0.0
@@ -84,11 +83,11 @@ impl<'w> Steps<'w> {
                 Rank(((u64::from(self.rank.0) + u64::from(step)) % u64::from(ranks)) as u32)
             }
             Targets::Zipf(exponent) => {
-                // So near to 1 the general formula divides by next to nothing.
+                // So close to 1 the general formula would divide by almost zero.
                 let exponent = if (exponent - 1.0).abs() < 1e-6 { 1.0 } else { exponent };
                 let place = match Zipf::new(f64::from(ranks), exponent) {
                     Ok(zipf) => (zipf.sample(&mut self.random) as u64).clamp(1, u64::from(ranks)) - 1,
-                    // The exponent was checked.
+                    // The parser checked the exponent.
                     Err(_) => 0,
                 };
                 scattered(place, ranks)
@@ -117,7 +116,7 @@ impl<'w> Steps<'w> {
         let window = self.workload.window_bytes();
         let bytes = self.bytes.min(if kind == OperationKind::Update { WORD } else { window });
         self.bytes -= bytes;
-        // Updates are of whole words.
+        // Updates are whole words.
         let bytes = if kind == OperationKind::Update { WORD } else { bytes };
         if window - self.at < bytes {
             self.at = 0;
@@ -132,7 +131,7 @@ impl<'w> Steps<'w> {
     }
 }
 
-/// The target at this place in the order of popularity: those that are popular are far from each other, and rank 0, where
+/// The target at `place` in the order of popularity. Popular targets are far from each other, and rank 0, where
 /// many policies have their words, is not the first.
 fn scattered(place: u64, ranks: u32) -> Rank {
     let ranks = u64::from(ranks);
