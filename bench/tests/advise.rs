@@ -212,7 +212,7 @@ fn bad_input_is_refused_with_one_line() {
     let empty = at.path().to_str().unwrap();
     for (arguments, says) in [
         (&["no/such.toml"][..], "no/such.toml"),
-        (&["/dev/zero"], "the most that such a file may have"),
+        (&["/dev/zero"], "the limit for such a file"),
         (&[wrong], "wrong.toml:10: "),
         (&["--trace", "no/such/folder"], "no/such: reading the folder of a trace"),
         (&["--trace", empty], empty),

@@ -65,7 +65,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["study", "--csv=data.csv"], "--format csv"),
         (&["study", "-o", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
         (&["report", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
-        (&["diff", "/proc/version", "/proc/version"], "no JSON"),
+        (&["diff", "/proc/version", "/proc/version"], "not JSON"),
         (&["studdy"], "studdy"),
         (&["calibrate", "--duration", "0s"], "above 0"),
         (&["calibrate", "--name", "a b"], "letters, digits and hyphens"),
@@ -483,7 +483,7 @@ fn folders_that_cannot_hold_a_report_are_found_before_anything_is_measured() {
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("data.json"), "{}").unwrap();
     for (folder, says) in [
-        (file.clone(), "a file of that name"),
+        (file.clone(), "it is a file"),
         (file.join("below"), "Not a directory"),
         (foreign.clone(), "not written by rmalab"),
         (Path::new("/proc/report").to_owned(), "cannot be"),

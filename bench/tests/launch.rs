@@ -369,7 +369,7 @@ fn orders_that_are_none_are_refused() {
         (&["launch", "--hosts", "a:2", "--", "true"], 1, "--interface is missing"),
         (&["launch", "--hosts", "a:2", "--interface", "no-such", "--", "true"], 1, "no-such"),
         (&["launch", "--hostfile", "/no/such/file", "--", "true"], 1, "/no/such/file"),
-        (&["launch", "--hostfile", "/dev/zero", "--", "true"], 1, "the most that such a file may have"),
+        (&["launch", "--hostfile", "/dev/zero", "--", "true"], 1, "the limit for such a file"),
         (&["launch", "--hosts", "a", "--hostfile", "b", "--", "true"], 2, "cannot be used with"),
         (&["launch", "--", "true"], 2, "-n"),
         (&["launch", "-n", "1", "--env", "=x", "--", "true"], 2, "NAME=VALUE"),

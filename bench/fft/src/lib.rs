@@ -1,7 +1,7 @@
 //! Fourier transforms of one length in double precision.
 //!
-//! The library's code is generic over the type of numbers, and there is much of it. This crate knows nothing of the
-//! laboratory, so that code is compiled once, and not again after a change to a lock.
+//! The library's code is generic over the type of numbers, and large. This crate depends on no other part of the
+//! laboratory, so it is compiled once, and not again after a change to a lock.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub use rustfft::Fft as Plan;
 use rustfft::FftPlanner;
 
-/// How transforms of length `n` are computed, forward or inverse. An inverse transform does not divide by `n`.
+/// A plan for transforms of length `n`, forward or inverse. An inverse transform does not divide by `n`.
 pub fn plan(n: usize, inverse: bool) -> Arc<dyn Plan<f64>> {
     let mut planner = FftPlanner::new();
     if inverse { planner.plan_fft_inverse(n) } else { planner.plan_fft_forward(n) }

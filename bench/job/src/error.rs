@@ -1,15 +1,15 @@
-//! What can go wrong with a job, a study, its report, or a check.
+//! Errors of jobs, studies, reports and checks.
 
 use std::path::PathBuf;
 
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A study that cannot be made as asked for, or that failed.
+/// An error of a command: wrong options, or a failure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option whose value makes no sense; the sentence says which and why.
+    /// An option whose value makes no sense; the sentence names it and the reason.
     #[error("{0}")]
     Usage(String),
     /// The world of ranks failed.
@@ -20,27 +20,27 @@ pub enum Error {
     Lock {
         /// The lock's name.
         lock: String,
-        /// What it said.
+        /// Its error.
         source: rmalab_locks::Error,
     },
     /// A window failed.
     #[error(transparent)]
     Window(#[from] rmalab_windows::Error),
-    /// An application has computed something else than the sequential computation; the sentence says what, and where.
+    /// The result of an application differs from the sequential computation; the sentence has the difference and its place.
     #[error("wrong result: {0}")]
     Wrong(String),
-    /// It was asked to end before it was done.
+    /// The user ended it early.
     #[error("interrupted")]
     Interrupted,
-    /// A check cannot be made as asked for, or a saved one cannot be read.
+    /// A check cannot be made as requested, or a saved one cannot be read.
     #[error("{source}")]
     Check {
-        /// Why.
+        /// The reason.
         source: Box<dyn std::error::Error + Send + Sync>,
-        /// Whether the options are at fault.
+        /// Whether the options are the cause.
         usage: bool,
     },
-    /// The ranks of the process backend failed, or said something that cannot be read.
+    /// The ranks of the process backend failed, or sent an invalid message.
     #[error("{0}")]
     Ranks(String),
     /// The report's folder cannot be written.
@@ -48,7 +48,7 @@ pub enum Error {
     Report {
         /// The folder.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason, and a remedy.
         why: String,
     },
     /// A file cannot be read or written.
@@ -56,18 +56,18 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// An [`Error::Usage`] from a sentence.
+    /// An [`Error::Usage`] with that sentence.
     pub fn usage(what: impl Into<String>) -> Error {
         Error::Usage(what.into())
     }
 
-    /// Whether another rank has failed, and not this one.
+    /// Returns whether the cause is a failure of another rank.
     pub fn is_peer_failure(&self) -> bool {
         let error = match self {
             Error::Atomics(error) => error,
@@ -78,7 +78,7 @@ impl Error {
         matches!(error, rmalab_atomics::Error::PeerFailed { .. })
     }
 
-    /// Whether the fault is in the options: the command then ends with exit code 2 and not 1.
+    /// Returns whether the options are the cause: the command then ends with exit code 2 and not 1.
     pub fn is_usage(&self) -> bool {
         match self {
             Error::Usage(_) | Error::Report { .. } => true,

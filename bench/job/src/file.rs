@@ -1,4 +1,4 @@
-//! Files that people name on a command line: read with a limit, whatever they are.
+//! Reads files that the command line names, of any kind, with a limit on their length.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,20 +14,20 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let what = format!("it has more than {most} bytes, the most that such a file may have");
+        let what = format!("it has more than {most} bytes, the limit for such a file");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
     Ok(bytes)
 }
 
-/// The text of a file, which is UTF-8.
+/// The text of a UTF-8 file.
 ///
 /// # Errors
 ///
-/// As [`read`], and [`io::ErrorKind::InvalidData`] for what is no text.
+/// Those of [`read`], and [`io::ErrorKind::InvalidData`] for other encodings.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Signals that ask for an end.
+//! Signals that end the program.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -8,12 +8,12 @@ use signal_hook::flag;
 
 use crate::{Error, Result};
 
-/// The last signal that has asked for an end; 0 if none has.
+/// The last signal that requested an end; 0 if none has.
 static CAUGHT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// The exit code of a command that a signal has ended: 128 and the signal's number, as shells have it.
+/// The exit code of a command that a signal ended: 128 plus the signal's number, as in shells.
 ///
-/// That is 130 for a Ctrl-C, and for a stop flag that no signal has set; 143 for SIGTERM; 129 for SIGHUP.
+/// 130 for a Ctrl-C, and for a stop flag set without a signal; 143 for SIGTERM; 129 for SIGHUP.
 pub fn exit_code() -> u8 {
     let signal = match CAUGHT.load(Ordering::Relaxed) {
         0 => SIGINT as usize,
@@ -33,7 +33,7 @@ pub fn sets(stop: &Arc<AtomicBool>) -> Result<()> {
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))
             .and_then(|_| flag::register_usize(signal, Arc::clone(&CAUGHT), signal as usize))
             .and_then(|_| flag::register(signal, Arc::clone(stop)))
-            .map_err(|error| Error::Ranks(format!("signal {signal} cannot be caught: {error}")))?;
+            .map_err(|error| Error::Ranks(format!("cannot handle signal {signal}: {error}")))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! One program for the ranks of any world: threads, processes of this machine, or ranks of a simulated one.
+//! Runs one program as the ranks of any world: threads, processes of this machine, or ranks of a simulated one.
 //!
-//! A [`Job`] is what every rank does. It is data, so that it can be sent to processes and kept beside its results. Its code
-//! is compiled once, for any backend; a job whose loops take nanoseconds has more code for shared memory.
+//! A [`Job`] is the work of every rank. It is data, so that processes can receive it and results can refer to it. Its
+//! code is compiled once, for any backend; a job whose loops take nanoseconds has more code for shared memory.
 
 #![forbid(unsafe_code)]
 
@@ -28,54 +28,54 @@ use serde_json::Value;
 
 pub use error::{Error, Result};
 
-/// Writes a line to standard error, as `eprintln!` does. A reader that has gone away misses it, and nothing panics.
+/// Writes a line to standard error, as `eprintln!` does, but does not panic if the reader has closed it.
 #[macro_export]
 macro_rules! say {
     ($($part:tt)*) => {{
         use ::std::io::Write as _;
-        // In one piece: several processes may write at a time.
+        // A single write, since several processes may write at a time.
         let _ = ::std::io::stderr().write_all((::std::format!($($part)*) + "\n").as_bytes());
     }};
 }
 
-/// The environment variable that tells a process what to do as a rank.
+/// The environment variable with the task of a rank.
 const TASK: &str = "RMALAB_JOB";
 
-/// Bytes of a simulated rank's stack: what is not touched takes no memory.
+/// Bytes of a simulated rank's stack: only touched pages take memory.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What every rank of a world does.
+/// The work of every rank of a world.
 pub trait Job: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// What each rank returns.
+    /// The result of each rank.
     type Out: Serialize + DeserializeOwned + Send + 'static;
 
-    /// The job's name. No other job has it.
+    /// The job's unique name.
     const NAME: &'static str;
 
-    /// Bytes of each rank's segment in a world of `ranks`. Pages that are never touched take no memory.
+    /// Bytes of each rank's segment in a world of `ranks`. Only touched pages take memory.
     fn segment_bytes(&self, _ranks: u32) -> u64 {
         16 << 20
     }
 
-    /// What a rank does.
+    /// The work of a rank.
     ///
     /// # Errors
     ///
     /// The errors of the job. Other ranks may be waiting for this one, so the world ends with this error.
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Self::Out>;
 
-    /// What a rank does on shared memory. A job whose loops take nanoseconds brings code for that type here, so that no
+    /// The work of a rank on shared memory. A job whose loops take nanoseconds has code for that type here, so that no
     /// call goes through a table of functions.
     ///
     /// # Errors
     ///
-    /// Those of [`run`](Self::run).
+    /// Errors of [`run`](Self::run).
     fn run_on_memory(&self, ra: &Mapped) -> Result<Self::Out> {
         self.run(ra)
     }
 }
 
-/// What a rank returns, of a type that only the job knows.
+/// The result of a rank, of a type that only the job knows.
 type Returned = Box<dyn Any + Send>;
 
 /// A job of a type that is chosen at run time, so that the worlds below are compiled once for all jobs.
@@ -111,14 +111,14 @@ impl<J: Job> AnyJob for J {
     }
 }
 
-/// Where the ranks of a world are.
+/// Places of the ranks of a world.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Place {
     /// Threads of this process.
     Local,
     /// Processes of this machine, over shared memory.
     Shm,
-    /// Processes that a launcher has started, over any backend of processes. This process is one of the ranks. Every rank runs
+    /// Processes that a launcher started, over any backend of processes. This process is one of the ranks. Every rank runs
     /// the same jobs and gets the results of all ranks. See [`leave`].
     Launched(Backend),
     /// Ranks of a simulated machine.
@@ -126,7 +126,7 @@ pub enum Place {
 }
 
 thread_local! {
-    /// The world of this process if a launcher has started it as a rank: joined by its first job.
+    /// The world of this process if a launcher started it as a rank; its first job joins it.
     static LAUNCHED: RefCell<Option<Member>> = const { RefCell::new(None) };
 }
 
@@ -135,25 +135,25 @@ thread_local! {
 pub struct Machine {
     /// Its profile: a name, or a file.
     pub profile: String,
-    /// Ranks of a node, if not as many as the profile says.
+    /// Ranks on a node, unless as in the profile.
     pub ranks_per_node: Option<u32>,
-    /// Engines of an adapter, if not as many as the profile says.
+    /// Engines of an adapter, unless as in the profile.
     pub engines: Option<u32>,
-    /// Whether adapters carry out atomics inside a node, if not as the profile says.
+    /// Whether adapters carry out atomics inside a node, unless as in the profile.
     pub atomics_by_adapter: Option<bool>,
-    /// Whether adapters carry out bulk operations inside a node, if not as the profile says.
+    /// Whether adapters carry out bulk operations inside a node, unless as in the profile.
     #[serde(default)]
     pub bulk_by_adapter: Option<bool>,
-    /// What irregularities depend on.
+    /// The seed of irregularities.
     pub seed: u64,
 }
 
-/// Some ranks, somewhere.
+/// A number of ranks at a place.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ranks {
-    /// Where they are.
+    /// Their place.
     pub place: Place,
-    /// How many there are.
+    /// Their number.
     pub ranks: u32,
 }
 
@@ -163,12 +163,12 @@ impl Ranks {
         Ranks { place: Place::Local, ranks }
     }
 
-    /// This many processes of this machine. Each gets a processor to itself if there are enough.
+    /// This many processes of this machine, each bound to a separate processor if there are enough.
     pub fn processes(ranks: u32) -> Ranks {
         Ranks { place: Place::Shm, ranks }
     }
 
-    /// This many ranks of a simulated machine; its profile decides everything else.
+    /// This many ranks of a simulated machine, with its profile's defaults.
     pub fn simulated(profile: &str, ranks: u32) -> Ranks {
         let machine = Machine {
             profile: profile.to_owned(),
@@ -233,16 +233,16 @@ impl fmt::Display for Ranks {
 /// The results of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ran<T> {
-    /// What each rank returned, in the order of the ranks.
+    /// The ranks' results, in order.
     pub ranks: Vec<T>,
-    /// What a simulator counted.
+    /// The simulator's counters.
     pub simulated: Option<Counted>,
 }
 
-/// What a simulator counted, from the start of the world to its end.
+/// Counters of a simulator, from the start of the world to its end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Counted {
-    /// Events that were handled.
+    /// Processed events.
     pub events: u64,
     /// Virtual time, in nanoseconds.
     pub end_ns: f64,
@@ -263,7 +263,7 @@ impl Counted {
     }
 }
 
-/// What a process that is a rank has to do.
+/// The task of a process that is a rank.
 #[derive(Serialize, Deserialize)]
 struct Task<J> {
     job: J,
@@ -274,7 +274,7 @@ struct Task<J> {
 ///
 /// # Errors
 ///
-/// [`Error::Interrupted`] if it was stopped, the error of the first rank whose job failed, and the errors of the world.
+/// [`Error::Interrupted`] if it was stopped, the error of the first rank whose job failed, and errors of the world.
 pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::Out>> {
     let ranks = world.ranks;
     let ran = match &world.place {
@@ -288,11 +288,11 @@ pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::O
         Place::Sim(machine) => simulated(Rc::new(job.clone()), machine, ranks, stop)
             .map(|(all, counted)| Ran { ranks: typed(all), simulated: Some(counted) }),
     };
-    // An interrupt makes ranks fail; that is not the world's fault.
+    // After an interrupt, failed ranks are no error of the world.
     if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { ran }
 }
 
-/// The results of all ranks, of the type that the job has given them.
+/// Converts the results of all ranks to the type of the job.
 fn typed<T: 'static>(all: Vec<Returned>) -> Vec<T> {
     all.into_iter().map(|one| *one.downcast().expect("each rank has run this job")).collect()
 }
@@ -304,7 +304,7 @@ fn from_json<T: DeserializeOwned>(all: Vec<Value>) -> Result<Ran<T>> {
     Ok(Ran { ranks: (0..).zip(all).map(typed).collect::<Result<_>>()?, simulated: None })
 }
 
-/// Binds a rank to a processor, if every rank can have one to itself.
+/// Binds a rank to a processor, if there is one for every rank.
 fn bind(ra: &Mapped) -> Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if ra.size() as usize <= processors {
@@ -340,16 +340,16 @@ fn processes(job: &dyn AnyJob, ranks: u32, task: &Value) -> Result<Vec<Value>> {
     be_or_start(world.command(program, [] as [&str; 0]).env(TASK, task.to_string()), job)
 }
 
-/// Is a rank of a world of processes, or starts them.
+/// Runs as a rank of a world of processes, or starts them.
 fn be_or_start(world: Processes, job: &dyn AnyJob) -> Result<Vec<Value>> {
     Ok(world.try_run(|ra| bind(ra).and_then(|()| job.run_on_memory_to_json(ra)))?)
 }
 
-/// What this process has to do, if it was started as a rank of a job: the job's name, and the rest.
+/// The task of this process, if it was started as a rank of a job: the job's name, and the rest.
 ///
 /// # Errors
 ///
-/// [`Error::Ranks`] when that cannot be read.
+/// [`Error::Ranks`] when the task cannot be read.
 pub fn told() -> Result<Option<(String, Value)>> {
     #[derive(Deserialize)]
     struct Told {
@@ -365,11 +365,11 @@ fn nonsense(error: &serde_json::Error) -> Error {
     Error::Ranks(format!("{TASK}: {error}; only the program itself sets it, for its ranks"))
 }
 
-/// Is a rank of that job, and ends the process.
+/// Runs as a rank of that job, and ends the process.
 ///
 /// # Errors
 ///
-/// [`Error::Ranks`] when the task cannot be read, and those of the world.
+/// [`Error::Ranks`] when the task cannot be read, and errors of the world.
 pub fn rank<J: Job>(task: Value) -> Result<()> {
     let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
     let world = World::processes(ranks).segment_bytes(Job::segment_bytes(&job, ranks));
@@ -392,7 +392,7 @@ fn launched(job: &dyn AnyJob, backend: Backend, ranks: u32) -> Result<Vec<Value>
     })
 }
 
-/// What each rank has returned, in their order; all ranks get it.
+/// The results of all ranks, in order; every rank gets them.
 fn from_all(ra: &dyn RemoteAtomics, own: &Value) -> Result<Vec<Value>> {
     let own = serde_json::to_vec(own).expect("a value is JSON");
     let collectives = Collectives::new(ra)?;
@@ -406,7 +406,7 @@ fn from_all(ra: &dyn RemoteAtomics, own: &Value) -> Result<Vec<Value>> {
     all.collect()
 }
 
-/// Leaves the world of the jobs in [`Place::Launched`], if there was one, and returns which rank this was. If this rank's job
+/// Leaves the world of the jobs in [`Place::Launched`], if there was one, and returns this process's rank. If this rank's job
 /// has failed, it leaves with an error, so that the other ranks do not wait for it.
 ///
 /// Call it before the process ends.
@@ -437,7 +437,7 @@ fn simulated(
         stack_bytes: STACK_BYTES,
         ..sim::Options::new(ranks)
     };
-    // Other ranks may wait for ever for a rank that failed. Its error is then the reason.
+    // Other ranks may wait for ever for a failed rank, so its error is the cause.
     let first: Rc<RefCell<Option<Error>>> = Rc::default();
     let body = {
         let first = Rc::clone(&first);

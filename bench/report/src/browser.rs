@@ -1,6 +1,6 @@
 //! Pages in a real browser: they load without an error, their controls work, and nothing overlaps at three widths.
 //!
-//! The page gets a script that uses it as a reader would, and writes down what it saw; headless Chromium prints that.
+//! A script on the page uses it as a reader would, and records the result; headless Chromium prints that.
 
 use std::fs;
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::html;
 const WATCH: &str =
     "<script>window.errors = []; window.onerror = (what) => { window.errors.push(String(what)); };</script>";
 
-/// Uses the page, and replaces it with what it saw.
+/// Uses the page, and replaces it with the results.
 const USE: &str = include_str!("browser.js");
 
-/// What the script has seen at one width.
+/// The script's results at one width.
 fn seen(width: u32) -> Value {
     let at = tempfile::tempdir().expect("there is a place for temporary files");
     let page = html::document(&example()).replacen("<head>", &format!("<head>{WATCH}"), 1);
@@ -34,7 +34,7 @@ fn seen(width: u32) -> Value {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let encoded = text.rsplit("<pre>").next().and_then(|text| text.split("</pre>").next());
-    let encoded = encoded.unwrap_or_else(|| panic!("the page wrote nothing down: {text}\n{said}"));
+    let encoded = encoded.unwrap_or_else(|| panic!("the page has no results: {text}\n{said}"));
     serde_json::from_str(&decoded(encoded)).expect("the page writes JSON")
 }
 

@@ -1,4 +1,4 @@
-//! Plots and bars as SVG: for a file of its own, or for a page whose style sheet colours them.
+//! Plots and bars as SVG: for separate files, or for a page whose style sheet colours them.
 
 use std::fmt::Write;
 
@@ -8,26 +8,26 @@ use crate::finding::{Bars, Origin, Plot, Quantity, Series};
 use crate::text::fill;
 use crate::ticks::{Ticks, writer};
 
-/// The most series in one picture: more cannot be told apart.
+/// The most series in one picture: a reader cannot distinguish more.
 pub const MOST_SERIES: usize = 7;
 
-/// Width and height of the part of a panel that the curves are in.
+/// Width and height of the area for the curves in a panel.
 const AREA: (f64, f64) = (300.0, 210.0);
-/// Room at the left for numbers, below for numbers and label, at the right for labels of series.
+/// Margins: left for numbers, below for numbers and label, right for labels of series.
 const LEFT: f64 = 62.0;
 const LABELS: f64 = 104.0;
-/// A line of a title, and the width of its letters, nearly.
+/// The height of a line of a title, and the approximate width of its letters.
 const TITLE_LINE: f64 = 16.0;
 const TITLE_LETTER: f64 = 7.6;
 const BELOW: f64 = 44.0;
-/// The width of a letter of a label, nearly.
+/// The approximate width of a letter of a label.
 const LETTER: f64 = 6.1;
 /// The least distance of two labels.
 const APART: f64 = 12.5;
 /// The height of a row of bars.
 const ROW: f64 = 20.0;
 
-/// The style of all charts, colours apart.
+/// The style of all charts, without colours.
 const STYLE: &str = "\
 text { font: 11.5px system-ui, sans-serif; fill: #24292f; } .t { font-size: 13px; font-weight: 600; } .a { fill: #57606a; }
 .g { stroke: #e2e5e9; fill: none; } .w { stroke: #8c959f; fill: none; } .l { fill: none; stroke-width: 2; } .o2 .l { stroke-dasharray: 6 4; }
@@ -35,14 +35,14 @@ text { font: 11.5px system-ui, sans-serif; fill: #24292f; } .t { font-size: 13px
 .m { stroke-width: 1.6; } .lin { display: none; }
 ";
 
-/// The colours of series on light and on dark paper, which stay apart for people who see few colours (after Okabe and Ito,
+/// The colours of series on light and on dark paper, which colour-blind people can distinguish (after Okabe and Ito,
 /// 2008).
 const COLOURS: [[&str; MOST_SERIES]; 2] = [
     ["#0072b2", "#d55e00", "#009e73", "#c0508f", "#b57900", "#2f9bd8", "#24292f"],
     ["#4da3ff", "#ff8a4c", "#34d399", "#f28ac8", "#e5b84b", "#7cd4ff", "#e6edf3"],
 ];
 
-/// The rules that colour the series. Many viewers of SVG know no variables, so each colour has rules of its own.
+/// The rules that colour the series. Many viewers of SVG do not support variables, so each colour has its own rules.
 fn colours(dark: bool) -> String {
     let mut rules = String::new();
     for (place, colour) in COLOURS[usize::from(dark)].iter().enumerate() {
@@ -55,7 +55,7 @@ fn colours(dark: bool) -> String {
     rules + ".s.o1 .m { fill: #fff; }\n"
 }
 
-/// The style sheet of charts: for a file of its own, or for a page, which may be dark.
+/// The style sheet of charts: for a separate file, or for a page, which may be dark.
 pub fn style(page: bool) -> String {
     let light = format!("{STYLE}{}", colours(false));
     if page { format!("{light}@media (prefers-color-scheme: dark) {{ {} }}\n", colours(true)) } else { light }
@@ -66,12 +66,12 @@ pub fn style(page: bool) -> String {
 pub struct Panel {
     /// Its width and height in pixels.
     pub size: (f64, f64),
-    /// What is inside of its `svg` element.
+    /// The content of its `svg` element.
     pub inside: String,
 }
 
 impl Panel {
-    /// The panel as an element of a page, which has the styles and the title.
+    /// The panel as an element of a page, which provides the styles and the title.
     pub(crate) fn element(&self, title: &str) -> Markup {
         let (width, height) = self.size;
         html! {
@@ -105,7 +105,7 @@ pub fn file(panels: &[Panel]) -> String {
     )
 }
 
-/// A plot in panels of at most [`MOST_SERIES`] colours: by the groups of its series if they have some, else in their order.
+/// A plot in panels of at most [`MOST_SERIES`] colours, split by the groups of its series, if any, or in order.
 /// Series of one colour, such as a published one and ours, stay together.
 pub fn split(plot: &Plot) -> Vec<Plot> {
     let mut styles: Vec<usize> = plot.series.iter().map(|series| series.style).collect();
@@ -146,12 +146,12 @@ pub fn plot(plot: &Plot) -> Vec<Panel> {
     parts.iter().map(|part| panel(part, plot)).collect()
 }
 
-/// Whether the y axis of a quantity is logarithmic at first, and has a linear form beside it.
+/// Returns whether the y axis of a quantity is logarithmic at first, with a linear form beside it.
 fn logarithmic(quantity: Quantity) -> bool {
     !matches!(quantity, Quantity::Share | Quantity::Number)
 }
 
-/// Draws one panel. All panels of a plot share their axes, so that they can be compared by eye.
+/// Draws one panel. All panels of a plot share their axes, so that a reader can compare them.
 fn panel(plot: &Plot, whole: &Plot) -> Panel {
     let points = || whole.series.iter().flat_map(|series| series.points.iter().copied());
     let spreads = whole.series.iter().flat_map(|series| series.spread.iter().flat_map(|&(low, high)| [low, high]));
@@ -184,7 +184,7 @@ fn panel(plot: &Plot, whole: &Plot) -> Panel {
     Panel { size: (LEFT + width + right, top + height + BELOW), inside }
 }
 
-/// A title in as many lines as it takes in that width, and where what it is about may begin.
+/// A title in lines of that width, and the position below it.
 fn heading(title: &str, width: f64) -> (String, f64) {
     let mut lines = String::new();
     let mut y = 0.0;
@@ -195,7 +195,7 @@ fn heading(title: &str, width: f64) -> (String, f64) {
     (lines, y + 14.0)
 }
 
-/// The name of a series with where it comes from.
+/// The name of a series with its origin.
 fn label(series: &Series) -> String {
     let origin = match series.origin {
         Origin::Measured => "",
@@ -299,7 +299,7 @@ fn origin(origin: Origin) -> usize {
     }
 }
 
-/// The outline of a mark around the pen, so that lines can be told apart without colours.
+/// The outline of a mark around the pen, so that lines differ even without colours.
 fn mark(style: usize) -> &'static str {
     match style % MOST_SERIES {
         0 => "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
@@ -312,7 +312,7 @@ fn mark(style: usize) -> &'static str {
     }
 }
 
-/// Where labels stand that should be at `wanted`: in the same order, apart from each other, within the height if possible.
+/// Positions of labels near `wanted`: in the same order, apart from each other, within the height if possible.
 fn spread_out(wanted: &[Option<f64>], height: f64) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..wanted.len()).filter(|&at| wanted[at].is_some()).collect();
     order.sort_by(|&a, &b| wanted[a].unwrap_or(0.0).total_cmp(&wanted[b].unwrap_or(0.0)));
@@ -418,7 +418,7 @@ pub fn bars(bars: &Bars) -> Panel {
     Panel { size: (whole, top + height + BELOW), inside }
 }
 
-/// Text that can stand in an element or an attribute.
+/// Escapes text for an element or an attribute.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -439,7 +439,7 @@ mod tests {
     use crate::document::tests::example;
 
     #[test]
-    fn no_picture_has_more_series_than_can_be_told_apart() {
+    fn large_plots_are_split_into_panels() {
         let document = example();
         let parts = split(&document.sections[0].finding.plots[0]);
         assert_eq!(parts.len(), 2);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stay_apart_and_in_order() {
+    fn labels_do_not_overlap_and_keep_their_order() {
         let wanted = [Some(100.0), Some(101.0), None, Some(205.0), Some(209.0), Some(20.0)];
         let placed = spread_out(&wanted, 210.0);
         let mut rows: Vec<f64> = placed.iter().flatten().copied().collect();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_drawn() {
+    fn empty_plots_can_be_drawn() {
         assert!(file(&[]).contains("<svg"));
         let mut document = example();
         let section = &mut document.sections[0];

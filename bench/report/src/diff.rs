@@ -4,13 +4,13 @@ use crate::document::{Document, Section};
 use crate::finding::{Better, Cell, Column, Table, Value};
 use crate::{Error, Result};
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Diff {
-    /// The comparison as a document of its own.
+    /// The comparison as a document.
     pub document: Document,
-    /// How many values got worse by more than the threshold, and by more than their spreads.
+    /// The number of values that got worse by more than the threshold, and by more than their spreads.
     pub worse: usize,
 }
 
@@ -34,10 +34,10 @@ impl Verdict {
     }
 }
 
-/// One value that both documents have.
+/// A value in both documents.
 struct Change {
     verdict: Verdict,
-    /// The quotient of the new value and the old one, or of its inverse: always at least 1.
+    /// The quotient of the new value and the old one, or its inverse: always at least 1.
     factor: f64,
     cells: Vec<Cell>,
 }
@@ -76,7 +76,7 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
     let [worse, changed, better, same] = [Verdict::Worse, Verdict::Changed, Verdict::Better, Verdict::Same].map(count);
     let mut document = Document::new("diff", format!("{}: two runs", new.title), new.run.clone(), new.machine.clone());
     document.summary.push(format!(
-        "{worse} worse, {better} better, {changed} changed, {same} the same within {:.0} % or within their spreads.",
+        "{worse} worse, {better} better, {changed} changed, {same} unchanged within {:.0} % or within their spreads.",
         threshold * 100.0
     ));
     if changes.iter().all(|change| change.cells[4].spread.is_none()) {
@@ -135,7 +135,7 @@ fn compare(
 
 fn verdict(better: Better, (before, a): (&Cell, f64), (after, b): (&Cell, f64), threshold: f64) -> Verdict {
     let (low, high) = (a.min(b), a.max(b));
-    // A share or an index that moves from 0 has no factor: it moved.
+    // A share or an index that moves from 0 has no factor, but has changed.
     let moved = if low > 0.0 { high / low > 1.0 + threshold } else { high > low };
     let (before, after) = (before.spread.unwrap_or((a, a)), after.spread.unwrap_or((b, b)));
     let overlap = before.0 <= after.1 && after.0 <= before.1;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_fell_is_worse_and_one_within_its_spread_is_the_same() {
+    fn only_a_drop_beyond_threshold_and_spread_is_worse() {
         assert_eq!(diff(&example(), &scaled(0.5), 0.1).unwrap().worse, 1);
         assert_eq!(diff(&example(), &scaled(0.85), 0.1).unwrap().worse, 0, "the spreads overlap");
         let faster = diff(&example(), &scaled(2.0), 0.1).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused() {
+    fn incomparable_documents_are_refused() {
         let mut other = example();
         other.kind = "verify".into();
         assert!(diff(&example(), &other, 0.1).is_err());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_gone_are_named() {
+    fn missing_rows_are_named() {
         let mut fewer = example();
         fewer.sections[0].finding.tables[0].rows.remove(1);
         let text = &diff(&example(), &fewer, 0.1).unwrap().document.sections[0].text;

@@ -1,4 +1,4 @@
-//! The document that every command returns. One renderer makes text, Markdown, CSV, or a page of it; its JSON is itself.
+//! The document that every command returns. Renderers make text, Markdown, CSV, and pages of it; JSON stores it.
 
 use std::time::SystemTime;
 
@@ -8,44 +8,44 @@ use crate::finding::{Bars, Finding, Table};
 use crate::machine::Machine;
 use crate::{Error, Result};
 
-/// The format of the JSON. It changes when an older program cannot read a newer document.
+/// The version of the JSON format. It changes when an older program cannot read a newer document.
 pub const FORMAT: u32 = 1;
 
 /// The largest file that is read as a document, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// What a command found, with everything that is needed to read it elsewhere and to repeat it.
+/// The results of a command, with everything that is needed to read and to repeat them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Document {
     /// The format, [`FORMAT`].
     pub format: u32,
-    /// Which command made it, such as `study`. Only documents of one kind can be compared.
+    /// The command that made it, such as `study`. Only documents of one kind can be compared.
     pub kind: String,
-    /// What it is about.
+    /// Its title.
     pub title: String,
     /// The result in words, a paragraph each.
     pub summary: Vec<String>,
-    /// How it was made.
+    /// The command and its completion.
     pub run: Run,
-    /// Where it was made.
+    /// The machine.
     pub machine: Machine,
-    /// What was found.
+    /// The results.
     pub sections: Vec<Section>,
     /// Every measurement, a row each; it becomes the CSV file.
     pub data: Option<Table>,
 }
 
-/// How a document was made.
+/// The run that made a document.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// The program and its version.
     pub generator: String,
     /// The command line, without the folder of the program.
     pub command: String,
-    /// When it began (RFC 3339, UTC).
+    /// The time of its begin (RFC 3339, UTC).
     pub started: String,
-    /// Whether it ran to its end. An interrupted run leaves something out.
+    /// Whether it ran to its end. An interrupted run is incomplete.
     pub complete: bool,
     /// The seed of its random choices, if it made any.
     pub seed: Option<u64>,
@@ -67,7 +67,7 @@ impl Run {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: String) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=@%+".contains(letter);
     if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -82,7 +82,7 @@ pub struct Section {
     pub title: String,
     /// Paragraphs.
     pub text: Vec<String>,
-    /// Text that is shown as it is, such as a diagram.
+    /// Preformatted text, such as a diagram.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listings: Vec<String>,
     /// Claims, tables and plots.
@@ -90,13 +90,13 @@ pub struct Section {
     /// Horizontal bars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Bars>,
-    /// Whether a page folds it, and a terminal leaves it out.
+    /// Whether a page folds it and a terminal leaves it out.
     #[serde(default)]
     pub folded: bool,
 }
 
 impl Section {
-    /// A section with a heading and nothing below it.
+    /// A section with a heading and no content.
     pub fn new(id: impl Into<String>, title: impl Into<String>) -> Section {
         Section { id: id.into(), title: title.into(), ..Section::default() }
     }
@@ -142,7 +142,7 @@ impl Document {
         serde_json::to_string_pretty(self).expect("numbers and texts are JSON") + "\n"
     }
 
-    /// The document as a program's arguments ask for it: `--markdown` or `--json`, else text.
+    /// Formats the document as a program's arguments request: `--markdown`, `--json`, or by default text.
     pub fn for_arguments(&self, mut arguments: impl Iterator<Item = String>) -> String {
         match arguments.find(|argument| argument == "--markdown" || argument == "--json").as_deref() {
             Some("--markdown") => crate::markdown::document(self),
@@ -155,25 +155,25 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`Error::Document`] if it is no document, or one of another format.
+    /// [`Error::Document`] if it is not a document, or has another format.
     pub fn from_json(text: &str) -> Result<Document> {
         let fail = |why: String| Error::Document { why };
         let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| fail(format!("it is no JSON: {error}")))?;
+            serde_json::from_str(text).map_err(|error| fail(format!("it is not JSON: {error}")))?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {}
             Some(format) => {
-                return Err(fail(format!("its format is {format}, and this program reads format {FORMAT}")));
+                return Err(fail(format!("its format is {format}, but this program reads format {FORMAT}")));
             }
             None => return Err(fail("it is JSON, but not a document of rmalab".into())),
         }
         let document: Document =
-            serde_json::from_value(value).map_err(|error| fail(format!("a part of it is not as expected: {error}")))?;
+            serde_json::from_value(value).map_err(|error| fail(format!("a part of it is invalid: {error}")))?;
         document.check().map_err(fail)?;
         Ok(document)
     }
 
-    /// What the types do not say: each row of a table has its columns.
+    /// Checks constraints beyond the types, such as the length of rows.
     fn check(&self) -> std::result::Result<(), String> {
         let tables = self.sections.iter().flat_map(|section| &section.finding.tables).chain(&self.data);
         for table in tables {
@@ -183,12 +183,12 @@ impl Document {
         }
         for section in &self.sections {
             if !is_id(&section.id) {
-                return Err(format!("'{}' is no name of a section", section.id));
+                return Err(format!("'{}' is not a valid name of a section", section.id));
             }
             let finding = &section.finding;
             let names = finding.plots.iter().map(|plot| &plot.name).chain(section.bars.iter().map(|bars| &bars.name));
             if let Some(name) = names.into_iter().find(|name| !is_id(name)) {
-                return Err(format!("'{name}' is no name of a plot"));
+                return Err(format!("'{name}' is not a valid name of a plot"));
             }
             for bars in &section.bars {
                 if bars.rows.iter().any(|(_, parts)| parts.len() != bars.parts.len()) {
@@ -203,7 +203,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`Error::File`] if it cannot be read, [`Error::Document`] if it is no document.
+    /// [`Error::File`] if it cannot be read, [`Error::Document`] if it is not a document.
     pub fn read(path: &std::path::Path) -> Result<Document> {
         let path = if path.is_dir() { path.join("data.json") } else { path.to_owned() };
         let fail = |source| Error::File { path: path.clone(), source };
@@ -228,7 +228,7 @@ fn reason(error: Error) -> String {
     }
 }
 
-/// Names become parts of paths and of links.
+/// Checks a name, which becomes a part of paths and links.
 fn is_id(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
 }
@@ -238,7 +238,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::finding::{Axis, Basis, Cell, Claim, Column, Origin, Plot, Quantity, Series, Value};
 
-    /// A document with one of everything.
+    /// A document with one of each kind of content.
     pub(crate) fn example() -> Document {
         let mut document = Document::new("study", "Locks & <windows>", Run::begin(), Machine::default());
         document.summary.push("mcs wins where many ranks write.".into());
@@ -299,9 +299,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_refused() {
+    fn invalid_documents_are_refused() {
         let refused = |text: &str| Document::from_json(text).unwrap_err().to_string();
-        assert!(refused("{").contains("no JSON"));
+        assert!(refused("{").contains("not JSON"));
         assert!(refused("{}").contains("not a document of rmalab"));
         assert!(refused("{\"format\": 99}").contains("format is 99"));
         let mut short = example();
@@ -309,11 +309,11 @@ pub(crate) mod tests {
         assert!(refused(&short.json()).contains("another length"));
         let mut climbing = example();
         climbing.sections[0].finding.plots[0].name = "../../x".into();
-        assert!(refused(&climbing.json()).contains("no name of a plot"));
+        assert!(refused(&climbing.json()).contains("not a valid name of a plot"));
     }
 
     #[test]
-    fn words_are_quoted_as_a_shell_takes_them() {
+    fn words_are_quoted_for_a_shell() {
         assert_eq!(quoted("--ranks=1,2".into()), "--ranks=1,2");
         assert_eq!(quoted("it's".into()), "'it'\\''s'");
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a report.
+//! Errors of reports.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub enum Error {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason, and a remedy.
         why: String,
     },
     /// A file cannot be read or written.
@@ -22,13 +22,13 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A document that is none, or two that cannot be compared.
+    /// An invalid document, or two that cannot be compared.
     #[error("{why}")]
     Document {
-        /// What is wrong, with the file's name if there is one.
+        /// The reason, with the file's name if there is one.
         why: String,
     },
 }

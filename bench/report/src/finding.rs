@@ -1,4 +1,4 @@
-//! What was found: tables, plots, and whether what a paper says holds here.
+//! Results: tables, plots, and claims of papers that hold here or not.
 
 use std::fmt;
 
@@ -22,11 +22,11 @@ pub enum Value {
     Bandwidth(f64),
     /// The quotient of two values.
     Ratio(f64),
-    /// A part of 1, shown in per cent.
+    /// A fraction, shown in percent.
     Share(f64),
-    /// A number of things.
+    /// A count.
     Count(u64),
-    /// A mean of numbers of things, or another number without a unit.
+    /// A mean of counts, or another number without a unit.
     Number(f64),
     /// A missing value.
     None,
@@ -113,7 +113,7 @@ impl Value {
         }
     }
 
-    /// Which direction is better, where the kind alone decides: short times, high rates.
+    /// The better direction, if the kind alone decides: short times, high rates.
     fn better(&self) -> Better {
         match self {
             Value::Time(_) => Better::Lower,
@@ -127,13 +127,13 @@ impl Value {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(from = "CellForm", into = "CellForm")]
 pub struct Cell {
-    /// The value: the median where there are repetitions.
+    /// The value: the median of the repetitions, if any.
     pub value: Value,
     /// The lowest and the highest of the repetitions, in the value's unit.
     pub spread: Option<(f64, f64)>,
 }
 
-/// How a cell is written as JSON: a value, or a value between two bounds.
+/// The JSON form of a cell: a value, or a value between two bounds.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum CellForm {
@@ -176,7 +176,7 @@ impl Cell {
 impl<V: Into<Value>> From<V> for Cell {
     fn from(value: V) -> Cell {
         let value = value.into();
-        // JSON has no infinite numbers, and a reader could do nothing with one.
+        // JSON has no infinite numbers, and they would mean nothing to a reader.
         let value = if value.number().is_some_and(|number| !number.is_finite()) { Value::None } else { value };
         Cell { value, spread: None }
     }
@@ -188,11 +188,11 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Which values of a column are better.
+/// The better direction of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// The kind of the values decides: short times and high rates are better, of other kinds neither is.
+    /// The kind of the values decides: short times and high rates are better; other kinds have no better direction.
     #[default]
     ByKind,
     /// Low values.
@@ -208,7 +208,7 @@ pub enum Better {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// Which of its values are better.
+    /// The better direction of its values.
     #[serde(default)]
     pub better: Better,
 }
@@ -220,22 +220,22 @@ impl<S: Into<String>> From<S> for Column {
 }
 
 impl Column {
-    /// A column whose low values are better.
+    /// A column in which low values are better.
     pub fn lower(name: impl Into<String>) -> Column {
         Column { name: name.into(), better: Better::Lower }
     }
 
-    /// A column whose high values are better.
+    /// A column in which high values are better.
     pub fn higher(name: impl Into<String>) -> Column {
         Column { name: name.into(), better: Better::Higher }
     }
 
-    /// A column where a change is neither better nor worse.
+    /// A column without a better direction.
     pub fn neither(name: impl Into<String>) -> Column {
         Column { name: name.into(), better: Better::Neither }
     }
 
-    /// Which direction is better for this value of the column.
+    /// The better direction of this value of the column.
     pub fn direction(&self, value: &Value) -> Better {
         if self.better == Better::ByKind { value.better() } else { self.better }
     }
@@ -244,9 +244,9 @@ impl Column {
 /// Values in rows. The first columns name the row.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// What the table shows; unique within its section.
+    /// Its title; unique within its section.
     pub title: String,
-    /// How many columns name a row.
+    /// The number of columns that name a row.
     pub keys: usize,
     /// The columns.
     pub columns: Vec<Column>,
@@ -255,13 +255,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows, whose first column names the row.
+    /// A table without rows; its first column names the row.
     pub fn new<C: Into<Column>>(title: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Table {
         let columns = columns.into_iter().map(Into::into).collect();
         Table { title: title.into(), keys: 1, columns, rows: Vec::new() }
     }
 
-    /// The same table with another number of columns that name a row.
+    /// Sets the number of columns that name a row.
     #[must_use]
     pub fn keyed(self, keys: usize) -> Table {
         Table { keys, ..self }
@@ -295,23 +295,23 @@ impl fmt::Display for Table {
     }
 }
 
-/// What an axis has on it.
+/// Quantities on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Nanoseconds; logarithmic.
     Time,
-    /// Events in a second; logarithmic.
+    /// Events per second; logarithmic.
     Rate,
     /// Bytes; logarithmic, to base 2 on the x axis.
     Bytes,
-    /// Bytes in a second; logarithmic.
+    /// Bytes per second; logarithmic.
     Bandwidth,
     /// A ratio; logarithmic.
     Ratio,
     /// Numbers of something, such as ranks; logarithmic, to base 2 on the x axis.
     Count,
-    /// A part of 1; linear.
+    /// A fraction; linear.
     Share,
     /// A number without a unit, from 0 on; linear.
     Number,
@@ -320,9 +320,9 @@ pub enum Quantity {
 /// An axis.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it shows, without the unit, which the numbers have.
+    /// Its label, without the unit, which the numbers have.
     pub label: String,
-    /// What kind of values these are.
+    /// The kind of its values.
     pub quantity: Quantity,
 }
 
@@ -333,7 +333,7 @@ impl Axis {
     }
 }
 
-/// Where values come from.
+/// Origins of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -352,16 +352,16 @@ pub enum Origin {
 pub struct Series {
     /// Its name, short. Labels add the origin.
     pub name: String,
-    /// Where its values come from.
+    /// The origin of its values.
     pub origin: Origin,
-    /// Its colour and mark: series that are to be compared, such as a published one and ours, have the same.
+    /// Its colour and mark. Series to compare, such as a published one and ours, share them.
     pub style: usize,
     /// Its points, x and y.
     pub points: Vec<(f64, f64)>,
     /// The lowest and the highest y of the repetitions of each point; empty if there is no spread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<(f64, f64)>,
-    /// Which series share a panel where there are too many for one; empty if it does not matter.
+    /// Its group: series of a group share a panel if there are too many for one. Empty if it does not matter.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
 }
@@ -369,9 +369,9 @@ pub struct Series {
 /// Curves in one panel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plot {
-    /// The name of its file, without the ending. The section's name precedes it.
+    /// The name of its file, without the extension. The section's name precedes it.
     pub name: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The x axis.
     pub x: Axis,
@@ -379,7 +379,7 @@ pub struct Plot {
     pub y: Axis,
     /// The curves.
     pub series: Vec<Series>,
-    /// A paragraph for a newcomer: how to read it, what to look for, and what it teaches.
+    /// A paragraph for a newcomer: how to read it, what to look for, and what it shows.
     pub text: String,
 }
 
@@ -389,31 +389,31 @@ pub type Range = (f64, f64);
 /// Horizontal bars: each row has parts, and each part reaches from one value to another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bars {
-    /// The name of its file, without the ending. The section's name precedes it.
+    /// The name of its file, without the extension. The section's name precedes it.
     pub name: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The axis of the values.
     pub axis: Axis,
     /// The names of the parts.
     pub parts: Vec<String>,
-    /// Whether the parts follow each other in one lane; otherwise each part has a lane of its own.
+    /// Whether the parts follow each other in one lane; otherwise each part has its own lane.
     pub stacked: bool,
-    /// The rows: a name, and for each part where its bar begins and ends.
+    /// The rows: a name, and for each part the begin and the end of its bar.
     pub rows: Vec<(String, Vec<Option<Range>>)>,
     /// A paragraph for a newcomer.
     pub text: String,
 }
 
-/// Whether what a paper found holds here.
+/// Verdicts on a paper's finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// All of it.
+    /// All of it holds.
     Holds,
-    /// Some of it, or with other figures.
+    /// It holds in part, or with other figures.
     Partly,
-    /// It does not.
+    /// It does not hold.
     Differs,
 }
 
@@ -427,33 +427,33 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What the figures of a claim rest on.
+/// The evidence for a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Measured on this machine, or simulated on a profile that was not fitted to what the claim is about.
+    /// Measured on this machine, or simulated with a profile that was not fitted to the claim.
     #[default]
     Found,
-    /// The simulated machine's profile was fitted to these figures, so that they are no evidence.
+    /// The simulated machine's profile was fitted to these figures, so they are no evidence.
     Fitted,
 }
 
-/// What is expected, such as a figure of a paper or a goal, beside what was found here.
+/// An expectation, such as a figure of a paper or a goal, and the result here.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// What is expected, with its figures.
+    /// The expectation, with its figures.
     pub expected: String,
-    /// What was found here, with the figures and where: measured on how many processes, or simulated.
+    /// The result here, with the figures and their origin: measured on how many processes, or simulated.
     pub here: String,
     /// Whether they agree; computed from the figures.
     pub holds: bool,
-    /// What the figures rest on.
+    /// The evidence.
     #[serde(default)]
     pub basis: Basis,
 }
 
 impl Claim {
-    /// Whether it holds, in words.
+    /// The verdict in words.
     pub fn verdict(&self) -> &'static str {
         match (self.holds, self.basis) {
             (true, Basis::Found) => "holds",
@@ -464,21 +464,21 @@ impl Claim {
     }
 }
 
-/// What an experiment has found.
+/// The results of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finding {
-    /// What the paper says, point by point, and what was found.
+    /// The paper's claims, point by point, with the results here.
     pub claims: Vec<Claim>,
-    /// Why claims do not hold, where some do not; empty otherwise.
+    /// The reason why some claims do not hold; empty if all hold.
     pub why: String,
     /// The paper's figures beside ours.
     pub tables: Vec<Table>,
-    /// The same drawn.
+    /// Plots of the figures.
     pub plots: Vec<Plot>,
 }
 
 impl Finding {
-    /// Nothing yet.
+    /// An empty finding.
     pub fn new() -> Finding {
         Finding { claims: Vec::new(), why: String::new(), tables: Vec::new(), plots: Vec::new() }
     }
@@ -494,7 +494,7 @@ impl Finding {
         self.claims.last_mut().expect("a claim was just added").basis = Basis::Fitted;
     }
 
-    /// Whether all claims hold, some, or none.
+    /// Returns whether all claims hold, some, or none.
     pub fn verdict(&self) -> Verdict {
         match self.claims.iter().filter(|claim| claim.holds).count() {
             held if held == self.claims.len() => Verdict::Holds,
@@ -503,7 +503,7 @@ impl Finding {
         }
     }
 
-    /// One sentence: whether the paper's finding holds here, and why where it does not.
+    /// One sentence: whether the paper's finding holds here, or why not.
     pub fn sentence(&self) -> String {
         let held = self.claims.iter().filter(|claim| claim.holds).count();
         let all = self.claims.len();
@@ -516,7 +516,9 @@ impl Finding {
         match self.claims.iter().filter(|claim| claim.basis == Basis::Fitted).count() {
             0 => sentence,
             fitted => {
-                format!("{sentence} {fitted} of {all} points are fitted to the paper's figures, and no evidence.")
+                format!(
+                    "{sentence} {fitted} of {all} points are fitted to the paper's figures, so they are no evidence."
+                )
             }
         }
     }
@@ -555,7 +557,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fits_find_what_was_put_in() {
+    fn fits_recover_their_parameters() {
         let points: Vec<(f64, f64)> = (1..6).map(|x| (f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
         let (slope, intercept, explained) = line(&points);
         assert!((slope - 2.0).abs() < 1e-12 && (intercept - 3.0).abs() < 1e-12 && (explained - 1.0).abs() < 1e-12);
@@ -577,7 +579,9 @@ mod tests {
             "The paper's finding holds here in part, 1 of 2 points: one core has to do the work of four."
         );
         finding.fitted(true, "c", "d");
-        assert!(finding.sentence().ends_with("1 of 3 points are fitted to the paper's figures, and no evidence."));
+        assert!(
+            finding.sentence().ends_with("1 of 3 points are fitted to the paper's figures, so they are no evidence.")
+        );
         assert_eq!(finding.claims[2].verdict(), "fitted");
     }
 

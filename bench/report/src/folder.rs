@@ -9,10 +9,10 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::document::Document;
 use crate::{Error, Result, chart, html, markdown, tabular};
 
-/// What a report consists of. A folder that holds anything else is not replaced.
+/// Names in a report. A folder that holds anything else is not replaced.
 pub const CONTENTS: [&str; 6] = ["index.html", "index.md", "docs.html", "data.csv", "data.json", "plots"];
 
-/// The figures of a document: the names of their files, without the ending, and the files.
+/// The figures of a document: the names of their files, without the extension, and the files.
 pub fn figures(document: &Document) -> Vec<(String, String)> {
     let plots = document.sections.iter().flat_map(|section| {
         let plots = section.finding.plots.iter().map(|plot| (&plot.name, chart::plot(plot)));
@@ -22,24 +22,24 @@ pub fn figures(document: &Document) -> Vec<(String, String)> {
     plots.collect()
 }
 
-/// A place for a report, known to be writable.
+/// The destination of a report, known to be writable.
 #[derive(Debug)]
 pub struct Folder {
     target: PathBuf,
-    /// Where the report is made: beside the target, so that a rename brings it there. It is there from
-    /// [`draft`](Folder::draft) until this value is dropped, so that a run that is killed while it measures leaves nothing.
+    /// The draft of the report: beside the target, so that a rename moves it there. It exists only from
+    /// [`draft`](Folder::draft) until this value is dropped, so that a killed measurement leaves nothing.
     draft: PathBuf,
 }
 
 impl Folder {
-    /// Makes sure that a report can be written at `path`.
+    /// Checks that a report can be written at `path`.
     ///
     /// # Errors
     ///
-    /// [`Error::Folder`] when `path` is not a folder, holds what no report of ours holds, or cannot be written.
+    /// [`Error::Folder`] when `path` is not a folder, holds anything that a report does not, or cannot be written.
     pub fn prepare(path: &Path) -> Result<Folder> {
         let fail = |why: String| Error::Folder { path: path.to_owned(), why };
-        // The target of a link is replaced, not the link.
+        // Replaces the target of a link, not the link.
         let target = match fs::canonicalize(path) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -53,20 +53,20 @@ impl Folder {
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(fail("it has no parent folder".into()));
         };
-        fs::create_dir_all(parent).map_err(|error| fail(format!("{} cannot be made: {error}", parent.display())))?;
+        fs::create_dir_all(parent).map_err(|error| fail(format!("cannot create {}: {error}", parent.display())))?;
         let draft = parent.join(format!(".{}.draft-{}", name.to_string_lossy(), std::process::id()));
-        // This only checks that it can be made.
+        // This only checks that it can be created.
         fs::create_dir(&draft)
             .and_then(|()| fs::remove_dir(&draft))
             .map_err(|error| fail(format!("{} cannot be written: {error}", parent.display())))?;
         Ok(Folder { target, draft })
     }
 
-    /// Writes the report of a document, all of it or nothing, and returns where it is.
+    /// Writes the report of a document, all of it or nothing, and returns its path.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] and [`Error::Folder`] when it cannot be written after all.
+    /// [`Error::File`] and [`Error::Folder`] when a write fails after all.
     pub fn write(self, document: &Document) -> Result<PathBuf> {
         let draft = self.draft()?;
         let plots = draft.join("plots");
@@ -81,24 +81,24 @@ impl Folder {
         self.publish()
     }
 
-    /// Makes the folder in which the report is made.
+    /// Creates the folder of the draft.
     ///
     /// # Errors
     ///
-    /// [`Error::Folder`] if it can no longer be made.
+    /// [`Error::Folder`] if that fails.
     fn draft(&self) -> Result<&Path> {
         fs::create_dir(&self.draft)
             .map_err(|error| Error::Folder { path: self.target.clone(), why: error.to_string() })?;
         Ok(&self.draft)
     }
 
-    /// Moves the finished report into its place. It replaces an older report if there is one.
+    /// Moves the finished report to its target, and replaces an older report there.
     fn publish(self) -> Result<PathBuf> {
         let fail = |why: String| Error::Folder { path: self.target.clone(), why };
         if self.target.exists() {
             // There may be a new file by now.
             replaceable(&self.target).map_err(fail)?;
-            // One step where the file system supports it. The old report is then in the draft's place, and is dropped.
+            // One step where the file system supports it. The old report then replaces the draft, and is dropped.
             if renameat_with(CWD, &self.draft, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
                 return Ok(self.target.clone());
             }
@@ -111,7 +111,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // After a publication it is gone, or it is the old report. If it cannot be removed, it does no harm.
+        // After a publication it does not exist, or it is the old report. If it cannot be removed, it does no harm.
         let _ = fs::remove_dir_all(&self.draft);
     }
 }
@@ -119,7 +119,7 @@ impl Drop for Folder {
 /// Returns why `target` cannot be replaced, unless it is an older report or an empty folder.
 fn replaceable(target: &Path) -> Result<(), String> {
     if !target.is_dir() {
-        return Err("there is a file of that name; give another folder".into());
+        return Err("it is a file; give another folder".into());
     }
     let entries = fs::read_dir(target)
         .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>())
@@ -140,7 +140,7 @@ fn replaceable(target: &Path) -> Result<(), String> {
     match (foreign, ours) {
         (None, true) => Ok(()),
         (Some(name), true) => Err(format!(
-            "it holds '{}', which no report holds and which would be lost; move it away, or give another folder",
+            "it holds '{}', which is not part of a report and would be lost; move it away, or give another folder",
             name.display()
         )),
         (_, false) => Err("it is not empty and was not written by rmalab; give another folder".into()),
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn an_older_report_is_replaced_and_no_draft_stays() {
+    fn an_older_report_is_replaced_and_the_draft_is_removed() {
         let at = tempfile::tempdir().unwrap();
         let target = at.path().join("report");
         report(&target);
         let folder = Folder::prepare(&target).unwrap();
-        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1, "nothing is made before there is something to write");
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1, "no folder exists ahead of the first write");
         fs::write(folder.draft().unwrap().join("index.html"), "new").unwrap();
         folder.publish().unwrap();
         assert_eq!(fs::read_to_string(target.join("index.html")).unwrap(), "new");
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_given_up_leaves_no_trace() {
+    fn an_unused_folder_leaves_no_trace() {
         let at = tempfile::tempdir().unwrap();
         drop(Folder::prepare(&at.path().join("report")).unwrap());
         assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn other_peoples_files_are_kept() {
+    fn foreign_files_are_kept() {
         let at = tempfile::tempdir().unwrap();
         let foreign = at.path().join("foreign");
         fs::create_dir(&foreign).unwrap();
@@ -195,12 +195,12 @@ mod tests {
         assert!(Folder::prepare(&mixed).unwrap_err().to_string().contains("notes.txt"));
         let file = at.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(Folder::prepare(&file).unwrap_err().to_string().contains("a file of that name"));
+        assert!(Folder::prepare(&file).unwrap_err().to_string().contains("it is a file"));
         assert!(Folder::prepare(&file.join("below")).is_err());
     }
 
     #[test]
-    fn a_file_that_comes_while_measuring_is_kept() {
+    fn a_file_created_during_the_measurement_is_kept() {
         let at = tempfile::tempdir().unwrap();
         let target = at.path().join("report");
         let folder = Folder::prepare(&target).unwrap();

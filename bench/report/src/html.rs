@@ -1,5 +1,5 @@
-//! Documents as a page: one file, nothing from the network. Without scripts it shows everything; with them a reader can
-//! sort tables, drop series, filter rows, switch scales, and take the values.
+//! Documents as a page: one file, without network access. Without scripts it shows everything; with them a reader can
+//! sort tables, hide series, filter rows, switch scales, and copy the values.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -30,10 +30,10 @@ pub fn document(document: &Document) -> String {
                     h1 { (document.title) }
                     p.sub { (run.generator) " · " (run.started) " · " (machine.cpu) " · " (machine.cores) " usable processors" }
                     @if !run.complete {
-                        p.warn { strong { "Incomplete: " } "the run was interrupted, and something is missing." }
+                        p.warn { strong { "Incomplete: " } "the run was interrupted, so results are missing." }
                     }
                     @if !matches!(machine.profile.as_str(), "release" | "measure" | "") {
-                        p.warn { strong { "A " (machine.profile) " build: " } "times say little." }
+                        p.warn { strong { "A " (machine.profile) " build: " } "times are not representative." }
                     }
                     @for line in &document.summary { p.summary { (prose(line)) } }
                     nav {
@@ -156,7 +156,7 @@ mod tests {
     use crate::document::tests::example;
 
     #[test]
-    fn a_page_has_all_parts_and_asks_for_nothing() {
+    fn a_page_has_all_parts_and_no_references() {
         let page = super::document(&example());
         assert!(page.contains("<h1>Locks &amp; &lt;windows&gt;</h1>") && page.contains("rank 0 ──▶ &lt;home&gt;"));
         assert!(page.contains("does not hold") && page.contains("data-v=\"1000000\""));

@@ -1,6 +1,6 @@
 //! Reports: the document that every command returns, its renderers, and the description of the machine.
 //!
-//! This crate knows no lock and no backend. What was measured comes in as numbers with their units.
+//! This crate depends on no lock and no backend. It gets measurements as numbers with units.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a study ran: what a reader needs to know to compare numbers.
+//! The description of the machine, which a reader needs in order to compare numbers.
 
 use std::fs;
 use std::hint::spin_loop;
@@ -9,9 +9,9 @@ use std::time::Instant;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-/// What the program was built by and from.
+/// Compiler, profile and commit of the program.
 ///
-/// The program says so at its start. If this were a constant here, each commit would have all crates built again.
+/// The program sets this at its start. A constant in this crate would rebuild all crates for each commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The compiler.
@@ -30,28 +30,28 @@ impl Build {
         let _ = BUILD.set(self);
     }
 
-    /// What the program has said; `unknown` if it has said nothing.
+    /// The program's values; `unknown` if it has set none.
     pub fn get() -> Build {
         BUILD.get().copied().unwrap_or(Build { rustc: "unknown", profile: "unknown", commit: "unknown" })
     }
 }
 
-/// A machine, the program on it, and how fast the two are at what all locks are made of.
+/// A machine, the program on it, and the speed of operations that all locks use.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
-    /// How many processors this program may use.
+    /// The number of processors that this program may use.
     pub cores: usize,
     /// The numbers of the processors that this program may use, such as `0-1,4`.
     pub affinity: String,
-    /// Whether the cores run two threads each, as the kernel says it.
+    /// Whether the cores run two threads each, as the kernel reports it.
     pub smt: String,
-    /// What chooses the first processor's frequency.
+    /// The frequency governor of the first processor.
     pub governor: String,
-    /// The mean number of tasks that wanted to run in the last one, five and fifteen minutes, when the run began.
+    /// The load average of the last one, five and fifteen minutes, at the begin of the run.
     pub load: String,
     /// The limits of the control group on processors and memory.
     pub limits: String,
@@ -63,13 +63,13 @@ pub struct Machine {
     pub memory_mib: u64,
     /// The operating system's kernel.
     pub kernel: String,
-    /// What is known of virtualization.
+    /// Virtualization, as far as detected.
     pub virtualization: String,
     /// The compiler.
     pub rustc: String,
     /// The build profile.
     pub profile: String,
-    /// The source's commit; `dirty` means that the source was changed since.
+    /// The source's commit; `dirty` means that the source has changed since.
     pub commit: String,
     /// Round trip of one cache line between two processors, in nanoseconds: the median of several series.
     pub ping_pong_ns: Option<f64>,
@@ -117,7 +117,7 @@ impl Machine {
         }
     }
 
-    /// The description as rows of a table: what it is, and its value.
+    /// The description as rows of a table: names and values.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let ping_pong = self.ping_pong_ns.map_or("not measured (one processor)".into(), |ns| format!("{ns:.0} ns"));
         vec![
@@ -143,7 +143,7 @@ impl Machine {
     }
 }
 
-/// A file's text without the white space around it; empty if it cannot be read.
+/// A file's text, trimmed; empty if it cannot be read.
 fn read(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
@@ -175,7 +175,7 @@ fn smt() -> String {
     }
 }
 
-/// What the control group allows, such as "2.0 processors, 4096 MiB". A limit of a group above it is not seen.
+/// The limits of the control group, such as "2.0 processors, 4096 MiB". Limits of parent groups are not detected.
 fn limits() -> String {
     let group = read("/proc/self/cgroup").lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned));
     let Some(group) = group else { return "unknown".into() };
@@ -220,11 +220,11 @@ fn virtualization(cpuinfo: &str) -> String {
         (true, true) => "virtual machine".into(),
         (true, false) => format!("virtual machine ({name})"),
         (false, true) => "none seen".into(),
-        (false, false) => format!("none seen ({name})"),
+        (false, false) => format!("none detected ({name})"),
     }
 }
 
-/// What one call takes, in nanoseconds.
+/// The time of one call, in nanoseconds.
 fn each<T>(calls: u32, mut call: impl FnMut() -> T) -> f64 {
     middle(|| {
         let start = Instant::now();
@@ -241,10 +241,10 @@ fn middle(mut series: impl FnMut() -> f64) -> f64 {
 
 /// The round trip of one line between the first and the last processor that this program may use.
 ///
-/// None with a single processor, where a round trip would measure the scheduler, and where the system refuses a thread.
+/// None with a single processor, where it would measure the scheduler, and where the system refuses a thread.
 pub fn ping_pong() -> Option<f64> {
     const TRIPS: u64 = 2_000;
-    // What the line holds if there is no other thread.
+    // The value of the line without another thread.
     const ALONE: u64 = u64::MAX;
     let allowed = sched_getaffinity(None).ok()?;
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
@@ -255,7 +255,7 @@ pub fn ping_pong() -> Option<f64> {
     let stay = |cpu: usize| {
         let mut only = CpuSet::new();
         only.set(cpu);
-        // A container may forbid it; then the scheduler's choice is measured.
+        // A container may forbid it; then the measurement uses the scheduler's choice.
         let _ = sched_setaffinity(None, &only);
     };
     let line = AtomicU64::new(0);

@@ -16,7 +16,7 @@ pub fn document(document: &Document) -> String {
         run.command, run.started, machine.commit, machine.profile, machine.rustc, machine.cores, machine.cpu
     );
     if !run.complete {
-        text += "**Incomplete:** the run was interrupted, and something is missing.\n\n";
+        text += "**Incomplete:** the run was interrupted, so results are missing.\n\n";
     }
     for line in &document.summary {
         let _ = writeln!(text, "{line}\n");
@@ -71,7 +71,7 @@ pub fn table(table: &Table) -> String {
     text
 }
 
-/// Text that stays within its cell.
+/// Escapes text for a cell.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -81,7 +81,7 @@ mod tests {
     use crate::document::tests::example;
 
     #[test]
-    fn all_parts_are_there() {
+    fn all_parts_are_rendered() {
         let text = super::document(&example());
         for part in [
             "# Locks & <windows>",

@@ -1,12 +1,12 @@
-//! Names on the command line, and the one that was meant.
+//! Names on the command line, and suggestions for wrong ones.
 
-/// Up to this many names are all listed in an error.
+/// An error lists all names up to this number.
 const FEW: usize = 24;
 
-/// How many of the nearest names an error offers.
+/// The number of suggestions in an error.
 const NEAREST: usize = 3;
 
-/// What is said of a `name` that no `thing` has: the nearest names, and all of them if they are few.
+/// The error for a `name` that no `thing` has: the nearest names, and all of them if they are few.
 pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
@@ -26,7 +26,7 @@ pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a 
     format!("no {thing} is called '{name}'{hint} ({all})")
 }
 
-/// The names that are most like `name`, the nearest first; none that is too far away to be meant.
+/// The names nearest to `name`, in order of distance; none that is too far away.
 fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let far = 1 + name.chars().count() / 3;
     let mut near: Vec<(usize, &str)> = names.iter().map(|&other| (edits(name, other), other)).collect();
@@ -34,7 +34,7 @@ fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
         edits <= far || (name.chars().count() >= 3 && (other.starts_with(name) || name.starts_with(other)))
     });
     near.sort_unstable();
-    // One that is right but for a letter is what was meant.
+    // A single nearest name with one wrong letter is the only suggestion.
     if let [(1, _), (second, _), ..] = near[..]
         && second > 1
     {
@@ -43,7 +43,7 @@ fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     near.into_iter().take(NEAREST).map(|(_, other)| other).collect()
 }
 
-/// How many letters have to be changed, added or left out to make one word from the other (Levenshtein's distance).
+/// The number of letters to change, add or remove to make one word from the other (Levenshtein's distance).
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_brings_the_nearest_ones() {
+    fn the_error_for_an_unknown_name_suggests_the_nearest_ones() {
         let few = ["ticket", "mcs", "tas"];
         assert_eq!(
             unknown("lock", "tikcet", few),

@@ -1,8 +1,8 @@
-//! Numbers and times as people read them.
+//! Numbers and times for people.
 
 use std::time::Duration;
 
-/// A time as people read it: three digits and a unit.
+/// A time with three digits and a unit.
 pub fn humane(nanoseconds: f64) -> String {
     match nanoseconds {
         ns if ns < 999.5 => format!("{} ns", digits(ns)),
@@ -12,7 +12,7 @@ pub fn humane(nanoseconds: f64) -> String {
     }
 }
 
-/// A rate as people read it: three digits and a prefix.
+/// A rate with three digits and a prefix.
 pub fn si(value: f64) -> String {
     match value {
         value if value < 999.5 => digits(value),
@@ -35,7 +35,7 @@ pub fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A duration as people read it, rounded to seconds from one second on.
+/// A duration, rounded to seconds from one second on.
 pub fn humane_span(span: Duration) -> String {
     if span < Duration::from_secs(1) {
         humane(span.as_nanos() as f64)
@@ -62,7 +62,7 @@ pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Bytes as people read them.
+/// Bytes with a unit.
 pub fn size(bytes: f64) -> String {
     let (value, unit) = match bytes {
         bytes if bytes < 1024.0 => (bytes, "B"),

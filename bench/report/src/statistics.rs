@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Digits that the latency histograms keep: 1 % is finer than what two runs agree on.
+/// Precision of the latency histograms: 1 % is finer than the difference of two runs.
 const DIGITS: u8 = 2;
 
 /// The longest latency that histograms distinguish from longer ones, in nanoseconds.
@@ -13,17 +13,17 @@ const LONGEST: u64 = 1_000_000_000_000;
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Quantiles {
-    /// How many times were recorded.
+    /// The number of recorded times.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
     /// Their median.
     pub p50: u64,
-    /// Nine in ten were no longer.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 in 100 were no longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 in 1,000 were no longer.
+    /// The 99.9th percentile.
     #[serde(rename = "p99.9")]
     pub p999: u64,
     /// The longest.
@@ -72,7 +72,7 @@ pub fn jain(shares: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of nothing.
+/// The middle value, or the mean of the two in the middle; 0 for no values.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jain_is_one_when_all_are_equal_and_one_nth_when_one_has_all() {
+    fn jain_is_one_for_equal_rates_and_one_nth_for_a_single_winner() {
         assert!((jain(&[3.0, 3.0, 3.0]) - 1.0).abs() < 1e-12);
         assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
         assert!((jain(&[0.0, 0.0]) - 1.0).abs() < 1e-12);

@@ -5,7 +5,7 @@ use std::io;
 use crate::document::Document;
 use crate::finding::Table;
 
-/// A document as CSV: its data with one line for each measurement, or else one line for each value of its tables.
+/// A document as CSV: its data with one line for each measurement, or otherwise one line for each value of its tables.
 pub fn document(document: &Document) -> String {
     let written = match &document.data {
         Some(data) => wide(data),
@@ -15,7 +15,7 @@ pub fn document(document: &Document) -> String {
     String::from_utf8(bytes).expect("text and numbers are UTF-8")
 }
 
-/// A line for each row. The unit stands in a column's name; spreads have columns of their own.
+/// A line for each row. A column's name has the unit; spreads have separate columns.
 fn wide(table: &Table) -> io::Result<Vec<u8>> {
     let mut to = csv::Writer::from_writer(Vec::new());
     let unit = |at: usize| table.rows.iter().map(|row| row[at].value.plain().1).find(|unit| !unit.is_empty());
@@ -74,7 +74,7 @@ mod tests {
     use crate::document::tests::example;
 
     #[test]
-    fn data_have_a_line_for_each_row_and_documents_without_data_one_for_each_value() {
+    fn csv_has_a_line_for_each_row_or_each_value() {
         let mut document = example();
         let text = super::document(&document);
         assert!(text.starts_with("lock,2 ranks [1/s] low,2 ranks [1/s] high,2 ranks [1/s],Jain\n"), "{text}");

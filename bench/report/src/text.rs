@@ -7,15 +7,15 @@ use comfy_table::{CellAlignment, presets};
 use crate::document::{Document, Section};
 use crate::finding::Table;
 
-/// The width of lines where the terminal does not report its own.
+/// The width of lines if the terminal does not report one.
 pub const WIDTH: usize = 100;
 
-/// A table without lines, numbers at the right.
+/// A table without lines, numbers right-aligned.
 pub fn aligned(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
     aligned_from(header, rows, 1)
 }
 
-/// Like [`aligned`], except that the first `left` columns are at the left.
+/// Like [`aligned`], except that the first `left` columns are left-aligned.
 fn aligned_from(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>, left: usize) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
@@ -29,7 +29,7 @@ fn aligned_from(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>, le
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// A table without its title. One that is wider than `width` continues below, where the names of its rows stand again.
+/// A table without its title. A table wider than `width` continues below, with the names of its rows again.
 pub fn table(table: &Table, width: usize) -> String {
     let keys = table.keys.min(table.columns.len());
     let wide = |at: usize| {
@@ -65,7 +65,7 @@ pub fn table(table: &Table, width: usize) -> String {
     blocks.iter().map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// A document as text for a terminal of that many columns: the summary, then each section that is not folded.
+/// A document as text for a terminal with that many columns: the summary, then each section that is not folded.
 pub fn document(document: &Document, width: usize) -> String {
     let mut text = String::new();
     for section in document.sections.iter().filter(|section| !section.folded) {
@@ -102,7 +102,7 @@ fn section(section: &Section, width: usize) -> String {
     text
 }
 
-/// Text in lines of at most `width` characters, where words allow it.
+/// Text in lines of at most `width` characters, unless a word is longer.
 pub fn fill(text: &str, width: usize) -> String {
     let mut filled = String::new();
     let mut column = 0;

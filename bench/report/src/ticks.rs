@@ -1,20 +1,20 @@
-//! Axes: where a value is, and which values have a number.
+//! Axes: positions of values, and ticks.
 
 use crate::finding::Quantity;
 use crate::numbers::{number, rate, short, si, size};
 
-/// The most numbers on an axis of doublings.
+/// The most ticks on an axis of doublings.
 const MOST_DOUBLINGS: usize = 7;
 
-/// The least ratio of the ends of a logarithmic axis: differences of a few per cent are not worth a whole axis.
+/// The least ratio of the ends of a logarithmic axis: differences of a few percent do not fill an axis.
 const NARROWEST: f64 = 4.0;
 
-/// An axis from one value to another, with numbers at some values.
+/// An axis from one value to another, with ticks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticks {
     /// The ends, after the logarithm if there is one.
     range: (f64, f64),
-    /// Places from 0 to 1, and what stands there.
+    /// Positions from 0 to 1, and their labels.
     pub(crate) at: Vec<(f64, String)>,
     logarithmic: bool,
 }
@@ -30,7 +30,7 @@ impl Ticks {
         ticks
     }
 
-    /// Where a value is, from 0 to 1; nothing for what a logarithmic axis cannot show.
+    /// The position of a value, from 0 to 1; none for values that a logarithmic axis cannot show.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let value = if self.logarithmic { (value > 0.0).then(|| value.log2())? } else { value };
         let (low, high) = self.range;
@@ -68,7 +68,7 @@ impl Ticks {
         let (first, last) = (values.first().map_or(0.0, |v| v.log2()), values.last().map_or(1.0, |v| v.log2()));
         let margin = 0.2f64.max((last - first) / 20.0);
         if values.len() > MOST_DOUBLINGS {
-            // The last one stays, and of the others those that do not touch the next one that stays.
+            // Keeps the last value, and earlier ones at a sufficient distance from the next one kept.
             let mut next = f64::INFINITY;
             values.reverse();
             values.retain(|value| {
@@ -83,7 +83,7 @@ impl Ticks {
         Ticks::new((first - margin, last + margin), true, at)
     }
 
-    /// Powers of ten, with halves and fifths of them where there is room.
+    /// Powers of ten, with halves and fifths of them if there is room.
     fn decimal(values: impl Iterator<Item = f64>, write: fn(f64) -> String) -> Ticks {
         let (low, high) = ends(values);
         let steps: &[f64] = match (high / low).log10() {
@@ -128,7 +128,7 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (low / widen, high * widen)
 }
 
-/// How the numbers on an axis are written.
+/// Formats of the numbers on an axis.
 pub(crate) fn writer(quantity: Quantity) -> fn(f64) -> String {
     match quantity {
         Quantity::Time => short,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithmic_axes_have_numbers_within_their_range() {
+    fn logarithmic_axes_have_ticks_within_their_range() {
         for (low, high) in [(1.0, 1.0), (3.0, 40.0), (0.5, 9e9), (12.0, 13.0)] {
             for (quantity, fewest) in [(Quantity::Time, 3), (Quantity::Bytes, 1)] {
                 let ticks = Ticks::along(quantity, true, [low, high].into_iter());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_of_nothing_exist() {
+    fn axes_without_values_are_valid() {
         for quantity in [Quantity::Time, Quantity::Bytes, Quantity::Share, Quantity::Number] {
             assert!(!Ticks::along(quantity, true, std::iter::empty()).at.is_empty());
             Ticks::across(quantity, std::iter::empty());
