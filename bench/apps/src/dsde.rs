@@ -1,25 +1,25 @@
-//! Dynamic sparse data exchange: in each round every rank sends to a few others, and nobody knows who will send to it.
+//! Dynamic sparse data exchange: in each round every rank sends to a few others, and no rank knows its senders in advance.
 //!
-//! T. Hoefler, C. Siebert, A. Lumsdaine, Scalable communication protocols for dynamic sparse data exchange, PPoPP 2010, has the
-//! protocols by messages; R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with
-//! MPI-3 one sided, SC'13, section 4.2, that by windows, and the test: 6 random targets, 8 bytes for each.
+//! T. Hoefler, C. Siebert, A. Lumsdaine, Scalable communication protocols for dynamic sparse data exchange, PPoPP 2010, has
+//! the message protocols; R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming
+//! with MPI-3 one sided, SC'13, section 4.2, has the window protocol and the test: 6 random targets, 8 bytes for each.
 //!
 //! | `--how` | protocol |
 //! | --- | --- |
-//! | `accumulate` | fetch_and_op of a counter at the target gives a place there, which the data is put to; the epoch's end tells that all is there |
-//! | `alltoall` | the numbers of messages go to all ranks; then messages, as many from each as it has said |
-//! | `reduce-scatter` | the numbers are added up, so that a rank learns how many come; then messages from anybody |
-//! | `nbx` | messages are acknowledged; who has all acknowledgements enters a barrier, and goes on receiving until all are in it |
+//! | `accumulate` | fetch_and_op of a counter at the target returns a slot for the data; the epoch's end completes all |
+//! | `alltoall` | all ranks exchange the numbers of messages, then the messages |
+//! | `reduce-scatter` | a sum of the numbers gives each rank its count of messages, which it receives from any source |
+//! | `nbx` | messages are acknowledged; a rank with all acknowledgements enters a barrier, and receives until it ends |
 //!
 //! # State of `accumulate`
 //!
-//! Two counters, and two rings with room for all that all ranks send in a round; odd and even rounds take turns, so that a rank
-//! empties one while others fill the other. A counter tells how many places were given since ever.
+//! Two counters, and two rings with room for all data of all ranks in a round. Odd and even rounds take turns, so that a
+//! rank empties one ring while others fill the other. A counter has the total number of slots handed out.
 //!
-//! # What is checked
+//! # Checks
 //!
-//! Each datum names its sender, its round and its number. Each rank draws all ranks' targets again, one after the other, and
-//! compares what it should have got in each round, sorted, with what came.
+//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other, and
+//! compares the expected data of each round, sorted, with the received.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};
@@ -33,7 +33,7 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Ran, Ranks, elapsed};
 use rmalab_report::finding::{Table, Value};
 
-/// Sends data to random ranks that do not expect any.
+/// Send data to random ranks that do not expect any.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Dsde {
     /// Targets of each rank in a round; one may be drawn more than once
@@ -45,10 +45,10 @@ pub struct Dsde {
     /// The protocol
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Protocol::Accumulate)]
     pub how: Protocol,
-    /// What a round of accumulate is in
+    /// Epoch of a round of accumulate
     #[arg(long, value_enum, value_name = "EPOCH", default_value_t = Epoch::Fence)]
     pub epoch: Epoch,
-    /// What the targets depend on
+    /// Seed of the targets
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u32,
     /// Strategies of the window.
@@ -56,21 +56,21 @@ pub struct Dsde {
     pub strategies: Strategies,
 }
 
-/// How data find their targets.
+/// Protocols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
-    /// A counter and places at the target, by windows
+    /// A counter and slots at the target, with windows
     Accumulate,
-    /// Numbers to all ranks, then messages
+    /// Exchange of the numbers with all ranks, then messages
     Alltoall,
-    /// Numbers added up, then messages
+    /// Sum of the numbers, then messages
     ReduceScatter,
-    /// Acknowledged messages and a barrier that does not block
+    /// Acknowledged messages and a nonblocking barrier
     Nbx,
 }
 
-/// What a round is in.
+/// Epochs of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Epoch {
@@ -80,12 +80,12 @@ pub enum Epoch {
     LockAll,
 }
 
-/// What a rank returns.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Exchanged {
     /// Nanoseconds of all rounds together.
     pub time: f64,
-    /// Data that came, each as it should be.
+    /// The number of correct data received.
     pub received: u64,
 }
 
@@ -147,7 +147,7 @@ impl Dsde {
         self.time(ran) / f64::from(self.rounds)
     }
 
-    /// What a rank sends in a round.
+    /// The data that a rank sends in a round.
     fn data(&self, rank: Rank, round: u32, ranks: u32) -> impl Iterator<Item = Sent> + use<> {
         let from = mixed(u64::from(self.seed) << 40 ^ u64::from(round) << 20 ^ mixed(u64::from(rank.0) + 1));
         (0..u64::from(self.targets)).map(move |number| {
@@ -156,7 +156,7 @@ impl Dsde {
         })
     }
 
-    /// Runs all rounds, and checks what came.
+    /// Runs all rounds, and checks the received data.
     fn rounds<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -181,7 +181,7 @@ impl Dsde {
             expected.sort_unstable();
             if came != expected {
                 return Err(Error::Wrong(format!(
-                    "dsde, {me}, round {round}: {} data came and {} should have; the first that differ are {:x?} and {:x?}",
+                    "dsde, {me}, round {round}: received {} data, expected {}; the first that differ are {:x?} and {:x?}",
                     came.len(),
                     expected.len(),
                     came.iter().zip(&expected).find(|(came, expected)| came != expected).map(|(came, _)| came),
@@ -193,7 +193,7 @@ impl Dsde {
         Ok(Exchanged { time, received: checked })
     }
 
-    /// Places of a ring.
+    /// The number of slots in a ring.
     fn places(&self, ranks: u32) -> u64 {
         u64::from(self.targets) * u64::from(ranks)
     }
@@ -202,7 +202,7 @@ impl Dsde {
         8 * 2 * (1 + self.places(ranks))
     }
 
-    /// Where the counter of a round is; its ring is behind it.
+    /// The counter of a round; its ring follows.
     fn counter(&self, round: u32, ranks: u32) -> i64 {
         (u64::from(round % 2) * 8 * (1 + self.places(ranks))) as i64
     }
@@ -212,7 +212,7 @@ impl Dsde {
         team: &Team<'_, A>,
         window: &mut Window<'_, A>,
     ) -> Result<Exchanged> {
-        // How many places of this rank's rings are empty again.
+        // The number of slots emptied in this rank's two rings.
         let mut taken = [0; 2];
         if self.epoch == Epoch::LockAll {
             let epoch = window.lock_all()?;
@@ -227,7 +227,7 @@ impl Dsde {
                 self.take(epoch.window(), round, &mut taken)
             })?;
             epoch.unlock_all()?;
-            // A target of messages serves the unlocks of the others here.
+            // At this barrier, a target of messages serves the unlocks of other ranks.
             team.barrier()?;
             return Ok(exchanged);
         }
@@ -244,7 +244,7 @@ impl Dsde {
         })
     }
 
-    /// Where a place of a round's ring is.
+    /// The slot of a round's ring.
     fn place(&self, round: u32, place: u64, ranks: u32) -> WindowDisp {
         WindowDisp(self.counter(round, ranks) + 8 + 8 * (place % self.places(ranks)) as i64)
     }
@@ -264,7 +264,7 @@ impl Dsde {
         came
     }
 
-    /// A round in which ranks learn first how much comes.
+    /// A round in which ranks first exchange the numbers of data.
     fn counted<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -294,7 +294,7 @@ impl Dsde {
     }
 }
 
-/// Begins to send what a rank sends in a round.
+/// Starts the sends of a rank in a round.
 fn begin<'m, 'a, A: RemoteAtomics + ?Sized>(
     messages: &'m Messages<'a, A>,
     tag: Tag,
@@ -307,13 +307,13 @@ fn datum(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_ne_bytes)
 }
 
-// What a message of nbx is: its tag is 64 times its round and one of these, or the number of a link of the barrier behind them.
+// Kinds of messages of nbx: a tag is 64 times its round plus one of these, or plus TOKEN and a step of the barrier.
 const DATUM: u32 = 0;
 const ACKNOWLEDGEMENT: u32 = 1;
 const TOKEN: u32 = 2;
 
-/// A round by nonblocking consensus. `early` are messages of the next round that came in this one: a rank that has left the
-/// barrier may begin it.
+/// A round by nonblocking consensus. `early` has messages of the next round that arrived in this one: a rank that has left
+/// the barrier may begin it.
 fn nbx<A: RemoteAtomics + ?Sized>(
     team: &Team<'_, A>,
     messages: &Messages<'_, A>,
@@ -329,7 +329,7 @@ fn nbx<A: RemoteAtomics + ?Sized>(
         let sends = begin(messages, Tag(64 * round + DATUM), data)?;
         loop {
             if acknowledged == data.len() {
-                // As far as the barrier by dissemination goes with the tokens that have come.
+                // Continues the dissemination barrier as far as the received tokens allow.
                 while told < links && tokens.trailing_ones() >= told {
                     let to = (u64::from(me) + (1 << told)) % u64::from(size);
                     messages.send(Rank(to as u32), Tag(64 * round + TOKEN + told), &[])?;
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn every_protocol_brings_everything() {
+    fn every_protocol_delivers_all_data() {
         let stop = AtomicBool::new(false);
         let all = [Epoch::Fence, Epoch::LockAll]
             .map(|epoch| [None, Some("two-sided")].map(|transport| dsde(Protocol::Accumulate, epoch, transport)));
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// Loses a datum of the last round.
+    /// Drops a datum of the last round.
     #[derive(Clone, Serialize, Deserialize)]
     struct Lossy(Dsde);
 
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datum_that_is_lost_is_missed() {
+    fn a_lost_datum_is_detected() {
         let job = Lossy(dsde(Protocol::Alltoall, Epoch::Fence, None));
         let error = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(error.contains("round 19") && error.contains("should have"), "{error}");

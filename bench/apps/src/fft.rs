@@ -4,20 +4,20 @@
 //!
 //! * The program: NAS parallel benchmark FT in the form of R. Nishtala, P. Hargrove, D. Bonachea, K. Yelick, Scaling
 //!   communication-intensive applications on BlueGene/P using one-sided communication and overlap, IPDPS'09, as
-//!   R. Gerstenberger, M. Besta, T. Hoefler, SC'13, measure it: what is transformed is sent while the rest is.
+//!   R. Gerstenberger, M. Besta, T. Hoefler, SC'13, measure it: a rank sends transformed data while it transforms the rest.
 //! * The local transforms: the crate rustfft.
 //!
 //! # Steps
 //!
-//! An n × n × n cube of complex numbers, of which each of p ranks has n / p planes of one z. A plane is transformed in x and in
-//! y. Rank r needs its n / p rows of one y of all planes for the transform in z; they are one piece of memory in a plane, and
-//! one in its window. Then the rank transforms in z.
+//! An n × n × n cube of complex numbers; each of p ranks has n / p planes of constant z. It transforms a plane in x and in
+//! y. For the transform in z, rank r needs its n / p rows in y of all planes. They are contiguous in a plane, and in its
+//! window. Then the rank transforms in z.
 //!
 //! | how | the pieces |
 //! | --- | --- |
-//! | overlapped | are put as soon as their plane is transformed |
-//! | bulk | are put when all planes are transformed |
-//! | messages | are sent when all planes are transformed, one message for each rank, as an MPI_Alltoall |
+//! | overlapped | puts as soon as their plane is transformed |
+//! | bulk | puts after all planes are transformed |
+//! | messages | one message for each rank after all planes are transformed, as in an MPI_Alltoall |
 //!
 //! # Check
 //!
@@ -48,16 +48,16 @@ const NUMBER: u64 = size_of::<Complex64>() as u64;
 /// The size up to which all coefficients are compared with those of a sequential transform.
 const SEQUENTIAL: u32 = 64;
 
-/// The largest relative difference that is rounding.
+/// The largest relative difference that counts as rounding.
 const TOLERANCE: f64 = 1e-12;
 
-/// Coefficients that are compared with their definition.
+/// The number of coefficients that are compared with their definition.
 const DEFINED: u64 = 4;
 
-/// What the input depends on.
+/// The seed of the input.
 const SEED: u64 = 1991;
 
-/// When and by what pieces travel.
+/// Time and transport of the pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -70,7 +70,7 @@ pub enum How {
     Messages,
 }
 
-/// How the ranks synchronize.
+/// Synchronization of the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sync {
@@ -83,51 +83,51 @@ pub enum Sync {
     LockAll,
 }
 
-/// A three-dimensional Fourier transform.
+/// Compute a three-dimensional Fourier transform.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Fft {
     /// Numbers in each of the three directions: a multiple of the ranks
     #[arg(long, value_name = "NUMBERS", default_value_t = 64)]
     pub size: u32,
-    /// How often the cube is transformed
+    /// Number of transforms of the cube
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     pub iterations: u32,
-    /// When and by what pieces travel
+    /// Time and transport of the pieces
     #[arg(long, value_enum, default_value_t)]
     pub how: How,
-    /// How the ranks synchronize
+    /// Synchronization of the ranks
     #[arg(long, value_enum, default_value_t)]
     pub sync: Sync,
-    /// Nanoseconds for which a rank of a simulated machine computes for a floating-point operation, of which a transform of
-    /// n numbers takes 5 n log2(n)
+    /// Computing time of a simulated rank for a floating-point operation, in nanoseconds; a transform of
+    /// n numbers takes 5 n log2(n) of them
     #[arg(long, value_name = "NS", default_value_t = 1.0)]
     pub flop_ns: f64,
-    /// How its windows work
+    /// Strategies of the windows
     #[command(flatten)]
     pub strategies: Strategies,
 }
 
-/// What a rank tells of a run.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Transformed {
     /// Nanoseconds of a transform of the cube.
     pub ns: f64,
-    /// What was compared; at rank 0.
+    /// The result of the check; at rank 0.
     pub checked: Option<Checked>,
 }
 
-/// What the check has found: the largest relative differences.
+/// The result of the check: the largest relative differences.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Checked {
     /// Of coefficients from their definition.
     pub defined: f64,
     /// Of the inverse transform from the input.
     pub back: f64,
-    /// Of the coefficients from a sequential transform's, if they were compared.
+    /// Of the coefficients from a sequential transform, if compared.
     pub sequential: Option<f64>,
 }
 
-/// The input at a place, by its number in the cube: z, y, x, the last the fastest.
+/// The input at an index of the cube: z, y, x, the last the fastest.
 fn input(number: usize) -> Complex64 {
     Complex64::new(signed(SEED, 2 * number as u64), signed(SEED, 2 * number as u64 + 1))
 }
@@ -137,7 +137,7 @@ struct Lines {
     n: usize,
     plan: Arc<dyn Plan<f64>>,
     scratch: Vec<Complex64>,
-    /// Room for numbers whose lines do not lie together.
+    /// Room for lines that are not contiguous.
     turned: Vec<Complex64>,
 }
 
@@ -147,7 +147,7 @@ impl Lines {
         Lines { n, scratch: vec![Complex64::default(); plan.get_inplace_scratch_len()], plan, turned: Vec::new() }
     }
 
-    /// Transforms lines that lie one behind the other.
+    /// Transforms contiguous lines, one after the other.
     fn rows(&mut self, numbers: &mut [Complex64]) {
         self.plan.process_with_scratch(numbers, &mut self.scratch);
     }
@@ -163,7 +163,7 @@ impl Lines {
         }
     }
 
-    /// Floating-point operations of so many lines.
+    /// Floating-point operations of that many lines.
     fn operations(&self, lines: usize) -> f64 {
         let n = self.n as f64;
         lines as f64 * 5.0 * n * n.log2()
@@ -191,22 +191,22 @@ struct Share {
 }
 
 impl Share {
-    /// Planes, or rows of each plane, of a rank.
+    /// The number of planes, or of rows in each plane, of a rank.
     fn own(self) -> usize {
         self.n / self.ranks
     }
 
-    /// Numbers of a piece: what one rank has of one plane for one other.
+    /// Numbers in a piece: the part of one plane that one rank sends to one other.
     fn piece(self) -> usize {
         self.own() * self.n
     }
 
-    /// Numbers of a rank.
+    /// The amount of numbers of a rank.
     fn all(self) -> usize {
         self.piece() * self.n
     }
 
-    /// The other ranks and oneself, beginning behind oneself, so that not all begin with the same one.
+    /// The other ranks and this one, starting after this one, so that all start with different ranks.
     fn others(self) -> impl Iterator<Item = usize> {
         (1..=self.ranks).map(move |k| (self.me + k) % self.ranks)
     }
@@ -217,23 +217,23 @@ impl Share {
     }
 }
 
-/// Writes a piece at a number of a rank's window.
+/// Writes a piece to an offset of a rank's window.
 type Put<'p> = dyn Fn(usize, usize, &[Complex64]) -> Result<()> + 'p;
 
 impl Fft {
-    /// Whether it can run with these options on so many ranks.
+    /// Checks that it can run with these options on that many ranks.
     fn fits(&self, ranks: u32) -> Result<()> {
         if !(2..=2048).contains(&self.size) || !self.size.is_multiple_of(ranks) || self.iterations == 0 {
             return Err(Error::usage(format!(
-                "fft: --size {} --iterations {} with {ranks} ranks: the size is a multiple of the ranks from 2 to 2048, and \
-                 there is at least one iteration",
+                "fft: --size {} --iterations {} with {ranks} ranks: the size must be a multiple of the ranks, from 2 to \
+                 2048, with at least one iteration",
                 self.size, self.iterations
             )));
         }
         Ok(())
     }
 
-    /// Lets `body` put pieces into the ranks' windows; behind it all pieces are there.
+    /// Lets `body` put pieces into the ranks' windows; afterwards all pieces are there.
     fn epoch<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -258,7 +258,7 @@ impl Fft {
                 exposure.wait()?;
             }
             Sync::LockAll => {
-                // Nobody reads any more what is overwritten now.
+                // No rank reads the data any more that is overwritten now.
                 team.barrier()?;
                 let epoch = window.lock_all()?;
                 body(&|to, at, piece| Ok(epoch.at(rank(to))?.put(disp(at), piece)?))?;
@@ -320,7 +320,7 @@ impl Fft {
                 }
                 let part = share.own() * piece;
                 all[share.me * part..][..part].copy_from_slice(&gather(share.me));
-                // Those who send to this rank first are in front of it.
+                // Ranks that send to this rank first come ahead of it in the list.
                 for from in (1..share.ranks).map(|k| (share.me + share.ranks - k) % share.ranks) {
                     let into = bytemuck::cast_slice_mut(&mut all[from * part..][..part]);
                     two_sided(messages.recv(Rank(from as u32), Tag(0), into))?;
@@ -335,7 +335,7 @@ impl Fft {
         Ok(all)
     }
 
-    /// All transforms: what has come of the last one, and nanoseconds of one.
+    /// Runs all transforms. Returns the result of the last one, and the nanoseconds of one.
     fn transforms<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -357,7 +357,7 @@ impl Fft {
         Ok((all, ns))
     }
 
-    /// The inverse transform, by plain puts: this rank's planes of what was transformed.
+    /// The inverse transform, with plain puts. Returns this rank's planes of the original data.
     fn back<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -385,7 +385,7 @@ impl Fft {
         Ok(planes)
     }
 
-    /// Compares what this and the other ranks have transformed with what it should be; collective.
+    /// Compares the ranks' results with the expected ones; collective.
     fn compare<A: RemoteAtomics + ?Sized>(
         team: &Team<'_, A>,
         share: Share,
@@ -394,7 +394,7 @@ impl Fft {
     ) -> Result<Option<Checked>> {
         let n = share.n;
         let largest = |numbers: &mut dyn Iterator<Item = f64>| -> Result<f64> {
-            // Not negative, so ordered as their bits; what is not a number is larger than all others.
+            // Values that are not negative have the order of their bits; NaN is larger than all others.
             let mut word = [numbers.map(f64::to_bits).max().unwrap_or(0)];
             team.allreduce(&mut word, u64::max)?;
             Ok(f64::from_bits(word[0]))
@@ -404,7 +404,7 @@ impl Fft {
         let back = largest(&mut back.iter().zip(&input).map(|(back, input)| (back - input).norm()))?;
         let mut defined = 0;
         for k in 0..DEFINED {
-            // The coefficient of a random place, by its definition: each rank adds up its planes.
+            // The coefficient at a random index, by its definition: each rank adds up its planes.
             let place = (hash(SEED, u64::MAX - k) % (n * n * n) as u64) as usize;
             let (kz, ky, kx) = (place / (n * n), place / n % n, place % n);
             let root = |k: usize, i: usize| {
@@ -424,7 +424,7 @@ impl Fft {
                 Complex64::default()
             };
             let [re, im] = sum(team, [total.re - found.re, total.im - found.im])?;
-            // By bits as well.
+            // Also compared by their bits.
             defined = defined.max((Complex64::new(re, im).norm() / scale).to_bits());
         }
         let defined = f64::from_bits(defined);
@@ -452,7 +452,7 @@ impl Fft {
         Ok(checked)
     }
 
-    /// The largest difference of the ranks' results from a sequential transform, as a part of `scale`.
+    /// The largest difference of the ranks' results from a sequential transform, as a share of `scale`.
     fn compare_with_sequential(share: Share, parts: &[Vec<Complex64>], scale: f64) -> Result<f64> {
         let (n, own) = (share.n, share.own());
         let expected = sequential(n);
@@ -487,7 +487,7 @@ impl Fft {
     }
 }
 
-/// What pieces travel by.
+/// The transport of pieces.
 enum Way<'w, 't, A: RemoteAtomics + ?Sized> {
     Window(&'w mut Window<'t, A>),
     Messages(&'w Messages<'t, A>),
@@ -500,7 +500,7 @@ impl Job for Fft {
 
     fn segment_bytes(&self, ranks: u32) -> u64 {
         let bytes = self.numbers(ranks) * NUMBER;
-        // The window, that of the check, the messages' ring.
+        // The window, the check's window, and the messages' ring.
         (4 << 20) + 2 * root_bytes(bytes) + 16 * u64::from(slot_bytes(self.message_bytes(ranks)))
     }
 
@@ -529,7 +529,7 @@ impl Job for Fft {
             window.free()?;
         }
         let checked = Self::compare(&team, share, &all, &back)?;
-        // Nobody ends before rank 0 has said that all is right.
+        // No rank ends before rank 0 has confirmed the result.
         team.barrier()?;
         Ok(Transformed { ns, checked })
     }
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_transforms_as_a_sequential_run() {
+    fn every_transport_gives_the_sequential_result() {
         let stop = AtomicBool::new(false);
         for (how, sync) in [
             (How::Overlapped, Sync::Fence),
@@ -631,11 +631,11 @@ mod tests {
             assert!(job.time(&ran) > 3.0 * 64.0 * 64.0 * 1920.0 / 4.0);
             times.push(job.time(&ran));
         }
-        // With so few ranks, puts in bulk and messages take about the same.
+        // With so few ranks, bulk puts and messages take about the same.
         assert!(times[0] < times[1] && times[0] < times[2], "overlapped, bulk, messages: {times:?}");
     }
 
-    /// Transforms with an error of its own at one rank, and returns what the check says.
+    /// Transforms with an error at one rank, and returns the check's result.
     fn broken(spoil: impl Fn(&mut Vec<Complex64>, &mut Vec<Complex64>) + std::marker::Sync + Copy) -> String {
         let job = small();
         let run = |ra: &Mapped| -> Result<String> {
@@ -651,7 +651,7 @@ mod tests {
             let checked = Fft::compare(&team, share, &all, &back);
             Ok(checked.map_or_else(|error| error.to_string(), |_| String::new()))
         };
-        // Rank 1 waits for rank 0 in vain where the check fails, as in a world that then ends.
+        // Rank 1 waits for rank 0 in vain if the check fails, as in a world that then ends.
         let mut first = String::new();
         let told = std::sync::Mutex::new(&mut first);
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_results_are_found() {
+    fn wrong_results_are_detected() {
         assert_eq!(broken(|_, _| ()), "");
         let coefficient = broken(|all, _| all[5].re += 1e-9);
         assert!(coefficient.contains("z 0, y 0, x 5 differs"), "{coefficient}");
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn coefficients_are_what_their_definition_says_where_nothing_else_is_compared() {
+    fn large_cubes_are_compared_with_the_definition() {
         let stop = AtomicBool::new(false);
         let job = Fft { size: 66, iterations: 1, ..small() };
         let checked = job::run(&job, &Ranks::threads(2), &stop).unwrap().ranks[0].checked.unwrap();
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_no_multiples_are_refused() {
+    fn sizes_that_are_not_multiples_are_refused() {
         let error = job::run(&small(), &Ranks::threads(5), &AtomicBool::new(false)).unwrap_err();
         assert!(error.to_string().contains("a multiple of the ranks"), "{error}");
     }

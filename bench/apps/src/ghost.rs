@@ -2,23 +2,23 @@
 //!
 //! R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided Communication,
 //! EuroPVM/MPI 2004, sections 1 and 5: in every step each rank sends a message to each of its four neighbours, by
-//! point-to-point messages or by puts between one of the synchronizations of windows.
+//! point-to-point messages, or by puts with one of the synchronizations of windows.
 //!
 //! # Neighbours
 //!
-//! Ranks are a grid, as square as their number allows, whose edges meet. Where a dimension has one rank, the neighbours of
-//! the other dimension stand in for it, so that no rank sends to itself: of two ranks each has the other one for all four.
+//! Ranks are a periodic grid, as square as their number allows. If a dimension has one rank, the neighbours of
+//! the other dimension replace it, so that no rank sends to itself: with two ranks, each has the other one for all four.
 //!
-//! # What is checked
+//! # Checks
 //!
-//! The message of a step is a pattern of the sender, the direction and the step. Before the steps that are timed there are
-//! some whose ghosts are compared byte by byte; in those that are timed the first and the last word are. Ghosts of even and
-//! odd steps have places of their own, so that a rank looks at those of a step while its neighbours send the next one's.
+//! The message of a step is a pattern of the sender, the direction and the step. Ahead of the timed steps there are some
+//! whose ghosts are compared byte by byte; in timed steps the first and the last word are. Ghosts of even and odd steps
+//! have separate slots, so that a rank checks those of a step while its neighbours send the next ones.
 //!
-//! # What is timed
+//! # Timing
 //!
-//! A step, from its first call to the last: the epoch, or the four receives and sends. With locks nothing tells a target that
-//! its ghosts have come: a barrier does before they are looked at, and is not a part of the step, as in the paper's program.
+//! A step lasts from its first call to the last: the epoch, or the four receives and sends. Locks do not notify a target of
+//! its ghosts. A barrier does so ahead of the check, and is not a part of the step, as in the paper's program.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};
@@ -34,7 +34,7 @@ use rmalab_report::finding::{Table, Value};
 /// Steps whose ghosts are compared byte by byte.
 const COMPARED: u32 = 2;
 
-/// Exchanges messages with four neighbours, again and again.
+/// Exchange messages with four neighbours, repeatedly.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ghost {
     /// Bytes of a message, a multiple of 8
@@ -43,7 +43,7 @@ pub struct Ghost {
     /// Steps that are timed
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: u32,
-    /// How a step is synchronized
+    /// Synchronization of a step
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Synchronization::Fence)]
     pub sync: Synchronization,
     /// Strategies of the window.
@@ -51,30 +51,30 @@ pub struct Ghost {
     pub strategies: Strategies,
 }
 
-/// How a step is synchronized.
+/// Synchronizations of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Synchronization {
     /// Messages, four received and four sent
     PointToPoint,
-    /// Puts between two fences, the first of which is told that nothing precedes it
+    /// Puts between two fences; the first one asserts that nothing precedes it
     Fence,
-    /// Puts between two barriers, acknowledged one by one: a fence that counts no operations, as LAM's
+    /// Puts between two barriers, acknowledged one by one: a fence without a count of operations, as in LAM
     Barriers,
     /// Puts between start and complete, after post and before wait
     Pscw,
-    /// Each put in an exclusive lock of its own
+    /// Each put in a separate exclusive lock
     Lock,
     /// Puts under one lock_all
     LockAll,
 }
 
-/// What a rank returns.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Exchanged {
     /// Nanoseconds of all timed steps together.
     pub time: f64,
-    /// Ghosts that were looked at, all of them right.
+    /// The number of correct ghosts checked.
     pub checked: u64,
 }
 
@@ -108,7 +108,7 @@ impl Application for Ghost {
     fn check(&self, _world: &Ranks) -> Result<()> {
         if self.bytes == 0 || !self.bytes.is_multiple_of(8) || self.bytes > MOST {
             return Err(Error::usage(format!(
-                "--bytes {}: a message has a multiple of 8 bytes, up to {MOST}",
+                "--bytes {}: the length of a message must be a multiple of 8 bytes, up to {MOST}",
                 self.bytes
             )));
         }
@@ -137,7 +137,7 @@ const GHOSTS: u64 = 8;
 /// The longest message.
 const MOST: u64 = 64 << 20;
 
-/// By what ghosts come.
+/// The transport of ghosts.
 enum Way<'a, 't, A: RemoteAtomics + ?Sized> {
     Messages(&'a Messages<'t, A>),
     Window(&'a mut Window<'t, A>),
@@ -154,19 +154,19 @@ fn neighbours(rank: Rank, ranks: u32) -> [Rank; 4] {
     if width == 1 { [north, south, north, south] } else { [west, east, north, south] }
 }
 
-/// Where the ghost is that the neighbour in the direction `from` sends: it sends it in the opposite direction.
+/// The location of the ghost from the neighbour in the direction `from`, which sends it in the opposite direction.
 fn slot(step: u64, from: usize, bytes: u64) -> WindowDisp {
     WindowDisp(((step % 2 * 4 + from as u64) * bytes) as i64)
 }
 
-/// Word number `place` of what a rank sends in a direction.
+/// Word number `place` of the message of a rank in a direction.
 fn word(sender: Rank, direction: usize, step: u64, place: u64) -> u64 {
     let which = u64::from(sender.0) * 4 + direction as u64 + 1;
     which.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ step.wrapping_mul(0xd134_2543_de82_ef95) ^ place
 }
 
 impl Ghost {
-    /// The places of the words that are new in a step, and looked at: all of them, or the first and the last.
+    /// The indices of the checked words, new in a step: all of them, or the first and the last.
     fn places(&self, step: u64) -> impl Iterator<Item = u64> + use<> {
         let words = self.bytes / 8;
         let stride = if step < u64::from(COMPARED) { 1 } else { words.saturating_sub(1).max(1) };
@@ -227,7 +227,7 @@ impl Ghost {
         Ok(exchanged)
     }
 
-    /// Copies out of the window what is looked at of a ghost.
+    /// Copies the checked part of a ghost out of the window.
     fn look<A: RemoteAtomics + ?Sized>(
         &self,
         window: &Window<'_, A>,
@@ -246,7 +246,7 @@ impl Ghost {
         Ok(())
     }
 
-    /// A step by puts.
+    /// A step with puts.
     fn put<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -308,7 +308,7 @@ impl Ghost {
     }
 }
 
-/// A step by messages: four receives, four sends, and all are waited for. Returns the ghosts.
+/// A step with messages: four receives and four sends, all completed. Returns the ghosts.
 fn point_to_point<A: RemoteAtomics + ?Sized>(
     messages: &Messages<'_, A>,
     to: [Rank; 4],
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_mutual_and_others() {
+    fn neighbours_are_mutual_and_differ_from_the_rank() {
         for ranks in 2..=40 {
             for rank in (0..ranks).map(Rank) {
                 let to = neighbours(rank, ranks);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn every_synchronization_and_transport_brings_the_ghosts() {
+    fn every_synchronization_and_transport_delivers_the_ghosts() {
         let two_sided = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
         let agent = Strategies { transport: Some("two-sided-agent".into()), ..Strategies::default() };
         for &sync in Synchronization::value_variants() {
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// What sends in the wrong direction is found out.
+    /// Detects sends in the wrong direction.
     #[derive(Clone, Serialize, Deserialize)]
     struct Astray(Ghost);
 
@@ -387,7 +387,7 @@ mod tests {
 
         fn run(&self, ra: &dyn RemoteAtomics) -> Result<Exchanged> {
             let team = Team::new(ra)?;
-            // The part that a put of the first step goes to is overwritten before it is looked at.
+            // Overwrites the destination of the first step's put ahead of the check.
             let mut window = self.0.strategies.window(&team, GHOSTS * self.0.bytes)?;
             let send: [Vec<u8>; 4] = std::array::from_fn(|_| vec![0xff; self.0.bytes as usize]);
             let to = neighbours(team.rank(), team.size());
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn ghosts_that_did_not_come_are_an_error() {
+    fn missing_ghosts_are_an_error() {
         let job = Astray(ghost(Synchronization::Fence, Strategies::default()));
         let error = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(

@@ -1,28 +1,28 @@
-//! Neighbours that exchange data with each other again and again, in several ways.
+//! Repeated data exchange between neighbours, by several transports.
 //!
 //! # Sources
 //!
-//! * Puts into neighbours' memory with a flag behind them, which says that they are there: R. Gerstenberger, M. Besta,
-//!   T. Hoefler, SC'13, as MILC uses foMPI.
+//! * Puts into neighbours' memory, followed by a flag that says that the data are there: R. Gerstenberger, M. Besta,
+//!   T. Hoefler, SC'13, as in MILC on foMPI.
 //! * Puts and gets without epochs: DART, see [`GlobalMemory`].
 //!
 //! # State
 //!
-//! Each rank has a slot for each of its neighbours, twice: rounds take turns. A rank puts its data into the slots of its
-//! neighbours, and copies what has come out of its own.
+//! Each rank has two slots for each of its neighbours, which rounds use in turn. A rank puts its data into the slots of its
+//! neighbours, and copies received data out of its own.
 //!
-//! | way | synchronization of a round |
+//! | transport | synchronization of a round |
 //! | --- | --- |
-//! | fence | one fence behind the puts |
+//! | fence | one fence after the puts |
 //! | PSCW | post to the neighbours, start, puts, complete, wait |
-//! | flags | puts, for each neighbour a flush and the number of the round in a word of its; wait for one's own words |
+//! | flags | puts, for each neighbour a flush and a put of the round's number into its word; wait for the local words |
 //! | DART | blocking puts, then as for flags, or a barrier |
 //! | messages | isend to the neighbours, receives from them |
 //!
 //! # Invariants
 //!
-//! * I1. Neighbourhood is symmetric, and all exchange in every round. So a rank puts data of round n + 2 only once it has
-//!   those of round n + 1 of the neighbour, who had read round n before it sent them: two copies of a slot are enough.
+//! * I1. Neighbourhood is symmetric, and all ranks exchange in every round. So a rank puts data of round n + 2 only after
+//!   it has the neighbour's data of round n + 1. The neighbour read round n before it sent them: two slots are enough.
 
 use bytemuck::Pod;
 use clap::ValueEnum;
@@ -36,7 +36,7 @@ use super::Strategies;
 use rmalab_job::{Error, Result};
 use rmalab_job::{Place, Ranks};
 
-/// What data travel by.
+/// The transport of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -49,32 +49,32 @@ pub enum How {
     Messages,
 }
 
-/// How neighbours synchronize.
+/// Synchronization of neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sync {
-    /// All ranks meet: a fence, or a barrier.
+    /// All ranks synchronize: a fence, or a barrier.
     Fence,
     /// Post, start, complete, wait.
     Pscw,
-    /// A flag behind the data, under lock_all.
+    /// A flag after the data, under lock_all.
     #[default]
     Flags,
 }
 
-/// A rank that data are exchanged with.
+/// A neighbour for data exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Neighbour {
-    /// Who it is; may be the rank itself, and may occur several times.
+    /// Its rank; may be the local rank, and may occur several times.
     pub(super) rank: Rank,
-    /// Which of its slots this rank's data belong into.
+    /// The index of its slot for this rank's data.
     pub(super) slot: usize,
 }
 
-/// Who exchanges how much with whom.
+/// The pattern of an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// This rank's neighbours: what slot i gets, neighbour i sends. The same number on all ranks.
+    /// This rank's neighbours: slot i gets the data of neighbour i. The same number on all ranks.
     pub(super) neighbours: Vec<Option<Neighbour>>,
     /// Bytes of a slot, the same on all ranks.
     pub(super) bytes: u64,
@@ -83,7 +83,7 @@ pub(super) struct Plan {
 /// Sends the elements of the first list to the neighbours, and fills the second list with what they send.
 pub(super) type Exchange<'e, T> = dyn FnMut(&[Vec<T>], &mut [Vec<T>]) -> Result<()> + 'e;
 
-/// Whether data can travel that way there.
+/// Checks that data can travel over this transport there.
 ///
 /// # Errors
 ///
@@ -91,49 +91,49 @@ pub(super) type Exchange<'e, T> = dyn FnMut(&[Vec<T>], &mut [Vec<T>]) -> Result<
 pub(super) fn how_fits(how: How, world: &Ranks) -> Result<()> {
     if how == How::Dart && matches!(world.place, Place::Sim(_)) {
         return Err(Error::usage(
-            "--how dart: the processors of a simulated machine reach no other segment; use --how window there, whose puts \
-             inside a node are by the processor or by the adapter, as the profile has it",
+            "--how dart: simulated processors cannot access other segments; use --how window there, with puts \
+             inside a node by the processor or by the adapter, as in the profile",
         ));
     }
     Ok(())
 }
 
-/// Bytes of a slot of the messages' ring in which a message of so many bytes has room, if that may be.
+/// Bytes of a slot of the messages' ring in which a message of that many bytes fits, if possible.
 pub(super) fn slot_bytes(bytes: u64) -> u32 {
     (bytes + 24).next_multiple_of(64).clamp(4096, 1 << 20) as u32
 }
 
-/// Bytes of a rank's segment that exchanges take, whichever way they go.
+/// Bytes of a rank's segment for exchanges over any transport.
 pub(super) fn segment_bytes(slots: u64, bytes: u64) -> u64 {
     let window = 2 * slots * bytes;
     2 * window + 16 * u64::from(slot_bytes(bytes)) + (1 << 20)
 }
 
-/// The messages of an application whose largest one has so many bytes: it fits into a slot, so that the transport is not
-/// charged for cutting it.
+/// The messages of an application with this many bytes in its largest one. It fits into a slot, so that the result does
+/// not include time to split it.
 pub(super) fn messages<A: RemoteAtomics + ?Sized>(ra: &A, bytes: u64) -> Result<Messages<'_, A>> {
     let options = Options { slot_bytes: slot_bytes(bytes), ..Options::default() };
     two_sided(Messages::with_options(ra, options))
 }
 
-/// A result of messages, as one of windows.
+/// Converts a result of messages to one of windows.
 pub(super) fn two_sided<T>(result: rmalab_windows::messages::Result<T>) -> Result<T> {
     Ok(result.map_err(rmalab_windows::Error::from)?)
 }
 
 impl Plan {
-    /// Where data for a slot are put in a round.
+    /// The displacement of data for a slot in a round.
     fn at(&self, round: u64, slot: usize) -> WindowDisp {
         WindowDisp(((round % 2) * self.neighbours.len() as u64 + slot as u64) as i64 * self.bytes as i64)
     }
 
-    /// The neighbours that are not this rank itself, with their places.
+    /// The neighbours that are not this rank, with their indices.
     fn others(&self, me: Rank) -> impl Iterator<Item = (usize, Neighbour)> {
         let all = self.neighbours.iter().enumerate().filter_map(|(i, neighbour)| Some((i, (*neighbour)?)));
         all.filter(move |(_, neighbour)| neighbour.rank != me)
     }
 
-    /// Those of the ranks, each once.
+    /// Their ranks, each once.
     fn group(&self, me: Rank) -> Vec<Rank> {
         let mut group: Vec<Rank> = self.others(me).map(|(_, neighbour)| neighbour.rank).collect();
         group.sort_unstable();
@@ -141,7 +141,7 @@ impl Plan {
         group
     }
 
-    /// What a rank sends to itself needs no way.
+    /// Copies the data that a rank sends to itself.
     fn own<T: Pod>(&self, me: Rank, out: &[Vec<T>], into: &mut [Vec<T>]) {
         for (i, neighbour) in self.neighbours.iter().enumerate() {
             if let Some(Neighbour { rank, slot }) = *neighbour
@@ -152,11 +152,11 @@ impl Plan {
         }
     }
 
-    /// Runs `body`, which may exchange data by what it is given; collective.
+    /// Runs `body`, which exchanges data with its argument; collective.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when ways do not go together, those of the windows, and those of `body`.
+    /// [`Error::Usage`] when options contradict each other, errors of the windows, and those of `body`.
     pub(super) fn run<A: RemoteAtomics + ?Sized, T: Pod, R>(
         &self,
         team: &Team<'_, A>,
@@ -246,7 +246,7 @@ impl Plan {
                 let mut window = strategies.window(team, bytes)?;
                 if strategies.config()?.transport == Transport::TwoSided {
                     return Err(Error::usage(
-                        "--sync flags waits for a word, and serves nobody meanwhile: use another --transport, or another --sync",
+                        "--sync flags serves no requests while it waits for a word: use another --transport or --sync",
                     ));
                 }
                 let mut flags = self.flags(team)?;
@@ -310,18 +310,18 @@ impl Plan {
     }
 }
 
-/// Words that say which round's data are there, a line for each slot.
+/// Words with the number of the latest round whose data are there, a line for each slot.
 struct Flags<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     words: rmalab_atomics::Disp,
     neighbours: Vec<(usize, Neighbour)>,
     group: Vec<Rank>,
-    /// Rounds that are over.
+    /// Completed rounds.
     round: u64,
 }
 
 impl<A: RemoteAtomics + ?Sized> Flags<'_, A> {
-    /// Tells the neighbours that this rank's data are there, behind a `flush` of each, and waits for theirs.
+    /// Flushes this rank's data and notifies each neighbour, then waits for their notifications.
     fn tell(&mut self, flush: impl Fn(Rank) -> Result<()>) -> Result<()> {
         self.round += 1;
         let word = |slot: usize| self.words.plus(LINE * slot as u64);
@@ -348,7 +348,7 @@ mod tests {
 
     use super::*;
 
-    /// Ranks in a ring send numbers to both sides, some rounds long.
+    /// Ranks in a ring send numbers to both sides, for some rounds.
     fn ring(ranks: u32, how: How, sync: Sync, strategies: &Strategies) {
         World::threads(ranks)
             .run(|ra| {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_have_each_others_data() {
+    fn neighbours_receive_each_others_data() {
         let one_sided = Strategies::default();
         let two_sided = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
         let agent = Strategies { transport: Some("two-sided-agent".into()), ..Strategies::default() };

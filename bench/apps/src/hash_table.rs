@@ -1,15 +1,15 @@
 //! A distributed hash table with overflow heaps.
 //!
 //! R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one sided,
-//! SC'13, section 4.1. Each rank has a part: slots, and a heap of cells for keys whose slot is taken. A key goes into its slot
-//! by compare_and_swap; one that comes too late gets a cell of the same rank by fetch_and_op, and a compare_and_swap puts the
-//! cell before the others of its slot's list. (windows/examples/hash_table.rs is the same idea, to be read first.)
+//! SC'13, section 4.1. Each rank has a part: slots, and a heap of cells for keys whose slot is taken. compare_and_swap puts
+//! a key into its slot. If the slot is taken, the key gets a cell of the same rank by fetch_and_op, and a compare_and_swap
+//! puts the cell at the head of its slot's list. (windows/examples/hash_table.rs is a simpler version; read it first.)
 //!
-//! # What is checked
+//! # Checks
 //!
-//! Keys are different by construction. Behind the last insert each rank goes through its slots and lists, and compares all
-//! keys that it meets, sorted, with those that a sequential computation over all ranks' keys gives to it: each is there once,
-//! and nothing else.
+//! Keys are different by construction. After the last insert each rank traverses its slots and lists. It compares all keys
+//! there, sorted, with its share of all ranks' keys from a sequential computation: each must be there exactly once, and
+//! no others.
 
 use clap::Args;
 use rmalab_atomics::{Rank, RemoteAtomics};
@@ -22,7 +22,7 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Ran, Ranks, elapsed};
 use rmalab_report::finding::{Table, Value};
 
-/// Inserts random keys into a distributed table.
+/// Insert random keys into a distributed table.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HashTable {
     /// Keys that each rank inserts
@@ -31,7 +31,7 @@ pub struct HashTable {
     /// Slots of each rank [default: as many as keys]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub slots: Option<u64>,
-    /// Where the keys start from
+    /// Seed of the keys
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u32,
     /// Strategies of the window.
@@ -39,19 +39,19 @@ pub struct HashTable {
     pub strategies: Strategies,
 }
 
-/// What a rank returns.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Inserted {
     /// Nanoseconds from the first insert to the last.
     pub time: f64,
-    /// Its keys that went into cells.
+    /// The number of its keys that went into cells.
     pub in_cells: u64,
-    /// Keys that were found in its part, each as it should be.
+    /// The number of correct keys in its part.
     pub found: u64,
 }
 
-// A part, in words: how many cells are taken, then the slots, then the cells. Slots and cells are a key, 0 for none, and the
-// place of the next cell, 0 for none.
+// A part, in words: the number of taken cells, then the slots, then the cells. Slots and cells are a key, 0 for none, and
+// the index of the next cell, 0 for none.
 const TAKEN: u64 = 0;
 const FIRST_SLOT: u64 = 1;
 
@@ -125,7 +125,7 @@ impl HashTable {
         self.slots.unwrap_or(self.inserts)
     }
 
-    /// Cells of each rank: as many keys as it gets by chance, and ten standard deviations more.
+    /// Cells of each rank: its expected number of keys, and ten standard deviations more.
     fn cells(&self) -> u64 {
         self.inserts + 10 * self.inserts.isqrt() + 64
     }
@@ -138,18 +138,18 @@ impl HashTable {
         self.first_cell() + 2 * self.cells()
     }
 
-    /// Inserts a second, of all ranks.
+    /// Inserts per second, of all ranks.
     pub fn rate(&self, ran: &Ran<Inserted>) -> f64 {
         self.inserts as f64 * ran.ranks.len() as f64 / self.time(ran) * 1e9
     }
 
-    /// The keys that a rank inserts: different ones for all, and not 0.
+    /// The keys that a rank inserts: all different, and not 0.
     fn keys(&self, rank: Rank) -> impl Iterator<Item = u64> + use<> {
         let first = (u64::from(self.seed) << 40).wrapping_add(u64::from(rank.0) * self.inserts) + 1;
         (first..first + self.inserts).map(mixed)
     }
 
-    /// The rank and the place of a key's slot.
+    /// The rank and the index of a key's slot.
     fn slot_of(&self, key: u64, ranks: u32) -> (Rank, u64) {
         let (hash, ranks) = (mixed(key ^ 0x9e37_79b9_7f4a_7c15), u64::from(ranks));
         (Rank((hash % ranks) as u32), FIRST_SLOT + 2 * (hash / ranks % self.slots()))
@@ -170,7 +170,7 @@ impl HashTable {
         let mut head: u64 = part.get_value(next_at(slot))?;
         loop {
             part.put(key_at(cell), &[key, head])?;
-            table.flush(rank)?; // nobody may find the cell before its words are there
+            table.flush(rank)?; // no rank may find the cell before its words are there
             match part.compare_and_swap(next_at(slot), head, cell)? {
                 seen if seen == head => return Ok(true),
                 seen => head = seen,
@@ -178,7 +178,7 @@ impl HashTable {
         }
     }
 
-    /// Compares what is in this rank's part with what has to be there; returns how many keys that are.
+    /// Compares the content of this rank's part with the expected one; returns the number of keys.
     fn verify<A: RemoteAtomics + ?Sized>(&self, window: &Window<'_, A>) -> Result<u64> {
         let (me, size) = (window.team().rank(), window.team().size());
         let mut words = vec![0; self.words() as usize];
@@ -212,7 +212,7 @@ impl HashTable {
                 found.len(),
                 expected.len(),
                 lost.map_or(String::new(), |key| format!("; {key:#x} is not there")),
-                odd.map_or(String::new(), |key| format!("; {key:#x} does not belong there")),
+                odd.map_or(String::new(), |key| format!("; {key:#x} is unexpected")),
             ));
         }
         Ok(found.len() as u64)
@@ -227,7 +227,7 @@ mod tests {
     use crate::run;
     use rmalab_job as job;
 
-    /// Long lists.
+    /// A table with long lists.
     fn crowded(transport: Option<&str>) -> HashTable {
         let strategies = Strategies { transport: transport.map(Into::into), ..Strategies::default() };
         HashTable { inserts: 200, slots: Some(20), seed: 7, strategies }
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// A table from which one key of rank 0 is taken out again.
+    /// Removes one key of rank 0 from a table.
     #[derive(Clone, Serialize, Deserialize)]
     struct Lossy(HashTable);
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_lost_is_missed() {
+    fn a_lost_key_is_detected() {
         let table = HashTable { slots: Some(10_000), ..crowded(None) };
         let error = job::run(&Lossy(table), &Ranks::threads(2), &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(error.starts_with("wrong result: hash-table, rank ") && error.ends_with("is not there"), "{error}");

@@ -4,7 +4,7 @@
 //!
 //! R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one sided,
 //! SC'13: MILC, lattice quantum chromodynamics, with its halo exchange by puts (after H. Shan and others, PGAS'12). MILC's
-//! pattern is a local lattice at each rank, an exchange of faces with 8 neighbours for each application of the operator, and
+//! pattern is a local lattice at each rank, a face exchange with 8 neighbours for each application of the operator, and
 //! two global sums for each iteration.
 //!
 //! # Equation
@@ -16,16 +16,16 @@
 //! ```
 //!
 //! the covariant Laplacian with a mass. It is hermitian with eigenvalues from m² to m² + 16, so conjugate gradients
-//! solve A f = b. Phases and b are random numbers of a seed and the global number of the site, so that the problem does not
-//! depend on how the lattice is distributed. (MILC has matrices of SU(3) in place of phases, and a staggered operator:
+//! solve A f = b. Phases and b are random numbers from a seed and the global number of the site, so the problem does not
+//! depend on the distribution of the lattice. (MILC has matrices of SU(3) instead of phases, and a staggered operator:
 //! more arithmetic for each site, the same exchange.)
 //!
 //! # Check
 //!
-//! Rank 0 gathers the solution of each run, and computes its residual by the formula above, on the whole lattice. Up to 65,536
-//! sites it also solves the problem sequentially, and compares the solutions. Both are different code from that of the
-//! ranks. Sums are added in another order, and the number of iterations may differ by it: of the largest number of the
-//! solution, up to 2 (m² + 16) / m² times the tolerance.
+//! Rank 0 gathers the solution of each run, and computes its residual by the formula above on the whole lattice. Up
+//! to 65,536 sites it also solves the problem sequentially, and compares the solutions. This code is separate.
+//! Their order of sums and their number of iterations may differ, so the solutions may differ by 2 (m² + 16) / m² times the
+//! tolerance, as a share of the largest number of the solution.
 
 use clap::Args;
 use num_complex::Complex64;
@@ -40,71 +40,70 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Ran, Ranks, elapsed};
 use rmalab_report::finding::{Table, Value};
 
-/// What a site has.
+/// The vector of a site.
 type Vector = [Complex64; 3];
 
-/// Bytes of that.
+/// Bytes of a vector.
 const VECTOR: u64 = size_of::<Vector>() as u64;
 
-/// Sites up to which a run is compared with a sequential one.
+/// The number of sites up to which a run is compared with a sequential one.
 const SEQUENTIAL: u64 = 1 << 16;
 
-/// What the random numbers depend on.
+/// The seed of the random numbers.
 const SEED: u64 = 2013;
 
-/// Conjugate gradients on a four-dimensional lattice.
+/// Solve an equation by conjugate gradients on a four-dimensional lattice.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Lattice {
     /// Sites of a rank's part, in each of the four directions
     #[arg(long, value_name = "X,Y,Z,T", value_delimiter = ',', num_args = 4, default_values_t = [4, 4, 4, 8])]
     pub local: Vec<u32>,
-    /// The mass, which says how fast it converges
+    /// The mass, which determines the speed of convergence
     #[arg(long, value_name = "MASS", default_value_t = 1.0)]
     pub mass: f64,
-    /// The residual, as a part of the right-hand side, at which it has converged
+    /// Relative residual at convergence, as a share of the right-hand side
     #[arg(long, value_name = "RESIDUAL", default_value_t = 1e-8)]
     pub tolerance: f64,
-    /// Iterations at the most; not to converge is an error
+    /// Largest number of iterations; it is an error not to converge
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     pub iterations: u32,
-    /// What faces travel by
+    /// Transport of faces
     #[arg(long, value_enum, default_value_t)]
     pub how: How,
-    /// How neighbours synchronize
+    /// Synchronization of neighbours
     #[arg(long, value_enum, default_value_t)]
     pub sync: Sync,
-    /// Nanoseconds for which a rank of a simulated machine computes for a site in an iteration
+    /// Computing time of a simulated rank for a site in an iteration, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 250.0)]
     pub site_ns: f64,
-    /// How its windows work
+    /// Strategies of the windows
     #[command(flatten)]
     pub strategies: Strategies,
 }
 
-/// What a rank tells of a run.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Solved {
     /// Nanoseconds of the solver.
     pub ns: f64,
-    /// Nanoseconds of them in exchanges of faces.
+    /// Nanoseconds of these in exchanges of faces.
     pub exchange_ns: f64,
     /// Iterations.
     pub iterations: u32,
-    /// What was compared; at rank 0.
+    /// The result of the check; at rank 0.
     pub checked: Option<Checked>,
 }
 
-/// What the check has found.
+/// The result of the check.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Checked {
-    /// The residual, as a part of the right-hand side.
+    /// The residual, as a share of the right-hand side.
     pub residual: f64,
-    /// The largest difference from a sequential solution, as a part of the solution's largest number; if it was
-    /// compared.
+    /// The largest difference from a sequential solution, as a share of the solution's largest number; if compared.
     pub difference: Option<f64>,
 }
 
-/// A number of ranks as a product of four, as equal as its prime factors allow.
+/// A number of ranks as a product of four factors, as equal as its prime factors allow.
 fn factors(ranks: u32) -> [u32; 4] {
     let mut rest = ranks;
     let mut primes = Vec::new();
@@ -118,14 +117,14 @@ fn factors(ranks: u32) -> [u32; 4] {
     }
     let mut factors = [1; 4];
     for &prime in primes.iter().rev() {
-        // The last of the smallest: directions further on have more sites by default.
+        // The last of the smallest: later directions have more sites by default.
         let smallest = (0..4).rev().min_by_key(|&direction| factors[direction]).unwrap_or(0);
         factors[smallest] *= prime;
     }
     factors
 }
 
-/// A box in four dimensions, whose places are numbered, the first direction the fastest.
+/// A box in four dimensions with numbered sites, the first direction the fastest.
 #[derive(Clone, Copy, Debug)]
 struct Grid([u32; 4]);
 
@@ -147,7 +146,7 @@ impl Grid {
         (0..4).rev().fold(0, |number, direction| number * self.0[direction] as usize + place[direction] as usize)
     }
 
-    /// The neighbour of a place, across the border if need be.
+    /// The neighbour of a site, with periodic boundaries.
     fn next(self, mut place: [u32; 4], direction: usize, forward: bool) -> [u32; 4] {
         let sites = self.0[direction];
         place[direction] = (place[direction] + if forward { 1 } else { sites - 1 }) % sites;
@@ -155,7 +154,7 @@ impl Grid {
     }
 }
 
-/// The phase of the link from a site, by its global number, into a direction.
+/// The phase of the link from a site, by its global number, in a direction.
 fn phase(site: usize, direction: usize) -> Complex64 {
     Complex64::from_polar(1.0, std::f64::consts::PI * signed(SEED, (site * 4 + direction) as u64))
 }
@@ -183,13 +182,13 @@ fn plus(a: &Vector, factor: f64, b: &Vector) -> Vector {
 /// A rank's part of the lattice.
 struct Part {
     local: Grid,
-    /// Where a site's neighbours are: in the field, behind whose sites the 8 faces follow that come from others.
+    /// The indices of each site's neighbours in the field. The field has the local sites, then the 8 received faces.
     neighbours: Vec<[u32; 8]>,
-    /// What they are multiplied by.
+    /// Their phases.
     links: Vec<[Complex64; 8]>,
-    /// The sites of the 8 faces, which are sent.
+    /// The sites of the 8 faces to send.
     faces: [Vec<u32>; 8],
-    /// Where the faces begin that are received.
+    /// The begin of each received face.
     ghosts: [usize; 9],
     /// The sites' global numbers.
     global: Vec<usize>,
@@ -262,7 +261,7 @@ impl Part {
     }
 }
 
-/// The whole problem without any cuts: what the ranks' results are compared with.
+/// The whole undistributed problem, as the reference for the ranks' results.
 struct Whole {
     grid: Grid,
     phases: Vec<[Complex64; 4]>,
@@ -333,13 +332,13 @@ impl Whole {
 }
 
 impl Lattice {
-    /// Whether it can run with these options on so many ranks.
+    /// Checks that it can run with these options on that many ranks.
     fn fits(&self, _ranks: u32) -> Result<()> {
         self.local()?;
         let positive = |number: f64| number > 0.0;
         if !positive(self.mass) || !positive(self.tolerance) {
             return Err(Error::usage(format!(
-                "lattice: --mass {} --tolerance {}: both must be more than 0",
+                "lattice: --mass {} --tolerance {}: both must be above 0",
                 self.mass, self.tolerance
             )));
         }
@@ -352,7 +351,7 @@ impl Lattice {
                 Ok(Grid(sites))
             }
             _ => Err(Error::usage(format!(
-                "lattice: --local {:?}: four numbers of sites, each from 1 to 1024, and 16,777,216 sites at the most",
+                "lattice: --local {:?}: four numbers of sites, each from 1 to 1024, and at most 16,777,216 sites",
                 self.local
             ))),
         }
@@ -369,7 +368,7 @@ impl Lattice {
         self.local.iter().map(|&sites| u64::from(sites)).product()
     }
 
-    /// Solves this rank's part; the field, and what there is to tell.
+    /// Solves this rank's part; returns the field and the result.
     fn solve<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -385,7 +384,7 @@ impl Lattice {
         plan.run(team, (self.how, self.sync, &self.strategies), |exchange| self.iterate(team, part, exchange))
     }
 
-    /// The iterations, by any exchange of the faces.
+    /// The iterations, with any exchange of the faces.
     fn iterate<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -411,7 +410,7 @@ impl Lattice {
         while now > goal {
             if iterations == self.iterations {
                 return Err(Error::Ranks(format!(
-                    "lattice: a residual of {:.1e} after {iterations} iterations, and {:.1e} was asked for: raise \
+                    "lattice: a residual of {:.1e} after {iterations} iterations instead of {:.1e}: raise \
                      --iterations or --mass",
                     (now / goal).sqrt() * self.tolerance,
                     self.tolerance
@@ -448,7 +447,7 @@ impl Lattice {
         Ok((field, solved))
     }
 
-    /// Compares the ranks' solutions, which are put together, with what is right.
+    /// Compares the ranks' combined solution with the expected one.
     fn compare_parts(&self, ranks: Grid, local: Grid, parts: &[Vec<Vector>]) -> Result<Checked> {
         let grid = Grid(std::array::from_fn(|i| ranks.0[i] * local.0[i]));
         let mut whole = vec![Vector::default(); grid.len()];
@@ -471,7 +470,7 @@ impl Lattice {
         if !within(residual, most) {
             return Err(wrong(
                 "lattice",
-                format!("the residual is {residual:.2e} of the right-hand side, and may be {most:.2e}"),
+                format!("the residual is {residual:.2e} of the right-hand side; at most {most:.2e} is allowed"),
             ));
         }
         if solution.len() as u64 > SEQUENTIAL {
@@ -588,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_solves_the_equation() {
+    fn every_transport_solves_the_equation() {
         let stop = AtomicBool::new(false);
         for (how, sync) in [
             (How::Window, Sync::Flags),
@@ -619,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_solutions_are_found() {
+    fn wrong_solutions_are_detected() {
         let job = small();
         let grid = Grid([2, 3, 2, 2]);
         let whole = Whole::new(grid, job.mass);
@@ -629,15 +628,15 @@ mod tests {
         assert!(job.compare(grid, &solution).unwrap_err().to_string().contains("the residual is"));
         solution[17][1].im = f64::NAN;
         assert!(job.compare(grid, &solution).unwrap_err().to_string().contains("the residual is NaN"));
-        // Two sites that are mixed up.
+        // Two exchanged sites.
         let mut solution = whole.solve(job.tolerance, job.iterations);
         solution.swap(3, 9);
         assert!(job.compare(grid, &solution).is_err());
     }
 
-    /// Ranks that see only the faces of the first exchange converge to something else.
+    /// Ranks that use only the faces of the first exchange converge to another solution.
     #[test]
-    fn faces_that_are_not_exchanged_are_found_out() {
+    fn missing_exchanges_of_faces_are_detected() {
         let job = Lattice { iterations: 100_000, tolerance: 1e-3, ..small() };
         let (ranks, local) = (Grid([1, 1, 1, 2]), job.local().unwrap());
         let run = |ra: &rmalab_atomics::Mapped| {
@@ -651,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_converge_is_an_error() {
+    fn divergence_is_an_error() {
         let job = Lattice { iterations: 2, ..small() };
         let error = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap_err();
         assert!(error.to_string().contains("after 2 iterations"), "{error}");

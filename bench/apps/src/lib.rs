@@ -1,4 +1,4 @@
-//! Applications of windows: what the papers measure their systems with, each checked against a sequential result.
+//! Applications of windows from the papers' measurements, each checked against a sequential result.
 //!
 //! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes of every backend and on
 //! simulated machines, with any strategy of the window layer.
@@ -39,32 +39,32 @@ use rmalab_job::{Error, Result};
 use rmalab_report::finding::{Column, Table, Value};
 use rmalab_report::{Document, Machine, Run, Section};
 
-/// An application: a job, and what there is to say about it.
+/// An application: a job, and its description.
 pub trait Application: Job {
-    /// What it is, in a line.
+    /// Its title, in a line.
     const TITLE: &'static str;
 
-    /// How its windows work.
+    /// The strategies of its windows.
     fn strategies(&self) -> &Strategies;
 
-    /// Whether it can run with these options there.
+    /// Checks that it can run with these options there.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`], which says what does not go together.
+    /// [`Error::Usage`] for options that contradict each other.
     fn check(&self, world: &Ranks) -> Result<()>;
 
-    /// Nanoseconds that a run took, on the slowest rank: by these the median of several runs is chosen.
+    /// Nanoseconds of a run, on the slowest rank: the key for the median of several runs.
     fn time(&self, ran: &Ran<Self::Out>) -> f64;
 
-    /// What is told of a run: its size, times, rates, and how the result was checked.
+    /// The results of a run: its size, times, rates, and the check of the result.
     fn table(&self, ran: &Ran<Self::Out>) -> Table;
 }
 
-/// Why there is no agent.
+/// The error for an agent in a simulation.
 const NO_AGENT: &str = "two-sided-agent needs a thread for each rank's agent, which simulated ranks do not have";
 
-/// Makes the list of all applications: their types, whose names are those on the command line in another spelling.
+/// Makes the list of all applications: their types, whose names on the command line have another spelling.
 macro_rules! applications {
     ($($name:ident),* $(,)?) => {
         /// An application with its options.
@@ -78,11 +78,11 @@ macro_rules! applications {
         }
 
         impl Chosen {
-            /// Whether it can run with these options there.
+            /// Checks that it can run with these options there.
             ///
             /// # Errors
             ///
-            /// [`Error::Usage`], which says what does not go together.
+            /// [`Error::Usage`] for options that contradict each other.
             pub fn check(&self, world: &Ranks) -> Result<()> {
                 match self {
                     $(Chosen::$name(application) => check(application, world),)*
@@ -93,7 +93,7 @@ macro_rules! applications {
             ///
             /// # Errors
             ///
-            /// Those of [`run`].
+            /// Errors of [`run`].
             pub fn run(&self, world: &Ranks, repetitions: u32, stop: &AtomicBool) -> Result<Done> {
                 match self {
                     $(Chosen::$name(application) => run(application, world, repetitions, stop),)*
@@ -101,7 +101,7 @@ macro_rules! applications {
             }
         }
 
-        /// The names of all applications, and what they are.
+        /// The names of all applications, and their titles.
         pub const ALL: &[(&str, &str)] = &[$((<$name as Job>::NAME, <$name as Application>::TITLE)),*];
     };
 }
@@ -117,20 +117,20 @@ applications! {
     Stencil,
 }
 
-/// What came of the runs of an application.
+/// The results of an application's runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Done {
     /// Its name.
     pub application: &'static str,
     /// Its options.
     pub options: serde_json::Value,
-    /// Where it ran.
+    /// The place of the ranks.
     pub world: Ranks,
-    /// Nanoseconds that each run took, on the slowest rank.
+    /// Nanoseconds of each run, on the slowest rank.
     pub times: Vec<f64>,
-    /// The result of the run that took the median time.
+    /// The result of the run with the median time.
     pub table: Table,
-    /// What the ranks of each run returned, and what a simulator counted.
+    /// The ranks' results of each run, and the counters of a simulator.
     pub runs: Vec<serde_json::Value>,
 }
 
@@ -165,8 +165,8 @@ fn check<T: Application>(application: &T, world: &Ranks) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::Usage`] when it cannot run like this, before anything is started; and those of [`job::run`], among them a result
-/// that is wrong.
+/// [`Error::Usage`] when the options cannot work, before anything is started; and errors of [`job::run`], including a wrong
+/// result.
 pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, stop: &AtomicBool) -> Result<Done> {
     check(application, world)?;
     let mut runs = Vec::new();
@@ -187,7 +187,7 @@ pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, sto
     })
 }
 
-/// How the windows of an application work: the strategies of [`Config`], by name.
+/// The strategies of an application's windows: those of [`Config`], by name.
 #[derive(Args, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Strategies of the windows")]
@@ -195,26 +195,26 @@ pub struct Strategies {
     /// The lock policy [default: two-level]
     #[arg(long = "lock", value_name = "NAME", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
     pub policy: Option<String>,
-    /// How a fence synchronizes [default: dissemination; deferred on two-sided transports]
+    /// Synchronization of fences [default: dissemination; deferred on two-sided transports]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(FenceStrategy::NAMES))]
     pub fence: Option<String>,
-    /// How post, start, complete and wait synchronize [default: auto; deferred on two-sided transports]
+    /// Synchronization of post, start, complete and wait [default: auto; deferred on two-sided transports]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(PscwStrategy::NAMES))]
     pub pscw: Option<String>,
-    /// How accumulates are atomic [default: native]
+    /// Atomicity of accumulates [default: native]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(AccumulateStrategy::NAMES))]
     pub accumulate: Option<String>,
-    /// What carries the operations [default: one-sided]
+    /// Transport of the operations [default: one-sided]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(Transport::NAMES))]
     pub transport: Option<String>,
 }
 
 impl Strategies {
-    /// As a window's configuration.
+    /// Converts them to a window's configuration.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when there is no strategy of a name.
+    /// [`Error::Usage`] for an unknown name of a strategy.
     pub fn config(&self) -> Result<Config> {
         fn by_name<T: FromStr<Err: std::fmt::Display> + Default>(option: &str, name: Option<&String>) -> Result<T> {
             let Some(name) = name else { return Ok(T::default()) };
@@ -239,12 +239,12 @@ impl Strategies {
         Ok(config)
     }
 
-    /// Whether windows of these strategies can be had there.
+    /// Checks that windows with these strategies are possible there.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when there is no strategy of a name, when strategies do not go together, and when an agent is asked for
-    /// on a simulated machine.
+    /// [`Error::Usage`] for an unknown name, for strategies that contradict each other, and for an agent on a simulated
+    /// machine.
     pub fn check(&self, world: &Ranks) -> Result<()> {
         let config = self.config()?;
         if let Some(ignored) = config.normalized().1.first() {
@@ -256,13 +256,13 @@ impl Strategies {
         Ok(())
     }
 
-    /// Does `body` on a window, whose requests an agent serves meanwhile if its transport has one.
+    /// Runs `body` on a window; an agent serves the window's requests meanwhile if its transport has one.
     ///
-    /// Collective. No rank may ask for anything any more behind `body`, which ends with the team's barrier then.
+    /// Collective. Ends with the team's barrier, and no rank may issue a request after `body`.
     ///
     /// # Errors
     ///
-    /// Those of `body` and of the agent; [`Error::Usage`] on a simulated machine, whose ranks have no threads.
+    /// Errors of `body` and of the agent; [`Error::Usage`] on a simulated machine, whose ranks have no threads.
     pub fn served<'t, A: RemoteAtomics + ?Sized, R>(
         &self,
         window: &mut Window<'t, A>,
@@ -286,11 +286,11 @@ impl Strategies {
         })
     }
 
-    /// An allocated window of these strategies.
+    /// Allocates a window with these strategies.
     ///
     /// # Errors
     ///
-    /// Those of [`config`](Self::config) and of the window; [`Error::Usage`] when strategies do not go together.
+    /// Errors of [`config`](Self::config) and of the window; [`Error::Usage`] when strategies contradict each other.
     pub fn window<'t, A: RemoteAtomics + ?Sized>(&self, team: &'t Team<'t, A>, bytes: u64) -> Result<Window<'t, A>> {
         let window = Window::builder(team).config(self.config()?).allocate(bytes)?;
         match window.ignored().first() {

@@ -1,4 +1,4 @@
-//! Numbers that look random, and are the same on every rank.
+//! Pseudorandom numbers that are the same on every rank.
 
 /// A permutation of the 64-bit numbers: the finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
 /// generators, OOPSLA 2014). Different numbers stay different, and 0 stays 0.

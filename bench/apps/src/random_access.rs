@@ -1,4 +1,4 @@
-//! HPCC RandomAccess: updates of random words of a table that is spread over the ranks.
+//! HPCC RandomAccess: updates of random words of a table that is distributed over the ranks.
 //!
 //! The HPC Challenge benchmark's rules: <https://icl.utk.edu/projectsfiles/hpcc/RandomAccess/>. As DART's paper uses it: H. Zhou,
 //! K. Idrees, J. Gracia, Leveraging MPI-3 shared-memory extensions for efficient PGAS runtime systems, Euro-Par 2015, section
@@ -7,12 +7,12 @@
 //! # The rules
 //!
 //! * The table has 2^n words; word i is i at the start. Each rank has a block of it.
-//! * The updates are the numbers x_0 = 1, x_(k+1) = 2 x_k, in which a bit that leaves at the top comes back as 7: powers of x of
+//! * The updates are the numbers x_0 = 1, x_(k+1) = 2 x_k, where a bit shifted out at the top adds 7: powers of x among
 //!   the polynomials modulo x^64 + x^2 + x + 1 over two elements. Update k combines word x_k mod 2^n with x_k by exclusive or.
-//!   There are four times as many as words, and each rank makes a part of the sequence, which it starts at the right power.
+//!   There are four times as many updates as words, and each rank makes a part of the sequence, starting at its power.
 //! * A rank may have up to 1,024 updates under way.
-//! * Up to one word in a hundred may be wrong at the end. To find these the updates are run again, one after the other, upon
-//!   which word i has to be i again. Here each rank does so for its own block, of which it goes through the whole sequence.
+//! * Up to one word in a hundred may be wrong at the end. The check repeats the updates, one after the other, after which
+//!   word i must be i again. Here each rank does so for its own block, and goes through the whole sequence for it.
 //!
 //! With atomic updates no word may be wrong.
 
@@ -26,19 +26,19 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Place, Ran, Ranks, elapsed};
 use rmalab_report::finding::{Table, Value};
 
-/// Updates random words of a distributed table.
+/// Update random words of a distributed table.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RandomAccess {
-    /// The table has 2 to the power of so many words
+    /// Binary logarithm of the table's length in words
     #[arg(long, value_name = "N", default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub log2_words: u32,
     /// Updates of all ranks together [default: four times as many as words]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub updates: Option<u64>,
-    /// How a word is updated
+    /// Method of updates
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Update::Atomic)]
     pub how: Update,
-    /// Updates of a rank that may be under way; 1 makes each complete before the next
+    /// Updates of a rank under way at a time; 1 makes each complete before the next
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub look_ahead: u32,
     /// Strategies of the window.
@@ -46,26 +46,26 @@ pub struct RandomAccess {
     pub strategies: Strategies,
 }
 
-/// How a word is updated.
+/// Methods of updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Update {
     /// One accumulate
     Atomic,
-    /// A get and a put, between which an update of another rank is lost
+    /// A get and a put; an update of another rank between them is lost
     GetPut,
-    /// The same by global pointers, which are loads and stores within a node (DART); each is complete when it returns
+    /// The same with global pointers, which are loads and stores within a node (DART); each is complete when it returns
     DartGetPut,
 }
 
-/// What a rank returns.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Updated {
     /// Nanoseconds from the first update to the last.
     pub time: f64,
-    /// Updates that this rank has made.
+    /// The number of updates of this rank.
     pub updates: u64,
-    /// Words of all ranks that are wrong.
+    /// The number of wrong words of all ranks.
     pub errors: u64,
 }
 
@@ -110,19 +110,19 @@ impl Application for RandomAccess {
         if u64::from(world.ranks) > self.words() {
             let ranks = world.ranks;
             return Err(Error::usage(format!(
-                "--log2-words {}: {ranks} ranks have at least a word each",
+                "--log2-words {}: each of {ranks} ranks needs at least one word",
                 self.log2_words
             )));
         }
         if self.how == Update::DartGetPut {
             if matches!(world.place, Place::Sim(_)) {
                 return Err(Error::usage(
-                    "dart-get-put needs memory that ranks of a node share, which simulated ranks do not have; take get-put, \
-                     whose operations within a node are the processors' or the adapters' by the profile",
+                    "dart-get-put needs memory that ranks of a node share, which simulated ranks do not have; use get-put, \
+                     with operations within a node by the processor or by the adapter, as in the profile",
                 ));
             }
             if self.strategies != Strategies::default() {
-                return Err(Error::usage("dart-get-put takes no strategies: global memory has windows of its own"));
+                return Err(Error::usage("dart-get-put takes no strategies: global memory has its own windows"));
             }
         }
         Ok(())
@@ -168,18 +168,18 @@ impl RandomAccess {
         first..(first + block).min(self.words())
     }
 
-    /// How many words may be wrong.
+    /// The allowed number of wrong words.
     fn tolerated(&self) -> u64 {
         if self.how == Update::Atomic { 0 } else { self.words() / 100 }
     }
 
-    /// Updates a second, of all ranks.
+    /// Updates per second, of all ranks.
     pub fn rate(&self, ran: &Ran<Updated>) -> f64 {
         ran.ranks.iter().map(|rank| rank.updates).sum::<u64>() as f64 / self.time(ran) * 1e9
     }
 
-    /// Makes this rank's updates by `update`, which is told where, with what, and whether it is the last one for now; returns
-    /// the nanoseconds.
+    /// Makes this rank's updates with `update`, which gets the place, the number, and whether to complete all updates so
+    /// far; returns the nanoseconds.
     fn updates<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -196,7 +196,7 @@ impl RandomAccess {
         Ok(elapsed(team.ra(), begin))
     }
 
-    /// Which updates this rank makes.
+    /// The range of this rank's updates.
     fn part<A: RemoteAtomics + ?Sized>(&self, team: &Team<'_, A>) -> std::ops::Range<u64> {
         let (rank, size) = (u128::from(team.rank().0), u128::from(team.size()));
         let share = |rank: u128| (u128::from(self.all_updates()) * rank / size) as u64;
@@ -244,7 +244,7 @@ impl RandomAccess {
         })
     }
 
-    /// Runs all updates again on this rank's words, and counts with all ranks which of these are not what they were at the start.
+    /// Repeats all updates on this rank's words, and returns the number of words of all ranks that differ from the start.
     fn verified<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -277,7 +277,7 @@ impl RandomAccess {
     }
 }
 
-/// What comes back of a bit that leaves at the top.
+/// The value that a bit shifted out at the top adds.
 const BACK: u64 = 7;
 
 /// The polynomial times x.
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sequence_may_be_started_anywhere() {
+    fn the_sequence_can_start_anywhere() {
         let numbers: Vec<u64> = sequence(0).take(2000).collect();
         assert_eq!(numbers[..4], [1, 2, 4, 8]);
         // x^64 = x^2 + x + 1.
@@ -328,7 +328,7 @@ mod tests {
         for k in [0, 1, 63, 64, 65, 999, 1999] {
             assert_eq!(start(k as u64), numbers[k]);
         }
-        // The length of the sequence, as the rules have it.
+        // The length of the sequence, as in the rules.
         assert_eq!(start(1_317_624_576_693_539_401), 1);
     }
 
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn racy_updates_are_right_alone_and_counted_together() {
+    fn racy_updates_are_counted() {
         let stop = AtomicBool::new(false);
         for how in [Update::GetPut, Update::DartGetPut] {
             assert_eq!(wrong(&run(&access(how, 8), &Ranks::threads(1), 1, &stop).unwrap()), &Value::Count(0));
@@ -361,9 +361,9 @@ mod tests {
     }
 
     #[test]
-    fn global_pointers_reach_the_same_words() {
-        // So many that the second rank's numbers share nothing with the first ones, 1, 2, 4, ...: there the ranks would go
-        // through the same words in step, and lose many updates to each other. A word that is not reached is wrong at once.
+    fn global_pointers_access_the_same_words() {
+        // Enough updates that the second rank's numbers differ from the first ones, 1, 2, 4, ...: otherwise the ranks would
+        // go through the same words in step, and lose many updates. A word that is not reached is wrong at once.
         let access = RandomAccess { updates: Some(200_000), ..access(Update::DartGetPut, 16) };
         let done = run(&access, &Ranks::threads(2), 1, &AtomicBool::new(false)).unwrap();
         let Value::Count(errors) = *wrong(&done) else { panic!("a number of words") };
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         let stop = AtomicBool::new(false);
         let refused = |access: &RandomAccess, world: &Ranks| run(access, world, 1, &stop).unwrap_err().is_usage();
         assert!(refused(&access(Update::Atomic, 1), &Ranks::threads(3)));

@@ -8,15 +8,15 @@
 //!
 //! # Order
 //!
-//! The paper does not say in which order points are updated across ranks. Here it is red-black: all points whose row and
+//! The paper does not give the order of updates across ranks. Here it is red-black: all points whose row and
 //! column have an even sum, then the others. A point depends on points of the other colour only, so the result is the same
-//! for any number of ranks, to the bit, and equals that of a sequential run. A half-sweep is followed by an exchange of
-//! the points of its colour in the outermost rows. So the halo has the paper's bytes, 4 n (2 p - 2) an iteration, in
+//! for any number of ranks, to the bit, and equals that of a sequential run. After a half-sweep the ranks exchange the
+//! points of its colour in the outermost rows. So the halo has the paper's bytes, 4 n (2 p - 2) in each iteration, in
 //! twice as many messages.
 //!
 //! # Check
 //!
-//! Rank 0 gathers the grid and compares each point, and the number of iterations, with a sequential run: in each run of up
+//! Rank 0 gathers the grid and compares each point, and the number of iterations, with a sequential run, in each run of up
 //! to 2^32 updates of points.
 
 use clap::Args;
@@ -31,64 +31,64 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Ran, Ranks, elapsed};
 use rmalab_report::finding::{Table, Value};
 
-/// Updates of points up to which a run is checked.
+/// The largest number of updates in a checked run.
 const CHECKED: u64 = 1 << 32;
 
-/// A five-point Gauss-Seidel solver.
+/// Solve Poisson's equation with a five-point Gauss-Seidel solver.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stencil {
     /// Rows and columns of the grid
     #[arg(long, value_name = "POINTS", default_value_t = 64)]
     pub size: u32,
-    /// Iterations at the most
+    /// Largest number of iterations
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     pub iterations: u32,
-    /// The change of a point in an iteration up to which the solution has converged; 0 for all iterations
+    /// Change of a point in an iteration at convergence; 0 for all iterations
     #[arg(long, value_name = "CHANGE", default_value_t = 1e-4)]
     pub tolerance: f32,
-    /// Iterations between two looks at the largest change
+    /// Iterations between two checks of the largest change
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     pub every: u32,
-    /// What halo rows travel by
+    /// Transport of halo rows
     #[arg(long, value_enum, default_value_t)]
     pub how: How,
-    /// How neighbours synchronize
+    /// Synchronization of neighbours
     #[arg(long, value_enum, default_value_t)]
     pub sync: Sync,
-    /// Nanoseconds for which a rank of a simulated machine computes for an update of a point
+    /// Computing time of a simulated rank for an update of a point, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 2.0)]
     pub point_ns: f64,
-    /// How its windows work
+    /// Strategies of the windows
     #[command(flatten)]
     pub strategies: Strategies,
 }
 
-/// What a rank tells of a run.
+/// The result of a rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Solved {
     /// Nanoseconds of the solver: computing and halo exchange.
     pub ns: f64,
     /// Iterations.
     pub iterations: u32,
-    /// The largest change of a point when it was last looked at.
+    /// The largest change of a point in the last check.
     pub change: f32,
     /// Whether the result was compared with a sequential run; at rank 0.
     pub checked: bool,
 }
 
-/// A rank's rows, between a halo row at either end; each row has a point of the boundary, which is 0, at either end.
+/// A rank's rows, between a halo row at either end; each row has a boundary point, which is 0, at either end.
 struct Rows {
     /// Columns inside the boundary.
     size: usize,
-    /// The number of the first row of one's own.
+    /// The number of the first local row.
     first: usize,
-    /// Rows of one's own.
+    /// The number of local rows.
     count: usize,
     points: Vec<f32>,
 }
 
-/// The right-hand side of a point's equation, times the square of the distance of points: a quarter of a number between
-/// -1 and 1 that depends on the place, so that no two points may be mixed up.
+/// The right-hand side of a point's equation, times the squared distance of points: a quarter of a number between
+/// -1 and 1 that depends on the position, so that no two points can be exchanged unnoticed.
 fn source(size: usize, row: usize, column: usize) -> f32 {
     signed(2015, (row * size + column) as u64) as f32 / 4.0
 }
@@ -102,13 +102,13 @@ impl Rows {
         row * (self.size + 2) + column
     }
 
-    /// The first column of a colour in a row, in numbers of the halo: row 1 is the first of one's own.
+    /// The first column of a colour in a row, with halo numbering: row 1 is the first local row.
     fn start(&self, row: usize, colour: usize) -> usize {
         // Globally it is row first + row - 1, and column 1 is number 0.
         1 + (self.first + row + 1 + colour) % 2
     }
 
-    /// Updates the points of a colour; the largest change.
+    /// Updates the points of a colour; returns the largest change.
     fn sweep(&mut self, colour: usize) -> f32 {
         let pitch = self.size + 2;
         let mut largest = 0.0_f32;
@@ -131,7 +131,7 @@ impl Rows {
         into.extend((self.start(row, colour)..=self.size).step_by(2).map(|column| self.points[self.at(row, column)]));
     }
 
-    /// Puts points of a colour into a row.
+    /// Writes points of a colour into a row.
     fn place(&mut self, row: usize, colour: usize, from: &[f32]) {
         for (column, &point) in (self.start(row, colour)..=self.size).step_by(2).zip(from) {
             let at = self.at(row, column);
@@ -139,24 +139,24 @@ impl Rows {
         }
     }
 
-    /// How many points of a colour a row has.
+    /// The number of points of a colour in a row.
     fn number(&self, row: usize, colour: usize) -> usize {
         (self.start(row, colour)..=self.size).step_by(2).count()
     }
 
-    /// One's own rows without the boundary.
+    /// The local rows without the boundary.
     fn inner(&self) -> Vec<f32> {
         (1..=self.count).flat_map(|row| &self.points[self.at(row, 1)..=self.at(row, self.size)]).copied().collect()
     }
 }
 
 impl Stencil {
-    /// Whether it can run with these options on so many ranks.
+    /// Checks that it can run with these options on that many ranks.
     fn fits(&self, ranks: u32) -> Result<()> {
         if self.size < ranks || self.size > 1 << 16 || self.every == 0 {
             return Err(Error::usage(format!(
-                "stencil: {} rows for {ranks} ranks, and a look every {} iterations: each rank needs a row, there are 65,536 \
-                 at the most, and --every is at least 1",
+                "stencil: {} rows for {ranks} ranks, and a check every {} iterations: each rank needs a row, there are \
+                 at most 65,536 rows, and --every is at least 1",
                 self.size, self.every
             )));
         }
@@ -189,14 +189,14 @@ impl Stencil {
     fn compare(&self, grid: &[f32], iterations: u32) -> Result<()> {
         let (expected, needed) = self.sequential();
         if iterations != needed {
-            return Err(wrong("stencil", format!("{iterations} iterations, and a sequential run takes {needed}")));
+            return Err(wrong("stencil", format!("{iterations} iterations, but a sequential run takes {needed}")));
         }
         let size = self.size as usize;
         match grid.iter().zip(&expected).position(|(point, expected)| point.to_bits() != expected.to_bits()) {
             Some(at) => Err(wrong(
                 "stencil",
                 format!(
-                    "row {}, column {} is {}, and {} in a sequential run, after {iterations} iterations",
+                    "row {}, column {} is {}, but {} in a sequential run, after {iterations} iterations",
                     at / size,
                     at % size,
                     grid[at],
@@ -204,13 +204,13 @@ impl Stencil {
                 ),
             )),
             None if grid.len() != expected.len() => {
-                Err(wrong("stencil", format!("{} points, and there are {}", grid.len(), expected.len())))
+                Err(wrong("stencil", format!("{} points instead of {}", grid.len(), expected.len())))
             }
             None => Ok(()),
         }
     }
 
-    /// Solves; the rows, and what there is to tell.
+    /// Solves this rank's part; returns the rows and the result.
     fn solve<A: RemoteAtomics + ?Sized>(&self, team: &Team<'_, A>) -> Result<(Rows, Solved)> {
         let (me, ranks) = (team.rank().0, team.size());
         let [first, end] = [me, me + 1].map(|rank| self.first(rank, ranks));
@@ -225,7 +225,7 @@ impl Stencil {
         Ok((rows, solved))
     }
 
-    /// The iterations, by any exchange of the halo.
+    /// The iterations, with any exchange of the halo.
     fn iterate<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -259,7 +259,7 @@ impl Stencil {
                 }
             }
             if self.looks(iteration) {
-                // Changes are not negative, so their bits are ordered as they are.
+                // Changes are not negative, so they have the order of their bits.
                 let mut word = [u64::from(change.to_bits())];
                 team.allreduce(&mut word, u64::max)?;
                 largest = f32::from_bits(word[0] as u32);
@@ -272,12 +272,12 @@ impl Stencil {
         Ok(Solved { ns: elapsed(ra, begin), iterations, change: largest, checked: false })
     }
 
-    /// Bytes of the points of one colour in a row, at the most.
+    /// The largest number of bytes of one colour's points in a row.
     fn row_bytes(&self) -> u64 {
         (u64::from(self.size).div_ceil(2) * 4).next_multiple_of(8)
     }
 
-    /// Points of a rank, at the most.
+    /// The largest number of points of a rank.
     fn part(&self, ranks: u32) -> usize {
         (self.size.div_ceil(ranks) as usize) * self.size as usize
     }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_ranks_finds_the_sequential_solution() {
+    fn every_number_of_ranks_gives_the_sequential_solution() {
         let stop = AtomicBool::new(false);
         for (how, sync) in [
             (How::Window, Sync::Flags),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_point_is_found() {
+    fn a_wrong_point_is_detected() {
         let job = small();
         let (mut grid, iterations) = job.sequential();
         job.compare(&grid, iterations).unwrap();
@@ -399,7 +399,7 @@ mod tests {
         assert!(job.compare(&grid[..20], iterations).unwrap_err().to_string().contains("20 points"));
     }
 
-    /// The sequential run does what the equation says: behind it, no point is far from a quarter of its neighbours' sum.
+    /// The sequential run solves the equation: afterwards every point is close to a quarter of its neighbours' sum.
     #[test]
     fn the_solution_solves_the_equation() {
         let job = small();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_do_not_exchange_are_found_out() {
+    fn missing_exchanges_are_detected() {
         let job = Stencil { iterations: 30, tolerance: 0.0, ..small() };
         let run = |ra: &rmalab_atomics::Mapped| {
             let team = Team::new(ra)?;

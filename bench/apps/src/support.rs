@@ -1,5 +1,5 @@
-//! What applications have in common: numbers that depend on a seed, sums, computing in virtual time, and results at one
-//! rank, where they are checked.
+//! Common code of applications: numbers that depend on a seed, sums, computing in virtual time, and results at one
+//! rank, which checks them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use rmalab_windows::{LockKind, Team, Window, WindowDisp};
 
 use rmalab_job::{Error, Result};
 
-/// An application with the options that it has when none is given.
+/// An application with its default options.
 pub fn defaults<T: Args>() -> T {
     let matches = T::augment_args(clap::Command::new("")).no_binary_name(true).get_matches_from([""; 0]);
     T::from_arg_matches(&matches).expect("every option has a default")
@@ -25,12 +25,12 @@ pub(super) fn hash(seed: u64, n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// As [`hash`], as a number from -1 to 1.
+/// Like [`hash`], as a number from -1 to 1.
 pub(super) fn signed(seed: u64, n: u64) -> f64 {
     (hash(seed, n) >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// Computes for `ns` nanoseconds where time is virtual: there the arithmetic, which is done as well, takes none.
+/// Advances virtual time by `ns` nanoseconds of computing, since arithmetic takes no virtual time.
 pub(super) fn compute<A: RemoteAtomics + ?Sized>(ra: &A, ns: f64) -> Result<()> {
     if ra.capabilities().backend == "sim" {
         ra.compute(Duration::from_nanos(ns as u64))?;
@@ -40,7 +40,7 @@ pub(super) fn compute<A: RemoteAtomics + ?Sized>(ra: &A, ns: f64) -> Result<()> 
 
 /// Adds up the numbers of all ranks, element by element, with the same result on all of them; collective.
 ///
-/// Each rank adds in an order of its own, so the result of rank 0 counts.
+/// Each rank adds in its own order, so the result of rank 0 counts.
 pub(super) fn sum<A: RemoteAtomics + ?Sized, const N: usize>(team: &Team<'_, A>, values: [f64; N]) -> Result<[f64; N]> {
     let mut words = values.map(f64::to_bits);
     team.allreduce(&mut words, |a, b| (f64::from_bits(a) + f64::from_bits(b)).to_bits())?;
@@ -53,19 +53,19 @@ pub(super) fn root_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(64)
 }
 
-/// Gives rank 0 the parts of all ranks, each of at most `most` elements, and has it look at them; collective, and all
-/// ranks leave it behind that.
+/// Gives rank 0 the parts of all ranks, each of at most `most` elements, and calls `look` with them there. Collective; all
+/// ranks return after that.
 ///
 /// # Errors
 ///
-/// Those of `look` at rank 0, which the world ends with.
+/// Errors of `look` at rank 0, with which the world ends.
 pub(super) fn at_root<A: RemoteAtomics + ?Sized, T: Pod, R>(
     team: &Team<'_, A>,
     mine: &[T],
     most: usize,
     look: impl FnOnce(Vec<Vec<T>>) -> Result<R>,
 ) -> Result<Option<R>> {
-    // What is still under way on two-sided windows is served before the collectives, in which ranks do not serve.
+    // Pending requests of two-sided windows are served ahead of the collectives, in which ranks do not serve.
     team.barrier()?;
     let window = Window::allocate(team, (most * size_of::<T>()) as u64)?;
     window.local()?.write(WindowDisp(0), mine)?;
@@ -88,12 +88,12 @@ pub(super) fn at_root<A: RemoteAtomics + ?Sized, T: Pod, R>(
     Ok(seen)
 }
 
-/// Whether a difference is as small as it may be; what is not a number is not.
+/// Returns whether a difference is within its bound; NaN is not.
 pub(super) fn within(difference: f64, most: f64) -> bool {
     difference <= most
 }
 
-/// The error of a result that is not the sequential one.
+/// The error for a result that differs from the sequential one.
 pub(super) fn wrong(name: &str, what: impl std::fmt::Display) -> Error {
     Error::Wrong(format!("{name}: {what}"))
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_all_parts() {
+    fn the_root_gets_all_parts() {
         let seen = World::threads(3)
             .run(|ra| {
                 let team = Team::new(ra).unwrap();
