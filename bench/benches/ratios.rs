@@ -44,7 +44,9 @@ fn main() {
     let processes = World::processes(1).run(uncontended).expect("a world of one process").remove(0);
     let threads = World::threads(1).run(uncontended).expect("a world of one thread").remove(0);
 
-    let mut document = Document::new("ratios", "Locks beside bare operations", Run::begin(), Machine::describe());
+    rmalab::BUILD.keep();
+    let run = Run { command: "cargo bench -p rmalab --bench ratios -- --markdown".into(), ..Run::begin() };
+    let mut document = Document::new("ratios", "Locks beside bare operations", run, Machine::describe());
 
     let title = format!(
         "An uncontended acquire and release, by two locked fetch_adds of a plain word; medians of {REPETITIONS}"

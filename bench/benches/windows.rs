@@ -56,7 +56,9 @@ fn main() {
         Ok(_) => drop(ranks(2, "two").run(pair).expect("this process is a rank")),
         Err(_) => {}
     }
-    let mut document = Document::new("windows", "Windows beside bare operations", Run::begin(), Machine::describe());
+    rmalab::BUILD.keep();
+    let run = Run { command: "cargo bench -p rmalab --bench windows -- --markdown".into(), ..Run::begin() };
+    let mut document = Document::new("windows", "Windows beside bare operations", run, Machine::describe());
     let two = &ranks(2, "two").run(pair).expect("two processes")[0];
     let title = format!("2 ranks, processes; target: the other rank; medians of {REPETITIONS}");
     document.sections.push(Section::new("two", "Two ranks").table(table(title, two)));

@@ -17,9 +17,18 @@ pub(crate) struct ListArgs {
     /// One kind of names [default: all]
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// How the names are written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+}
+
+/// The formats of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// Lines
+    Text,
+    /// An object with a list for each kind
+    Json,
 }
 
 /// The kinds of names.
@@ -123,7 +132,7 @@ fn backend(backend: Backend) -> Named {
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &ListArgs) -> Result<ExitCode> {
     let kinds = arguments.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
-    if arguments.json {
+    if arguments.format == Format::Json {
         let all: Map<String, Value> =
             kinds.iter().map(|&kind| (kind.title().to_lowercase(), as_json(&kind.named(registry)))).collect();
         let text = serde_json::to_string_pretty(&all).expect("texts are JSON");
@@ -137,7 +146,7 @@ pub(crate) fn run(registry: &Registry, arguments: &ListArgs) -> Result<ExitCode>
 
 /// Prints all names of one kind.
 pub(crate) fn print_kind(registry: &Registry, kind: Kind) -> Result<ExitCode> {
-    run(registry, &ListArgs { kind: Some(kind), json: false })
+    run(registry, &ListArgs { kind: Some(kind), format: Format::Text })
 }
 
 fn as_text(kind: Kind, all: &[Named]) -> String {

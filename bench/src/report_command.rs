@@ -18,7 +18,8 @@ FILE is the JSON that any command wrote (--format json), or the folder of a repo
 pub(crate) const DIFF: &str = "\
 Compare two saved results of one command: values of the same table, row and column.
 
-A value is worse, or better, when it moved by more than the threshold and the spreads of its repetitions do not overlap. \
+A value is worse, or better, when it moved by more than the threshold and the spreads of its repetitions do not overlap. In \
+results of repeated runs, values without a spread are listed, but not judged. \
 OLD and NEW are JSON files that a command wrote (--format json), or folders of reports.";
 
 pub(crate) const DIFF_MANUAL: &str = "\

@@ -45,7 +45,8 @@ struct Change {
 /// Compares `new` with `old`: values of the same section, table, row and column.
 ///
 /// A value is worse, or better, when it moved by more than `threshold` (0.1 is 10 %) and the spreads of the two do not
-/// overlap. Columns without a direction are only `changed`.
+/// overlap. Columns without a direction are only `changed`. So are values without a spread in results of repeated runs:
+/// how far these vary from run to run is not known.
 ///
 /// # Errors
 ///
@@ -56,12 +57,13 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
     }
     let mut changes = Vec::new();
     let mut missing = Vec::new();
+    let repeated = is_repeated(old) || is_repeated(new);
     for section in &old.sections {
         let other = new.sections.iter().find(|other| other.id == section.id);
         for table in &section.finding.tables {
             let other = other.and_then(|other| other.finding.tables.iter().find(|other| other.title == table.title));
             match other {
-                Some(other) => compare(section, table, other, threshold, &mut changes, &mut missing),
+                Some(other) => compare(section, table, other, (threshold, repeated), &mut changes, &mut missing),
                 None => missing.push(format!("{}: {}", section.title, table.title)),
             }
         }
@@ -79,7 +81,9 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
         "{worse} worse, {better} better, {changed} changed, {same} unchanged within {:.0} % or within their spreads.",
         threshold * 100.0
     ));
-    if changes.iter().all(|change| change.cells[4].spread.is_none()) {
+    if repeated {
+        document.summary.push("Values without a spread are not judged, only listed as changed.".into());
+    } else {
         document
             .summary
             .push("No value has a spread: repeat the runs with more repetitions for a safer verdict.".into());
@@ -105,11 +109,17 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
     Ok(Diff { document, worse })
 }
 
+/// Returns whether some value has a spread, as those of repeated measurements have.
+fn is_repeated(document: &Document) -> bool {
+    let tables = document.sections.iter().flat_map(|section| &section.finding.tables);
+    tables.flat_map(|table| table.rows.iter().flatten()).any(|cell| cell.spread.is_some())
+}
+
 fn compare(
     section: &Section,
     old: &Table,
     new: &Table,
-    threshold: f64,
+    (threshold, repeated): (f64, bool),
     changes: &mut Vec<Change>,
     missing: &mut Vec<String>,
 ) {
@@ -124,7 +134,9 @@ fn compare(
             let Some(after) = at.map(|at| &other[at]) else { continue };
             let (Some(a), Some(b)) = (before.value.number(), after.value.number()) else { continue };
             let factor = if a == b { 1.0 } else { b / a };
-            let verdict = verdict(column.direction(&before.value), (before, a), (after, b), threshold);
+            let unknown = repeated && (before.spread.is_none() || after.spread.is_none());
+            let direction = if unknown { Better::Neither } else { column.direction(&before.value) };
+            let verdict = verdict(direction, (before, a), (after, b), threshold);
             let size = if factor > 0.0 { factor.max(1.0 / factor) } else { f64::MAX };
             let key = [&section.title, &old.title, &name, &column.name].map(|text| Cell::from(text.as_str()));
             let values = [before.clone(), after.clone(), Value::Ratio(factor).into(), verdict.name().into()];
@@ -169,6 +181,15 @@ mod tests {
         assert_eq!(faster.worse, 0);
         assert_eq!(faster.document.sections[0].finding.tables[0].rows.len(), 1);
         assert_eq!(diff(&example(), &scaled(0.5), 1.5).unwrap().worse, 0, "the threshold is larger");
+    }
+
+    #[test]
+    fn a_value_without_a_spread_beside_values_with_one_is_not_judged() {
+        let mut unfair = example();
+        unfair.sections[0].finding.tables[0].rows[0][2] = Value::Number(0.1).into();
+        let moved = diff(&example(), &unfair, 0.1).unwrap();
+        assert_eq!(moved.worse, 0);
+        assert_eq!(moved.document.sections[0].finding.tables[0].rows.len(), 1, "it is listed");
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn commands(text: &str, inline: bool) -> Vec<String> {
 /// `cargo run --release -- x` is `rmalab x`.
 fn by_name(command: &str) -> String {
     let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
-    if !command.starts_with("cargo run ") || command.contains("--example") {
+    if !command.starts_with("cargo run ") || command.contains(" -p ") {
         return command;
     }
     command.split_once(" -- ").map_or("rmalab".to_owned(), |(_, arguments)| format!("rmalab {arguments}"))
@@ -171,10 +171,13 @@ fn the_commands_of_the_documents_run() {
     assert!(gone.is_empty(), "no document has these commands any more: {gone:?}");
 }
 
-/// `rmalab-locks --example counter -- shm`: the example's crate builds and tests it. Here it has to exist, and to have these
-/// options if it is an example of the command line.
+/// `rmalab-locks --example counter -- shm`, or `tutorial -- study`. The package builds and tests its program. Here an example
+/// has to exist, and one that has the command line has to know the options.
 fn unknown_example(command: &str) -> Option<String> {
     let words: Vec<&str> = command.split(' ').collect();
+    if let ["tutorial", "--", ref arguments @ ..] = words[..] {
+        return unknown(&format!("rmalab {}", arguments.join(" ")));
+    }
     let [name, "--example", example, ref rest @ ..] = words[..] else { return Some(format!("{command}: no example")) };
     if let ("rmalab", ["--", arguments @ ..]) = (name, rest)
         && let Some(error) = unknown(&format!("rmalab {}", arguments.join(" ")))
@@ -199,4 +202,5 @@ fn commands_are_found_in_blocks_and_in_text() {
     assert!(unknown("rmalab no-such-command").is_some());
     assert!(unknown_example("rmalab-locks --example no-such-example").is_some());
     assert!(unknown_example("rmalab --example my_lock -- verify --no-such-option").is_some());
+    assert!(unknown_example("tutorial -- study --no-such-option").is_some());
 }

@@ -1,10 +1,10 @@
 //! The tutorial shows what its program prints, and its lock does what it says.
 
-#[path = "../../examples/tutorial/draft.rs"]
+#[path = "../../tutorial/draft.rs"]
 mod draft;
-#[path = "../../examples/tutorial/gate.rs"]
+#[path = "../../tutorial/gate.rs"]
 mod gate;
-#[path = "../../examples/tutorial/table.rs"]
+#[path = "../../tutorial/table.rs"]
 mod table;
 
 use rmalab::Registry;

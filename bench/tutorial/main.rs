@@ -1,8 +1,8 @@
 //! The program of the tutorial (`docs/tutorial.md`): the whole command line, with a lock that is wrong and the mended one.
 //!
 //! ```text
-//! cargo run --release -p rmalab --example tutorial -- verify --lock draft --scenario 2Wx1
-//! cargo run --release -p rmalab --example tutorial -- study --lock gate,tas,mcs
+//! cargo run --release -p tutorial -- verify --lock draft --scenario 2Wx1
+//! cargo run --release -p tutorial -- study --lock gate,tas,mcs
 //! ```
 
 mod draft;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 // ANCHOR_END: main
 
 // ANCHOR: tests
-/// `cargo test -p rmalab --example tutorial`
+/// `cargo test --release -p tutorial`
 #[cfg(test)]
 mod tests {
     use rmalab_locks::suite;
