@@ -232,8 +232,8 @@ impl Memory {
         results.insert(place, result);
     }
 
-    /// Returns whether `issued` of `rank` is enabled. Four calls are not: a wait whose condition does not hold, a
-    /// finish without a result, a flush with operations under way, and an atomic operation on a locked word.
+    /// Returns whether `issued` of `rank` is enabled. Four calls are not: a wait whose condition is false, a finish
+    /// without a result, a flush of operations under way, and an atomic operation on a locked word.
     ///
     /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {

@@ -89,8 +89,8 @@ impl Default for Options {
 ///
 /// # Errors
 ///
-/// Returns an error if the check is invalid; [`Error::Unsupported`] for any network except the consistent one, and for
-/// a PCT of depth 0; and [`Error::Unsound`] if shuttle fails.
+/// Returns an error if the check is invalid; [`Error::Unsupported`] for other networks than the consistent one, and for
+/// PCT of depth 0; and [`Error::Unsound`] if shuttle fails.
 pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     let most = usize::try_from(options.executions).unwrap_or(usize::MAX);
     let (inner, polls): (Inner, _) = match options.method {
