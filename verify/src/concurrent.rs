@@ -2,7 +2,7 @@
 //!
 //! In both engines, one thread runs at a time, from one call to the next. An observer beside the model checker's memory
 //! sees all calls in the order of their execution. It keeps the progress of each rank, and the values of the words in a
-//! sequentially consistent memory. The properties are about these. The order of the calls is the schedule of a
+//! sequentially consistent memory. The properties depend only on that. The order of the calls is the schedule of a
 //! counterexample. [`replay`](crate::replay) follows that schedule call by call, whichever engine found it.
 //!
 //! # Waiting

@@ -82,7 +82,7 @@ pub(super) fn schedule(
     Ok((with_silent_steps(space, &steps, then)?, violation, begin))
 }
 
-/// The silent steps to add after the last step of a schedule as [`Live`] takes it.
+/// The silent steps that a schedule needs after its last step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
     /// The steps that show what this rank has broken.

@@ -129,7 +129,8 @@ impl<const N: u64> Protocol for Between<N> {
 fn a_bound_on_preemptions_is_one() {
     needs(&check(lock::<GetThenPut>(), "2Wx1"), Property::MutualExclusion, 2);
     needs(&check(lock::<LateWaiter>(), "2Wx1"), Property::NoLostWakeUp, 1);
-    // Readers, so that only this property can break. One switch away from each rank between two of its steps.
+    // Readers exclude nothing, so that only this property can break. The violation needs one switch away from each rank
+    // between two of its steps.
     needs(&check(lock::<Between<1>>(), "2Rx1"), Property::Invariant, 0);
     needs(&check(lock::<Between<2>>(), "2Rx1"), Property::Invariant, 2);
     needs(&check(lock::<Between<3>>(), "2Rx1"), Property::Invariant, 4);

@@ -1,4 +1,4 @@
-//! Started operations: locks and a program that use them, and a program that does not wait for their results.
+//! Started operations: locks and a program that use them, and a defective backend that does not wait for their results.
 
 use std::fmt::Debug;
 
