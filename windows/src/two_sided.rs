@@ -806,7 +806,7 @@ impl Ends<'_> {
         self.progress()
     }
 
-    /// Stops waiting for `target` if it has not posted yet; returns whether that is so.
+    /// Stops waiting for `target` if it has not posted yet; returns whether it had not.
     fn gives_post_up(&self, window: u32, target: Rank) -> bool {
         let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         let poster = self.in_world(target);

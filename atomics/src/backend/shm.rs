@@ -27,7 +27,7 @@ use crate::backend::mapped::{Layout, Liveness, Mapped, Mapping};
 use crate::join::environment::{self, Environment, Identity};
 use crate::{Error, Joined, Rank, Result, SEGMENT_BYTES, SHARED_SEGMENT_BYTES, Topology, Wishes};
 
-/// The backend's name, as `--backend` takes it.
+/// The backend's name for `--backend`.
 const BACKEND: &str = "shm";
 
 /// Joins the world that this process was started in, as the rank that its launcher made it.

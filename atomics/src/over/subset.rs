@@ -316,7 +316,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] on all ranks alike, before anything is given back, when the subsets were not made in one call, or
+    /// [`Error::World`] on all ranks alike, before anything is freed, when the subsets were not made in one call, or
     /// not of this parent; and [`PeerFailed`](Error::PeerFailed). The arena stays reserved then.
     pub fn free(subset: Option<Subset<'a, A>>, parent: &Collectives<'_, A>) -> Result<()> {
         // The largest and the smallest displacement; non-members know none.
@@ -331,7 +331,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             [0, _] => Ok(()),
             [largest, smallest] if largest - 1 == !smallest => parent.free(Disp(!smallest)),
             _ => Err(Error::world(
-                "subset: the ranks free subsets that one call did not make; every rank passes its subset from the same call, and the parent's collectives",
+                "subset: the ranks free subsets that were not made in one call; every rank passes its subset from the same call, and the parent's collectives",
             )),
         }
     }
@@ -731,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn only_subsets_of_one_call_are_given_back_together() {
+    fn only_subsets_of_one_call_are_freed_together() {
         World::threads(4)
             .run(|ra| {
                 let world = Collectives::new(ra).unwrap();

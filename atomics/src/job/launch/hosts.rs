@@ -450,7 +450,7 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
         let tell = tell.clone();
         let read = move || {
             let mut stream = BufReader::new(stream);
-            // The credit of the standard error, which a part sends without a request for credit.
+            // The credit of the standard error. A part does not wait for it.
             let credit = Arc::new(Credit::new());
             loop {
                 let mut line = Vec::new();

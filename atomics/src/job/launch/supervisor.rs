@@ -127,7 +127,8 @@ struct Supervisor {
 
 /// Starts the ranks, says so by sending their handles, and returns when all have ended.
 pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Outcome> {
-    // Signals are for the other threads: this one reads of them in a pipe, and its children start with none pending.
+    // The other threads take signals: this thread gets them through a pipe, and its children start without pending
+    // signals.
     let mask = block_signals();
     let mut ranks = Vec::with_capacity(plan.size as usize);
     let mut handles = Vec::with_capacity(plan.size as usize);

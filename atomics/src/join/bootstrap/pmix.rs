@@ -170,7 +170,7 @@ impl Library {
         let text = CString::new(text).map_err(|error| Error::system("passing text to PMIx_Put", error))?;
         let mut value = Value { kind: STRING, data: Data { room: [0; 3] } };
         value.data.string = text.as_ptr().cast_mut();
-        // SAFETY: the key is in an array of the length that keys have; the value is a string, which the library copies.
+        // SAFETY: the key is in an array of the length of keys; the value is a string, which the library copies.
         let status = unsafe { (self.put)(GLOBAL, padded(key).as_ptr(), &raw mut value) };
         self.check("telling the ranks where to meet (PMIx_Put)", status)?;
         // SAFETY: the library has been initialized: no caller comes here without the result of `init`.
