@@ -10,7 +10,8 @@ fn main() {
     };
     let rustc = std::env::var("RUSTC").ok().and_then(|rustc| run(&rustc, &["--version"]));
     println!("cargo::rustc-env=RMALAB_RUSTC={}", rustc.unwrap_or_else(|| "unknown".into()));
-    // PROFILE says `release` of all profiles that inherit from it, so the name comes from OUT_DIR: .../PROFILE/build/NAME/out.
+    // PROFILE says `release` of all profiles that inherit from it, so the name comes from OUT_DIR:
+    // .../PROFILE/build/NAME/out.
     let out = std::env::var("OUT_DIR").unwrap_or_default();
     let profile = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
     println!("cargo::rustc-env=RMALAB_PROFILE={}", profile.map_or("unknown".into(), |name| name.to_string_lossy()));

@@ -1,9 +1,9 @@
 //! Ratios that the locks are to keep: an uncontended acquire and release against the two atomics that it consists of,
 //! the throughput of queue locks with more ranks than processors against that with two, and the start of 64 ranks.
 //!
-//! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both sides of a ratio are measured in turn, so
-//! that a slow moment of the machine meets both; the result is the median. Nothing fails when a goal is missed: that is
-//! for people to judge, who know what else the machine did.
+//! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both
+//! sides of a ratio are measured in turn, so that a slow moment of the machine meets both; the result is the median.
+//! Nothing fails when a goal is missed: that is for people to judge, who know what else the machine did.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -42,8 +42,8 @@ fn run(profile: &Profile, ranks: u32, pairs: u32, policy: PolicyKind, local: Loc
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim();
     println!(
-        "{policy}, {ranks} ranks, {pairs} pairs, words inside a node by {local:?}: {events:.0} events in {seconds:.2} s, {:.2} M/s; \
-         slowest pair {:.3} us; most memory so far {peak}",
+        "{policy}, {ranks} ranks, {pairs} pairs, words inside a node by {local:?}: {events:.0} events in {seconds:.2} \
+         s, {:.2} M/s; slowest pair {:.3} us; most memory so far {peak}",
         events / seconds / 1e6,
         outcome.results.iter().max().map_or(0.0, |&end| end as f64 / f64::from(pairs) / 1e3),
     );

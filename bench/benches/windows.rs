@@ -1,9 +1,9 @@
 //! What windows cost beside what they are made of, on two processes over shared memory, each on a core of its own.
 //!
 //! `cargo bench -p rmalab --bench windows` prints, for each operation, its time, the time of the raw machine operations
-//! that it cannot do without, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page). Medians. Nothing fails
-//! when a goal is missed: that is for people to judge, who know what else the machine did. The targets of all operations are
-//! in the other rank's memory.
+//! that it cannot do without, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page).
+//! Medians. Nothing fails when a goal is missed: that is for people to judge, who know what else the machine did. The
+//! targets of all operations are in the other rank's memory.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -140,8 +140,8 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
     for cell in outcome.violated() {
         let (crate::study::Key { lock, backend, ranks, .. }, violations) = (&cell.key, cell.values.violations);
         say!(
-            "error: {lock}: two ranks were inside together in {violations} acquisitions ({backend}, {ranks} ranks): the lock is \
-             broken; `rmalab verify --lock {lock}` shows how"
+            "error: {lock}: two ranks were inside together in {violations} acquisitions ({backend}, {ranks} ranks): \
+             the lock is broken; `rmalab verify --lock {lock}` shows how"
         );
     }
     Ok(ended(&outcome))

@@ -154,7 +154,8 @@ fn traces_are_replayed() {
         let team = Team::new(ra)?;
         let mut window = Window::builder(&team).record(&dir).disp_unit(8).allocate(1 << 20)?;
         let other = Rank(1 - ra.rank().0);
-        // What a replay has to go through, too: epochs beside those of locks, far into a window larger than a description's.
+        // What a replay has to go through, too: epochs beside those of locks, far into a window larger than a
+        // description's.
         let fence = window.fence()?;
         fence.at(other)?.put(WindowDisp(100_000), &[1_u64; 20_000])?;
         fence.close()?;

@@ -1,4 +1,5 @@
-//! A lock from outside of the workspace: every part of the laboratory knows it by its name, and finds what is wrong with it.
+//! A lock from outside of the workspace: every part of the laboratory knows it by its name, and finds what is wrong
+//! with it.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};

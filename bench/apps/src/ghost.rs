@@ -1,8 +1,8 @@
 //! Ghost exchange with nearest neighbours.
 //!
-//! R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided Communication,
-//! EuroPVM/MPI 2004, sections 1 and 5: in every step each rank sends a message to each of its four neighbours, by
-//! point-to-point messages, or by puts with one of the synchronizations of windows.
+//! R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
+//! Communication, EuroPVM/MPI 2004, sections 1 and 5: in every step each rank sends a message to each of its four
+//! neighbours, by point-to-point messages, or by puts with one of the synchronizations of windows.
 //!
 //! # Neighbours
 //!

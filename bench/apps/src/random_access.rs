@@ -1,14 +1,15 @@
 //! HPCC RandomAccess: updates of random words of a table that is distributed over the ranks.
 //!
-//! The HPC Challenge benchmark's rules: <https://icl.utk.edu/projectsfiles/hpcc/RandomAccess/>. As DART's paper uses it: H. Zhou,
-//! K. Idrees, J. Gracia, Leveraging MPI-3 shared-memory extensions for efficient PGAS runtime systems, Euro-Par 2015, section
-//! 4.2.
+//! The HPC Challenge benchmark's rules: <https://icl.utk.edu/projectsfiles/hpcc/RandomAccess/>. As DART's paper uses
+//! it: H. Zhou, K. Idrees, J. Gracia, Leveraging MPI-3 shared-memory extensions for efficient PGAS runtime systems,
+//! Euro-Par 2015, section 4.2.
 //!
 //! # The rules
 //!
 //! * The table has 2^n words; word i is i at the start. Each rank has a block of it.
 //! * The updates are the numbers x_0 = 1, x_(k+1) = 2 x_k, where a bit shifted out at the top adds 7: powers of x among
-//!   the polynomials modulo x^64 + x^2 + x + 1 over two elements. Update k combines word x_k mod 2^n with x_k by exclusive or.
+//!   the polynomials modulo x^64 + x^2 + x + 1 over two elements. Update k combines word x_k mod 2^n with x_k by
+//! exclusive or.
 //!   There are four times as many updates as words, and each rank makes a part of the sequence, starting at its power.
 //! * A rank may have up to 1,024 updates under way.
 //! * Up to one word in a hundred may be wrong at the end. The check repeats the updates, one after the other, after which
@@ -117,8 +118,8 @@ impl Application for RandomAccess {
         if self.how == Update::DartGetPut {
             if matches!(world.place, Place::Sim(_)) {
                 return Err(Error::usage(
-                    "dart-get-put needs memory that ranks of a node share, which simulated ranks do not have; use get-put, \
-                     with operations within a node by the processor or by the adapter, as in the profile",
+                    "dart-get-put needs memory that ranks of a node share, which simulated ranks do not have; use \
+                     get-put, with operations within a node by the processor or by the adapter, as in the profile",
                 ));
             }
             if self.strategies != Strategies::default() {
@@ -264,8 +265,8 @@ impl RandomAccess {
         let [errors] = errors;
         if errors > self.tolerated() {
             return Err(Error::Wrong(format!(
-                "random-access: {errors} of {} words differ from the sequential run of the same updates; {} may, of which {} \
-                 are {}'s",
+                "random-access: {errors} of {} words differ from the sequential run of the same updates; {} may, of \
+                 which {} are {}'s",
                 self.words(),
                 self.tolerated(),
                 wrong,

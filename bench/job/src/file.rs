@@ -8,8 +8,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// The operating system's, and [`io::ErrorKind::FileTooLarge`] when there are more than `most`: a pipe or a device may never
-/// end.
+/// The operating system's, and [`io::ErrorKind::FileTooLarge`] when there are more than `most`: a pipe or a device may
+/// never end.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

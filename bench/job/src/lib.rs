@@ -406,8 +406,8 @@ fn from_all(ra: &dyn RemoteAtomics, own: &Value) -> Result<Vec<Value>> {
     all.collect()
 }
 
-/// Leaves the world of the jobs in [`Place::Launched`], if there was one, and returns this process's rank. If this rank's job
-/// has failed, it leaves with an error, so that the other ranks do not wait for it.
+/// Leaves the world of the jobs in [`Place::Launched`], if there was one, and returns this process's rank. If this
+/// rank's job has failed, it leaves with an error, so that the other ranks do not wait for it.
 ///
 /// Call it before the process ends.
 pub fn leave(failed: bool) -> Option<Rank> {

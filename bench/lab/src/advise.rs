@@ -461,8 +461,8 @@ impl<'a> Advise<'a> {
             let mutexes: Vec<&str> = self.candidates.iter().filter(|one| !one.shares()).map(Tried::label).collect();
             if !mutexes.is_empty() {
                 remarks.push(format!(
-                    "mutexes make shared locks and lock_all exclusive, and a program with holders that wait for each other \
-                     hangs: {}",
+                    "mutexes make shared locks and lock_all exclusive, and a program with holders that wait for each \
+                     other hangs: {}",
                     mutexes.join(", ")
                 ));
             } else if self.options.policies.is_empty() {

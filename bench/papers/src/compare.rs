@@ -1,8 +1,8 @@
-//! Ours and others side by side: windows and MPIs, locks and locks, in one interleaved run.
+//! Compares our windows and locks with MPIs and other locks, in one interleaved run.
 //!
-//! Each repetition runs every implementation once, one after the other, beginning with another one each time, so that what
-//! changes on the machine meanwhile meets all of them. What is told is the median over the repetitions. Everything that
-//! was measured is kept in a [journal](Journal), so that a run that was stopped goes on where it was.
+//! Each repetition runs every implementation once, one after the other, beginning with another one each time, so that
+//! other load on the machine affects all of them. Results are medians over the repetitions. A [journal](Journal) keeps
+//! all measurements, so that a stopped run can resume.
 
 mod batches;
 mod document;
@@ -30,19 +30,19 @@ use rmalab_job::{self as job, Ranks};
 use rmalab_job::{Error, Result};
 use rmalab_report::Machine;
 
-/// The numbers of ranks of windows: a core for each of the first, more than there are cores on small machines for the others.
+/// The numbers of ranks for windows. Only the first one has a core for each rank on small machines.
 pub const RANKS: [u32; 3] = [2, 4, 8];
 
-/// The numbers of threads of locks.
+/// The numbers of threads for locks.
 pub const THREADS: [u32; 3] = [1, 2, 8];
 
-/// The shares of writers, in per cent.
+/// The shares of writers, in percent.
 pub const WRITERS: [u32; 4] = [0, 10, 50, 100];
 
-/// How much longer everything is measured that has more ranks than cores, since a turn of a rank takes milliseconds there.
+/// Factor on the budget with more ranks than cores, since a turn of a rank then takes milliseconds.
 const CROWDED: f64 = 5.0;
 
-/// What is compared, and how thoroughly.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Operations of windows.
@@ -51,14 +51,14 @@ pub struct Options {
     pub ranks: Vec<u32>,
     /// Whether locks are compared.
     pub locks: bool,
-    /// How often everything is measured.
+    /// The number of repetitions.
     pub repetitions: u32,
-    /// How long each operation and each lock is measured in a repetition.
+    /// Duration of each operation and each lock in a repetition.
     pub budget: Duration,
 }
 
 impl Options {
-    /// The least time that something can be measured for.
+    /// The least duration of a measurement.
     pub const LEAST_BUDGET: Duration = Duration::from_millis(1);
 
     fn budget_ns(&self, ranks: u32) -> f64 {
@@ -71,23 +71,23 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The implementations that were found on this machine, beside ours; their programs go away with this value.
+/// The other implementations on this machine; dropping this value removes their programs.
 #[derive(Debug)]
 pub struct Peers {
     mpis: Vec<Peer>,
     kit: Option<Peer>,
-    /// A sentence for each that is not here, and what to do.
+    /// A sentence for each missing one, with a remedy.
     pub skipped: Vec<String>,
     _folder: tempfile::TempDir,
 }
 
 impl Peers {
-    /// Looks for the implementations that the options need, and builds their programs.
+    /// Searches for the implementations that the options need, and builds their programs.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] when there is no place for temporary files, [`Error::Interrupted`]. An implementation that is not
-    /// here, or does not work, is no error: it is [skipped](Self::skipped).
+    /// [`Error::File`] when temporary files are impossible, [`Error::Interrupted`]. A missing or faulty implementation is no
+    /// error: it is [skipped](Self::skipped).
     pub fn find(options: &Options, stop: &AtomicBool) -> Result<Peers> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: env::temp_dir(), source })?;
         let path = env::var_os("PATH").unwrap_or_default();
@@ -105,85 +105,85 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Those that were found.
+    /// The implementations found.
     pub fn found(&self) -> impl Iterator<Item = &Peer> {
         self.mpis.iter().chain(&self.kit)
     }
 
-    /// What the results of a run depend on beside its options, in a line.
+    /// The data on which results depend besides the options, in a line.
     pub fn versions(&self) -> String {
         self.found().map(|peer| format!("{} {}", peer.name, peer.version)).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What is compared.
+/// The subject of a measurement.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// An operation of a window, by so many ranks.
+    /// An operation of a window, with a number of ranks.
     Operation {
         /// Its name.
         name: String,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: u32,
     },
-    /// A lock, by so many threads.
+    /// A lock, with a number of threads.
     Lock {
-        /// How many threads there are.
+        /// The number of threads.
         threads: u32,
-        /// Of a hundred acquisitions, how many are a writer's.
+        /// The percentage of writers among acquisitions.
         writers: u32,
     },
 }
 
-/// What one implementation took for one thing, in all repetitions.
+/// The times of one implementation for one subject, in all repetitions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Cell {
-    /// What it took.
+    /// The subject.
     pub what: What,
-    /// Which implementation.
+    /// The implementation.
     pub who: String,
     /// Nanoseconds, in the order of the repetitions.
     pub ns: Vec<f64>,
-    /// How it failed, where it did.
+    /// The error, if it failed.
     pub failures: Vec<String>,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it was run, and whether everything was measured as often as asked for.
+    /// The command of the run, and whether all repetitions were made.
     pub run: rmalab_report::Run,
-    /// How often everything was to be measured.
+    /// The number of repetitions.
     pub repetitions: u32,
-    /// On which machine.
+    /// The machine.
     pub machine: Machine,
-    /// The round trip of a cache line between the first and the last core, in nanoseconds, before each repetition.
+    /// The round trip of a cache line between the first and the last core, in nanoseconds, ahead of each repetition.
     pub ping_pong_ns: Vec<f64>,
-    /// The other implementations, with their versions; locks of crates are of those that this program was built with.
+    /// The other implementations, with their versions; locks of crates have the versions of this program's build.
     pub peers: Vec<Peer>,
-    /// A sentence for each that is not here.
+    /// A sentence for each missing one.
     pub skipped: Vec<String>,
     /// All measurements.
     pub cells: Vec<Cell>,
-    /// What they say.
+    /// The summary of the measurements.
     pub summary: Summary,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Steps that are done, and all of them.
+    /// The number of completed steps.
     pub done: usize,
     /// All steps.
     pub of: usize,
-    /// What is being measured.
+    /// The step under way.
     pub what: &'a str,
-    /// The time that is left, by the steps that were made; of the others by a guess.
+    /// The remaining time, from completed steps; a guess for the others.
     pub left: Duration,
 }
 
-/// What ours is called.
+/// The name of our implementation.
 pub const OURS: &str = "rmalab";
 
 /// A part of a repetition: one implementation, one number of ranks.
@@ -203,11 +203,11 @@ enum Step {
 }
 
 impl Step {
-    /// A guess of how long it takes, in seconds, before it was made for the first time.
+    /// A guess of the duration in seconds, ahead of the first measurement.
     fn guess(&self, budget: f64) -> f64 {
         match self {
             Step::PingPong => 0.1,
-            // Starts take about a second; MPICH's ranks wait a turn of the scheduler for each other.
+            // Starts take about a second; MPICH's ranks wait a scheduler's turn for each other.
             Step::Operations { ranks: 2, .. } => 1.0 + 40.0 * budget,
             Step::Operations { who, ranks } => 1.0 + 60.0 * budget + if *who == 1 { f64::from(*ranks) } else { 0.0 },
             Step::Locks { threads, .. } => 12.0 * budget * if *threads > 2 { CROWDED } else { 1.0 },
@@ -222,11 +222,11 @@ struct Run<'a> {
     stop: &'a AtomicBool,
 }
 
-/// What a step has measured: rows by name.
+/// The rows of a step, by name.
 type Rows = Vec<(String, Took)>;
 
 impl Run<'_> {
-    /// The steps of a repetition, in an order of its own.
+    /// The steps of a repetition, in its order.
     fn steps(&self, repetition: u32) -> Vec<Step> {
         let mut steps = vec![Step::PingPong];
         let turn = |count: usize| (0..count).map(move |place| (place + repetition as usize) % count);
@@ -247,7 +247,7 @@ impl Run<'_> {
         steps
     }
 
-    /// The operations that are measured with so many ranks.
+    /// The operations for that many ranks.
     fn operations(&self, ranks: u32) -> impl Iterator<Item = &Operation> {
         self.options.operations.iter().filter(move |operation| operation.has(ranks))
     }
@@ -273,7 +273,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the result of a step depends on.
+    /// The data on which the result of a step depends.
     fn key(&self, step: &Step, repetition: u32) -> String {
         let names = self.names(step).join(",");
         format!("{repetition}: {}: {names}: {} ns", self.describe(step), self.options.budget.as_nanos())
@@ -327,7 +327,7 @@ impl Run<'_> {
         Ok(Took::Time(ran.ranks.into_iter().next().unwrap_or_default()))
     }
 
-    /// Where the rows of a step belong: what was measured, and whose it is.
+    /// The subject and the implementation of each row of a step.
     fn place(&self, step: &Step, name: String) -> Option<(What, String)> {
         Some(match *step {
             Step::PingPong => return None,
@@ -337,12 +337,12 @@ impl Run<'_> {
     }
 }
 
-/// Compares; an interrupt ends the run, and what was measured until then is returned.
+/// Runs the comparison; after an interrupt, returns the measurements made so far.
 ///
 /// # Errors
 ///
-/// Those of our ranks, [`Error::Ranks`] when ours leaves something wrong in memory, and those of the journal. What other
-/// implementations do wrong is in the outcome.
+/// Errors of our ranks, [`Error::Ranks`] when our memory is wrong at the end, and errors of the journal. The outcome has
+/// the errors of other implementations.
 pub fn run(
     options: &Options,
     peers: &Peers,
@@ -417,7 +417,7 @@ pub fn run(
     })
 }
 
-/// How long steps take.
+/// Durations of steps.
 struct Pace {
     took: HashMap<Step, f64>,
     budget: f64,

@@ -1,22 +1,22 @@
-//! All jobs that a process of this program can be a rank of.
+//! All jobs of which a process of this program can be a rank.
 
 use rmalab_job as job;
 use rmalab_job::{Error, Result};
 
-/// Is a rank and ends the process, if this process was started as a rank of one of the jobs.
+/// Runs as a rank and ends the process, if it was started as a rank of one of the jobs.
 macro_rules! serve {
     ($($job:ty),* $(,)?) => {
-        /// Does the work of a rank of a [`Job`](rmalab_job::Job) and ends the process, if this process was started as one;
-        /// otherwise nothing.
+        /// Runs the task of a rank of a [`Job`](rmalab_job::Job) and ends the process, if it was started as one;
+        /// otherwise does nothing.
         ///
         /// # Errors
         ///
-        /// [`Error::Ranks`] in a process that was told nonsense; those of the world.
+        /// [`Error::Ranks`] for an invalid task; errors of the world.
         pub fn serve() -> Result<()> {
             let Some((name, task)) = job::told()? else { return Ok(()) };
             match name.as_str() {
                 $(<$job as job::Job>::NAME => job::rank::<$job>(task),)*
-                _ => Err(Error::Ranks(format!("there is no job '{name}': ranks are started by the program itself"))),
+                _ => Err(Error::Ranks(format!("there is no job '{name}': only the program itself starts ranks"))),
             }
         }
     };

@@ -1,4 +1,4 @@
-//! Experiments that papers report, made again here, and the comparison with other implementations.
+//! Reproductions of papers' experiments, and the comparison with other implementations.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -1,7 +1,7 @@
-//! The papers' experiments: the same protocols on our stack, the papers' figures beside ours.
+//! Reproductions of papers' experiments: the same protocols on our stack, the papers' figures beside ours.
 //!
-//! An [`Experiment`] is a row of the list that [`all`] gives. It runs its jobs through a [`Context`], which keeps what came
-//! of each in a [journal](Journal), so that a run that was stopped goes on where it was.
+//! An [`Experiment`] is an entry of the list [`all`]. It runs its jobs through a [`Context`], which keeps their results
+//! in a [journal](Journal), so that a stopped run can resume.
 
 mod context;
 mod journal;
@@ -50,11 +50,11 @@ use rmalab_job::{Error, Result};
 use rmalab_report::finding::Finding;
 use rmalab_report::{Machine, Run, names};
 
-/// How much of an experiment is run.
+/// The extent of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// Sizes and repetitions such that all experiments take 15 minutes on two processors.
+    /// Sizes and repetitions with which all experiments take 15 minutes on two processors.
     #[default]
     Quick,
     /// The papers' sizes.
@@ -76,24 +76,24 @@ impl Extent {
 pub struct Experiment {
     /// Its name on the command line.
     pub id: &'static str,
-    /// Which system, and where it was published, with the figure.
+    /// The system and the publication, with the figure.
     pub source: &'static str,
-    /// What it measures, in a few words.
+    /// Its subject, in a few words.
     pub title: &'static str,
-    /// What is done: the paper's protocol, and at which sizes and on which machine it runs here.
+    /// The paper's protocol, and its sizes and machine here.
     pub protocol: &'static str,
-    /// What the paper found, in a sentence.
+    /// The paper's finding, in a sentence.
     pub found: &'static str,
-    /// A paragraph that introduces a newcomer to what is measured and why.
+    /// A paragraph that explains the subject to a newcomer.
     pub lesson: &'static str,
-    /// Seconds that it takes on two processors, quick and long.
+    /// Duration in seconds on two processors, quick and long.
     pub seconds: (u32, u32),
-    /// Does it.
+    /// Runs it.
     pub run: fn(&Context<'_>) -> Result<Finding>,
 }
 
 impl Experiment {
-    /// How long it takes about.
+    /// The approximate duration.
     pub fn estimate(&self, extent: Extent) -> Duration {
         Duration::from_secs(u64::from(extent.pick(self.seconds.0, self.seconds.1)))
     }
@@ -133,11 +133,11 @@ pub fn all() -> Vec<&'static Experiment> {
     ]
 }
 
-/// The experiments of those names, in the order of the papers.
+/// The experiments with those names, in the order of the papers.
 ///
 /// # Errors
 ///
-/// [`Error::Usage`] when there is none of a name.
+/// [`Error::Usage`] for an unknown name.
 pub fn named(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     let all = all();
     for id in ids {
@@ -148,36 +148,36 @@ pub fn named(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     Ok(all.into_iter().filter(|experiment| ids.iter().any(|id| id == experiment.id)).collect())
 }
 
-/// What came of one experiment.
+/// The result of one experiment.
 #[derive(Clone, Debug)]
 pub struct Reproduced {
-    /// Which one.
+    /// The experiment.
     pub experiment: &'static Experiment,
-    /// What it has found; or what went wrong.
+    /// Its finding, or its error.
     pub finding: std::result::Result<Finding, String>,
-    /// Seconds that it took, without what was taken from the journal.
+    /// Its duration in seconds, without results from the journal.
     pub seconds: f64,
 }
 
-/// What came of all experiments of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it was run, and whether all experiments ran to their ends.
+    /// The command of the run, and whether all experiments ended.
     pub run: Run,
     /// Quick or long.
     pub extent: Extent,
-    /// On which machine.
+    /// The machine.
     pub machine: Machine,
-    /// The experiments, in their order.
+    /// The experiments, in order.
     pub experiments: Vec<Reproduced>,
 }
 
-/// Runs experiments one after the other; one that fails does not keep the next from running. An interrupt ends the run,
-/// and what was found until then is returned.
+/// Runs experiments one after the other, even if one fails. After an interrupt, returns the findings so
+/// far.
 ///
 /// # Errors
 ///
-/// Those of the journal.
+/// Errors of the journal.
 pub fn run(
     experiments: &[&'static Experiment],
     context: &Context<'_>,
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_texts_are_there() {
+    fn names_are_unique_and_texts_are_complete() {
         let all = all();
         for experiment in &all {
             assert_eq!(all.iter().filter(|other| other.id == experiment.id).count(), 1, "{}", experiment.id);

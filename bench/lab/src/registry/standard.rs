@@ -9,8 +9,8 @@ use super::Registry;
 
 const MCS_RW: &str =
     "Mellor-Crummey, Scott: Scalable Reader-Writer Synchronization, PPoPP'91, doi:10.1145/109625.109637";
-const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA Programming with MPI-3 One Sided, SC'13, \
-                     doi:10.1145/2503210.2503286";
+const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA Programming with MPI-3 One Sided, \
+                     SC'13, doi:10.1145/2503210.2503286";
 
 const RMA: &str =
     "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";

@@ -24,8 +24,8 @@ impl Outcome {
             document.sections.push(section);
         }
         let method = format!(
-            "Ranks run the locks' own code in virtual time, over a model of the machine. {} Mutexes take part with readers \
-             that exclude one another.",
+            "Ranks run the locks' own code in virtual time, over a model of the machine. {} Mutexes take part with \
+             readers that exclude one another.",
             self.method()
         );
         document.sections.push(Section::new("method", "Method").paragraph(method).folded());
@@ -201,9 +201,9 @@ impl Outcome {
             "Time for a pair, slowest rank",
             ("time for a pair", Quantity::Time),
             &|point| Some(point.slowest_ns),
-            "Time of an acquisition and its release on the slowest rank, on average over its pairs. The thin dashed line \
-             of a colour is that lock's bound: the operations on its busiest word, one after the other. A curve that \
-             follows its bound is limited by that word, a curve above it by something else.",
+            "Time of an acquisition and its release on the slowest rank, on average over its pairs. The thin dashed \
+             line of a colour is that lock's bound: the operations on its busiest word, one after the other. A curve \
+             that follows its bound is limited by that word, a curve above it by something else.",
         );
         for series in &mut plot.series {
             let of = points.iter().filter(|point| point.key.lock == series.name);

@@ -136,8 +136,8 @@ impl<'a> Of<'a> {
                 format!(
                     "Acquisitions and releases per second of all ranks together. A line that rises with the ranks \
                      scales. A level line means a lock that serves one request at a time. Beyond {cores} ranks there \
-                     are more ranks than processors here: a lock that hands over to a rank without a processor waits for \
-                     the scheduler.{}",
+                     are more ranks than processors here: a lock that hands over to a rank without a processor waits \
+                     for the scheduler.{}",
                     self.bound()
                 ),
                 |cell| Some((cell.values.throughput, Some((cell.throughput_min, cell.throughput_max)))),
@@ -148,8 +148,8 @@ impl<'a> Of<'a> {
                 &format!("Median time to acquire, {who}"),
                 ("time to acquire", Quantity::Time),
                 format!(
-                    "Half of the acquisitions wait no longer than this from request to grant. It includes one reading of \
-                     the clock, {clock:.0} ns on this machine."
+                    "Half of the acquisitions wait no longer than this from request to grant. It includes one reading \
+                     of the clock, {clock:.0} ns on this machine."
                 ),
                 quantile(|times| times.p50),
             ),
@@ -168,8 +168,8 @@ impl<'a> Of<'a> {
                 "fairness",
                 "Fairness",
                 ("Jain's index", Quantity::Share),
-                "Jain's index of the ranks' shares of all acquisitions: 1 when all ranks get the same, one over the number \
-                 of ranks when one of them gets everything."
+                "Jain's index of the ranks' shares of all acquisitions: 1 when all ranks get the same, one over the \
+                 number of ranks when one of them gets everything."
                     .into(),
                 |cell| Some((cell.values.jain, None)),
             ),
@@ -234,10 +234,10 @@ impl<'a> Of<'a> {
             parts: vec!["readers (lock_all)".into(), "writers (exclusive)".into()],
             stacked: false,
             rows,
-            text: "Waiting times of readers and writers under the same load, from the median to the 99th percentile; left is \
-                   better. A lock that prefers one side shows a distance between the two colours. A lock with writers that \
-                   can starve has a bar that reaches far to the right. Mutexes have no readers, so both bars should \
-                   coincide."
+            text: "Waiting times of readers and writers under the same load, from the median to the 99th percentile; \
+                   left is better. A lock that prefers one side shows a distance between the two colours. A lock with \
+                   writers that can starve has a bar that reaches far to the right. Mutexes have no readers, so both \
+                   bars should coincide."
                 .into(),
         })
     }
@@ -353,17 +353,19 @@ fn method(outcome: &Outcome) -> Section {
     };
     Section::new("method", "Method")
         .paragraph(format!(
-            "A cell is one lock under one load with one number of ranks. It was measured {times} for {cell}, in three passes \
-             that all ranks start together after a warm-up. The first pass counts acquisitions, and reads the clock once in \
-             16 of them: it gives throughput and fairness. The second reads the clock after each acquire and each release: it \
-             gives latencies, which histograms keep to 1 %. The third counts remote operations, and keeps a ledger of grants \
-             at the target: it gives operations per pair, bypasses (grants to others between a request and its grant) and \
-             handovers inside and across nodes. The ledger slows the ranks, so no time is taken in this pass."
+            "A cell is one lock under one load with one number of ranks. It was measured {times} for {cell}, in three \
+             passes that all ranks start together after a warm-up. The first pass counts acquisitions, and reads the \
+             clock once in 16 of them: it gives throughput and fairness. The second reads the clock after each \
+             acquire and each release: it gives latencies, which histograms keep to 1 %. The third counts remote \
+             operations, and keeps a ledger of grants at the target: it gives operations per pair, bypasses (grants \
+             to others between a request and its grant) and handovers inside and across nodes. The ledger slows the \
+             ranks, so no time is taken in this pass."
         ))
         .paragraph(format!(
-            "A mutex takes part with readers that exclude one another. A lock that is not a policy of its own stands for the \
-             policy global: one lock for all targets. Exclusive locks name {target}. {bound} Results are medians over the \
-             repetitions, with the lowest and the highest as spread; the longest times and bypasses are the longest of all."
+            "A mutex takes part with readers that exclude one another. A lock that is not a policy of its own stands \
+             for the policy global: one lock for all targets. Exclusive locks name {target}. {bound} Results are \
+             medians over the repetitions, with the lowest and the highest as spread; the longest times and bypasses \
+             are the longest of all."
         ))
         .folded()
 }

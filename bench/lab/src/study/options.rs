@@ -159,8 +159,8 @@ impl Options {
         for (time, what) in [(self.critical_section, "critical section"), (self.think_time, "think time")] {
             if time > duration {
                 return Err(Error::usage(format!(
-                    "{what}: {time:?} is longer than the {duration:?} that a cell is measured; make it shorter, or give a \
-                     longer duration"
+                    "{what}: {time:?} is longer than the {duration:?} that a cell is measured; make it shorter, or \
+                     give a longer duration"
                 )));
             }
         }

@@ -121,8 +121,8 @@ fn measure_cell(
         let end = meeting.start()?.after(span);
         watchdog.expects(end.since(ra.now()).saturating_add(grace), || {
             format!(
-                "{name}: {} has not returned from an acquire or a release {grace:?} after the end of the {what}: the lock is \
-                 not released, or a wake-up is lost",
+                "{name}: {} has not returned from an acquire or a release {grace:?} after the end of the {what}: the \
+                 lock is not released, or a wake-up is lost",
                 ra.rank()
             )
         });

@@ -1,24 +1,24 @@
-//! How something short is timed: in batches of calls, as many as fill a share of a budget.
+//! Measures short operations: in batches of as many calls as fill a share of a budget.
 //!
 //! `peers/mpi.c` and `peers/ck.c` do the same.
 
 use rmalab_job::Result;
 use rmalab_report::statistics::median;
 
-/// Batches whose median is told.
+/// The number of batches, of which the median counts.
 const BATCHES: usize = 5;
 
-/// Calls of a batch at the most.
+/// The largest number of calls in a batch.
 const MOST_CALLS: u64 = 10_000_000;
 
-/// Chunks of calls between two looks at the clock take between these times, in nanoseconds, or consist of so many calls.
+/// Between two readings of the clock, a chunk of calls takes this range of times, in nanoseconds, or has that many calls.
 const CHUNK_NS: (f64, f64) = (10e3, 100e3);
 const MOST_CHUNK: u64 = 4096;
 
-/// Nanoseconds of a call, and how many calls were made in all; `batch` makes so many calls and says how long they took.
+/// Returns nanoseconds of a call, and the total number of calls; `batch` makes that many calls and returns their time.
 ///
-/// Ranks that are told the same times make the same numbers of calls. Something that takes longer than the budget is
-/// timed less often, but once at the least.
+/// Ranks with the same times make the same numbers of calls. Something that takes longer than the budget is
+/// timed less often, but at least once.
 pub(super) fn measure(budget: f64, mut batch: impl FnMut(u64) -> Result<f64>) -> Result<(f64, u64)> {
     let target = budget / BATCHES as f64;
     let (mut calls, mut total) = (1_u64, 0);
@@ -32,7 +32,7 @@ pub(super) fn measure(budget: f64, mut batch: impl FnMut(u64) -> Result<f64>) ->
         calls = grown.min(10 * calls);
     };
     if calls > 1 {
-        // What took no time can be made any number of times.
+        // Calls without a measurable time can be repeated any number of times.
         calls = ((calls as f64 * (target / time)) as u64).saturating_add(1).min(MOST_CALLS);
     }
     let (mut times, mut sum) = (Vec::new(), 0.0);
@@ -45,7 +45,7 @@ pub(super) fn measure(budget: f64, mut batch: impl FnMut(u64) -> Result<f64>) ->
     Ok((median(times.into_iter()), total))
 }
 
-/// Nanoseconds of a call where `batch` lasts so long and says what a call took: one to warm up, and then several.
+/// Returns nanoseconds of a call, where `batch` runs for a time and returns that: one to warm up, and then several.
 pub(super) fn measure_freely(budget: f64, mut batch: impl FnMut(f64) -> Result<f64>) -> Result<f64> {
     let target = budget / BATCHES as f64;
     batch(target / 2.0)?;
@@ -53,7 +53,7 @@ pub(super) fn measure_freely(budget: f64, mut batch: impl FnMut(f64) -> Result<f
     Ok(median(times.into_iter()))
 }
 
-/// Makes calls, as many as `body` is told, until so much time has passed; nanoseconds of a call, and their number.
+/// Calls `body` with numbers of calls until `time` has passed; returns nanoseconds of a call, and their number.
 pub(super) fn until(time: f64, now: impl Fn() -> f64, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<(f64, u64)> {
     let begin = now();
     let (mut chunk, mut calls, mut last) = (1, 0, begin);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_calls_fill_the_budget_and_long_ones_are_made_once() {
+    fn short_calls_fill_the_budget_and_long_ones_run_once() {
         for (each, most_batches) in [(7.0, 1e9), (4e6, 6.0), (1e9, 2.0)] {
             let (mut made, mut spent, mut batches) = (0, 0.0, 0.0);
             let (time, total) = measure(20e6, |calls| {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_looked_at_now_and_then() {
+    fn the_clock_is_read_once_for_each_chunk() {
         for each in [0.5, 50.0, 3e6] {
             let (time, looks) = (Cell::new(0.0), Cell::new(0.0));
             let now = || {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_no_time_ends() {
+    fn calls_without_measurable_time_end() {
         assert_eq!(measure(20e6, |_| Ok(0.0)).unwrap().0, 0.0);
     }
 }

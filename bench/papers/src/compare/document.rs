@@ -1,4 +1,4 @@
-//! What a comparison found, as a document.
+//! The document of a comparison.
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Axis, Bars, Cell, Column, Quantity, Table, Value};
@@ -6,7 +6,7 @@ use rmalab_report::finding::{Axis, Bars, Cell, Column, Quantity, Table, Value};
 use super::{Outcome, What};
 
 impl Outcome {
-    /// The document of the comparison: goals, ratios, times, versions and notes, and every measurement as data.
+    /// The document: goals, ratios, times, versions and notes, and every measurement as data.
     pub fn document(&self) -> Document {
         let mut document = Document::new("compare", "rmalab beside others", self.run.clone(), self.machine.clone());
         let summary = &self.summary;
@@ -16,9 +16,9 @@ impl Outcome {
             .map(|goal| format!("{}: {}. {}.", if goal.holds { "Met" } else { "Not met" }, goal.expected, goal.here))
             .collect();
         let mut section = Section::new("figures", "Figures").paragraph(format!(
-            "The same measurements through every implementation, in one interleaved run: medians of {} repetitions. Windows \
-             are allocated ones; ranks are processes, bound to cores in turn. A ratio is the time of the best of the others by \
-             ours: above 1 ours is faster.",
+            "The same measurements through every implementation, in one interleaved run: medians of {} repetitions. \
+             Windows are allocated ones; ranks are processes, bound to cores in turn. A ratio is the time of the best \
+             of the others, divided by ours: above 1 ours is faster.",
             self.repetitions
         ));
         section.finding.claims.clone_from(&summary.goals);
@@ -32,8 +32,8 @@ impl Outcome {
                 parts: vec!["faster here".into(), "slower here".into()],
                 stacked: true,
                 rows: summary.bars.iter().map(|(title, ratio)| (title.clone(), bar(*ratio))).collect(),
-                text: "Each bar is one operation. It begins at 1: bars to the right are operations that are faster here, bars \
-                       to the left those that are slower."
+                text: "Each bar is one operation, and begins at 1: bars to the right are operations that are faster \
+                       here, bars to the left those that are slower."
                     .into(),
             });
         }
@@ -45,7 +45,7 @@ impl Outcome {
         document
     }
 
-    /// Every measurement on a line of its own.
+    /// Every measurement, a line each.
     fn data(&self) -> Table {
         let columns = ["what", "ranks or threads", "writers of 100", "implementation", "repetition"].map(Column::from);
         let columns = columns.into_iter().chain(["time", "failure"].map(Column::from));
@@ -71,7 +71,7 @@ impl Outcome {
     }
 }
 
-/// A bar from 1 to the ratio, in the part that says which of the two is faster.
+/// A bar from 1 to the ratio, in the part for the faster one.
 fn bar(ratio: f64) -> Vec<Option<(f64, f64)>> {
     if ratio >= 1.0 { vec![Some((1.0, ratio)), None] } else { vec![None, Some((1.0, ratio))] }
 }

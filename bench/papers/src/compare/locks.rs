@@ -1,5 +1,5 @@
-//! Locks of one process: ours on threads, beside those of the standard library and of other crates. `peers/ck.c` does the
-//! same with Concurrency Kit's: the same pattern of readers and writers, bound threads, and nothing inside.
+//! Locks of one process: ours on threads, beside locks of the standard library and of other crates. `peers/ck.c` does the
+//! same with Concurrency Kit's: the same pattern of readers and writers, bound threads, and empty critical sections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, RwLock};
@@ -18,7 +18,7 @@ use rmalab_job::Job;
 use rmalab_job::{Error, Result};
 use rmalab_report::statistics::median;
 
-/// Whose locks are measured in one go.
+/// Groups of locks that are measured together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
@@ -30,12 +30,12 @@ pub enum Whose {
     C,
 }
 
-/// A lock that is compared with others.
+/// A lock of the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lock {
     /// Its name.
     pub name: &'static str,
-    /// Whose it is.
+    /// Its group.
     pub whose: Whose,
     /// Whether it lets readers share.
     pub shared: bool,
@@ -78,12 +78,12 @@ pub const LOCKS: [Lock; 29] = [
     lock(Whose::Rust, "mcslock Mutex", false),
 ];
 
-/// Those locks of `whose` that are measured with so many writers of a hundred: a mutex knows nothing but writers.
+/// The locks of `whose` for that percentage of writers: a mutex supports only writers.
 pub(super) fn of(whose: Whose, writers: u32) -> impl Iterator<Item = &'static Lock> {
     LOCKS.iter().filter(move |lock| lock.whose == whose && (lock.shared || writers == 100))
 }
 
-/// Who reads and who writes: `false` and `true`, in the order of a thread's acquisitions.
+/// Readers (`false`) and writers (`true`), in the order of a thread's acquisitions.
 const PATTERN: usize = 1024;
 
 /// A thread's pattern of readers and writers, the same in every run and every implementation.
@@ -98,18 +98,18 @@ fn pattern(thread: u32, writers: u32) -> Vec<bool> {
     std::iter::repeat_with(next).take(PATTERN).collect()
 }
 
-/// One of our locks.
+/// A measurement of one of our locks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LocalLock {
     pub(super) lock: String,
-    /// Of a hundred.
+    /// The percentage of writers.
     pub(super) writers: u32,
     /// Nanoseconds.
     pub(super) budget: f64,
 }
 
 impl Job for LocalLock {
-    /// Nanoseconds of an acquisition and its release, as all ranks have agreed.
+    /// Nanoseconds of an acquisition and its release, the same on all ranks.
     type Out = f64;
 
     const NAME: &'static str = "compared lock";
@@ -119,7 +119,7 @@ impl Job for LocalLock {
     }
 
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<f64> {
-        Err(Error::usage(format!("locks are compared on shared memory, and not on {}", ra.capabilities().backend)))
+        Err(Error::usage(format!("the comparison of locks needs shared memory, not {}", ra.capabilities().backend)))
     }
 
     fn run_on_memory(&self, ra: &Mapped) -> Result<f64> {
@@ -199,12 +199,12 @@ pub(super) fn theirs(name: &str, threads: u32, writers: u32, budget: f64) -> Res
     }
 }
 
-/// `pair` by so many threads, each as often as it can; `true` is for writing.
+/// Runs `pair` on that many threads, each as often as it can; `true` is for writing.
 fn together(threads: u32, writers: u32, budget: f64, pair: impl Fn(bool) + Sync) -> Result<f64> {
     let barrier = Barrier::new(threads as usize);
     let times: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
     let one = |thread: u32| {
-        // A machine that forbids it would forbid it to all threads, and no other thread waits yet for one that has not come.
+        // A machine that forbids it would forbid it to all threads, and no other thread waits yet for a missing one.
         let bound = bind_to_core(Rank(thread));
         let writes = pattern(thread, writers);
         let mut place = 0;
@@ -240,7 +240,7 @@ mod tests {
     use rmalab_job::{self as job, Ranks};
 
     #[test]
-    fn the_peers_program_has_every_lock_of_c_and_no_other() {
+    fn the_peers_program_has_exactly_the_locks_of_c() {
         let program = include_str!("../../peers/ck.c");
         let theirs: Vec<&str> =
             program.lines().filter_map(|line| line.strip_prefix("    { \"")?.split('"').next()).collect();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lock_of_ours_and_of_rust_takes_time() {
+    fn every_rust_lock_takes_time() {
         for lock in of(Whose::Ours, 100) {
             let job = LocalLock { lock: lock.name.into(), writers: 50, budget: 1e5 };
             let ran = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_have_the_share_that_was_asked_for() {
+    fn patterns_have_the_requested_share() {
         for (writers, least, most) in [(0, 0, 0), (10, 70, 140), (100, PATTERN, PATTERN)] {
             let count = pattern(3, writers).into_iter().filter(|&write| write).count();
             assert!((least..=most).contains(&count), "{writers} %: {count}");

@@ -1,9 +1,9 @@
-//! What is compared: the operations of windows, by name.
+//! The compared operations of windows, by name.
 
 use rmalab_job::{Error, Result};
 use rmalab_report::names;
 
-/// Whom an operation's ranks are.
+/// The ranks of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Worlds {
     /// Two, each on a core of its own.
@@ -12,18 +12,18 @@ pub(super) enum Worlds {
     Crowds,
 }
 
-/// An operation that is measured through our windows and through those of every MPI.
+/// An operation that is measured with our windows and with those of every MPI.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// Its name on the command line and in the peers' programs.
     pub name: &'static str,
-    /// What is done, and by whom.
+    /// Its description.
     pub title: &'static str,
     pub(super) worlds: Worlds,
 }
 
 impl Operation {
-    /// Whether it is measured with so many ranks.
+    /// Returns whether it is measured with that many ranks.
     pub(super) fn has(&self, ranks: u32) -> bool {
         ranks == 2 || self.worlds == Worlds::Crowds
     }
@@ -37,7 +37,7 @@ const fn crowd(name: &'static str, title: &'static str) -> Operation {
     Operation { name, title, worlds: Worlds::Crowds }
 }
 
-/// All operations. What is not said of all ranks is done by one, to the other one.
+/// All operations. Without "all", one rank makes them to the other one.
 pub const OPERATIONS: [Operation; 31] = [
     pair("put-8", "put 8 B, flush"),
     pair("get-8", "get 8 B, flush"),
@@ -72,11 +72,11 @@ pub const OPERATIONS: [Operation; 31] = [
     pair("gups", "GUPS: fetch_and_op xor at random, flush, all"),
 ];
 
-/// The operations of those names, all of them if there is no name.
+/// The operations with those names; all of them without names.
 ///
 /// # Errors
 ///
-/// [`Error::Usage`](rmalab_job::Error::Usage) when there is none of a name.
+/// [`Error::Usage`](rmalab_job::Error::Usage) for an unknown name.
 pub fn named(wanted: &[String]) -> Result<Vec<Operation>> {
     for name in wanted {
         if !OPERATIONS.iter().any(|operation| operation.name == name) {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peers_program_has_every_operation_and_no_other() {
+    fn the_peers_program_has_exactly_these_operations() {
         let program = include_str!("../../peers/mpi.c");
         let theirs: Vec<&str> =
             program.lines().filter_map(|line| line.strip_prefix("    { \"")?.split('"').next()).collect();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_and_others_are_refused() {
+    fn unknown_names_are_refused() {
         assert_eq!(named(&[]).unwrap().len(), OPERATIONS.len());
         let two = named(&["barrier".into(), "put-8".into()]).unwrap();
         assert_eq!(two.iter().map(|operation| operation.name).collect::<Vec<_>>(), ["put-8", "barrier"]);

@@ -1,4 +1,4 @@
-//! The operations through our windows, on processes. `peers/mpi.c` does the same through an MPI: the same loops, sizes and
+//! The operations on our windows, with processes. `peers/mpi.c` does the same with an MPI: the same loops, sizes and
 //! checks.
 
 use std::hint::black_box;
@@ -22,7 +22,7 @@ const START: WindowDisp = WindowDisp(0);
 const COUNTER: WindowDisp = WindowDisp((BURST * MIB) as i64);
 const WINDOW_BYTES: u64 = (BURST * MIB + 4096) as u64;
 
-/// Operations, one after the other.
+/// Measurements of operations, one after the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Operations {
     /// Their names.
@@ -32,7 +32,7 @@ pub(crate) struct Operations {
 }
 
 impl Job for Operations {
-    /// Nanoseconds of each, as all ranks have agreed.
+    /// Nanoseconds of each, the same on all ranks.
     type Out = Vec<f64>;
 
     const NAME: &'static str = "compared operations";
@@ -42,14 +42,17 @@ impl Job for Operations {
     }
 
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
-        Err(Error::usage(format!("operations are compared on shared memory, and not on {}", ra.capabilities().backend)))
+        Err(Error::usage(format!(
+            "the comparison of operations needs shared memory, not {}",
+            ra.capabilities().backend
+        )))
     }
 
     fn run_on_memory(&self, ra: &Mapped) -> Result<Vec<f64>> {
         bind_to_core(ra.rank())?;
         let team = Team::new(ra)?;
         let mut window = Window::allocate(&team, WINDOW_BYTES)?;
-        // Pages are there before anything is measured.
+        // Touches all pages ahead of the measurements.
         window.local()?.write(START, &vec![0_u8; WINDOW_BYTES as usize])?;
         team.barrier()?;
         let member = Member { team: &team, budget: self.budget };
@@ -59,7 +62,7 @@ impl Job for Operations {
     }
 }
 
-/// What must be in memory after an operation.
+/// The expected content of memory after an operation.
 enum Check {
     Nothing,
     /// The other rank's counter: the calls of rank 0.
@@ -82,7 +85,7 @@ pub(super) fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Random numbers, the same ones as a peer's.
+/// Random numbers, the same as a peer's.
 struct Random(u64);
 
 impl Random {
@@ -121,10 +124,10 @@ impl Member<'_> {
         Rank(((u64::from(self.rank().0) + 1 + (bits >> 32) % (size - 1)) % size) as u32)
     }
 
-    /// Nanoseconds of a call of `body`, and how many were made; from the first rank's begin to the last one's end.
+    /// Nanoseconds of a call of `body`, and their number, from the first rank's begin to the last one's end.
     fn timed(&self, alone: bool, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<(f64, u64)> {
         batches::measure(self.budget, |calls| {
-            // The first begin is the greatest complement.
+            // The first begin has the greatest complement.
             let mut ends = [0, 0];
             self.team.barrier()?;
             if !alone || self.rank() == Rank(0) {
@@ -138,7 +141,7 @@ impl Member<'_> {
         })
     }
 
-    /// As [`timed`](Self::timed), by all ranks, each as often as it can: the median of the ranks' times, and the sum of
+    /// Like [`timed`](Self::timed), by all ranks, each as often as it can: the median of the ranks' times, and the sum of
     /// their calls.
     fn freely(&self, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<(f64, u64)> {
         let mut total = 0;
@@ -152,7 +155,7 @@ impl Member<'_> {
         Ok((time, total))
     }
 
-    /// As [`timed`](Self::timed), by rank 0 alone, inside of lock_all.
+    /// Like [`timed`](Self::timed), by rank 0 alone, inside lock_all.
     fn alone(
         &self,
         window: &mut Window<'_, Mapped>,
@@ -167,7 +170,7 @@ impl Member<'_> {
         Ok(timed)
     }
 
-    /// As [`freely`](Self::freely), inside of lock_all.
+    /// Like [`freely`](Self::freely), inside lock_all.
     fn all(
         &self,
         window: &mut Window<'_, Mapped>,
@@ -179,7 +182,7 @@ impl Member<'_> {
         Ok(timed)
     }
 
-    /// Nanoseconds of the operation of that name.
+    /// Nanoseconds of the operation with that name.
     fn operation(&self, name: &str, window: &mut Window<'_, Mapped>) -> Result<f64> {
         let local = window.local()?;
         local.write(START, &vec![0_u8; MIB])?;
@@ -210,10 +213,10 @@ impl Member<'_> {
         if found[0] == expected {
             return Ok(());
         }
-        Err(Error::Ranks(format!("{name}: memory holds {} where the operations should have left {expected}", found[0])))
+        Err(Error::Ranks(format!("{name}: memory has {} instead of {expected}", found[0])))
     }
 
-    /// The time and number of the calls of an operation, of how many operations a call consists, and what is to be checked.
+    /// The time and number of an operation's calls, the operations in a call, and the check.
     fn measured(&self, name: &str, window: &mut Window<'_, Mapped>) -> Result<((f64, u64), f64, Check)> {
         let (team, other) = (self.team, self.other());
         let source = vec![1_u8; MIB];
@@ -248,7 +251,7 @@ impl Member<'_> {
                     Ok(())
                 });
                 if wrong > 0 {
-                    return Err(Error::Ranks(format!("{name}: {wrong} gets found what nobody has put")));
+                    return Err(Error::Ranks(format!("{name}: {wrong} gets returned values that no rank has put")));
                 }
                 timed
             }
@@ -370,7 +373,7 @@ impl Member<'_> {
             }),
             "sync" => self.alone(window, |epoch, calls| {
                 for _ in 0..calls {
-                    // Something is in memory between two of them, or the compiler would make one of all.
+                    // Keeps the compiler from merging the calls into one.
                     black_box(made);
                     epoch.sync();
                 }
@@ -462,7 +465,7 @@ impl Member<'_> {
     }
 }
 
-/// Locks `target` and unlocks it, so many times. Of which kind is known when it is compiled, as in the programs of users.
+/// Locks and unlocks `target`, that many times. The kind is known at compile time, as in users' programs.
 fn locks<'w, const EXCLUSIVE: bool>(
     window: &'w Window<'_, Mapped>,
     target: Rank,

@@ -1,7 +1,7 @@
-//! Other implementations: looked for on this machine, built, run, and listened to.
+//! Finds, builds and runs other implementations, and reads their output.
 //!
-//! Each is a small program of ours (`bench/papers/peers`) that is built by the peer's own compiler wrapper and says, a line at a
-//! time, what it measures. What crashes or hangs costs one operation: the program is started again for those behind it.
+//! Each is a small program of ours (`bench/papers/peers`), built by the peer's own compiler wrapper. It prints its
+//! measurements line by line. A crash or a hang costs one operation: the program is started again for the rest.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,35 +23,35 @@ use rmalab_job::{Error, Result};
 const MPI_PROGRAM: &str = include_str!("../../peers/mpi.c");
 const CK_PROGRAM: &str = include_str!("../../peers/ck.c");
 
-/// How they are built.
+/// Arguments of the compilers.
 const FLAGS: [&str; 2] = ["-O3", "-march=native"];
 
-/// How long a peer may be silent.
+/// The longest silence of a peer.
 pub(super) const SILENCE: Duration = Duration::from_secs(90);
 
-/// How long a peer has to end that was asked to.
+/// The time of a peer to end after a request.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// What a peer, or we, took for an operation.
+/// The result of an operation, of a peer or of ours.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Took {
     /// Nanoseconds.
     Time(f64),
-    /// None, since it crashed, hung or was wrong; how.
+    /// No result, since it crashed, hung or was wrong, with the reason.
     Failed(String),
 }
 
-/// An implementation that is here.
+/// An implementation on this machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// What it says of its version.
+    /// Its version, as it reports it.
     pub version: String,
-    /// How its program was built.
+    /// The command that built its program.
     pub built: String,
-    /// How its program is started: a command without the number of ranks and the program.
+    /// The command that starts its program, without the number of ranks and the program.
     pub launched: String,
     #[serde(skip)]
     program: PathBuf,
@@ -59,7 +59,7 @@ pub struct Peer {
     launcher: Vec<String>,
 }
 
-/// The implementations that are here, and a sentence for each that is not.
+/// The implementations found, and a sentence for each missing one.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) peers: Vec<Peer>,
@@ -69,15 +69,15 @@ pub(super) struct Found {
 /// An MPI.
 struct Mpi {
     name: &'static str,
-    /// What its commands' names end in where several are installed.
+    /// The suffix of its commands' names where several MPIs are installed.
     suffix: &'static str,
     /// Debian's packages.
     packages: &'static str,
-    /// What its launcher says of its version contains one of these.
+    /// Its launcher's version contains one of these.
     says: [&'static str; 2],
     /// Arguments of the launcher.
     launch: &'static [&'static str],
-    /// Names, and more arguments: each is a peer of its own.
+    /// Names, and additional arguments: each is a separate peer.
     variants: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -95,13 +95,13 @@ const MPIS: [Mpi; 2] = [
         suffix: "openmpi",
         packages: "openmpi-bin libopenmpi-dev",
         says: ["Open MPI", "OpenRTE"],
-        // Otherwise it refuses root, and more ranks than cores; the program binds its ranks as ours are bound.
+        // Otherwise it refuses root, and more ranks than cores; the program binds its ranks as we do.
         launch: &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
         variants: &[("Open MPI", &[]), ("Open MPI osc/sm", &["--mca", "osc", "sm"])],
     },
 ];
 
-/// A program of that name in one of the folders of `path`.
+/// A program with that name in one of the folders of `path`.
 fn which(path: &OsStr, name: &str) -> Option<PathBuf> {
     let runs =
         |at: &PathBuf| fs::metadata(at).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
@@ -109,7 +109,7 @@ fn which(path: &OsStr, name: &str) -> Option<PathBuf> {
 }
 
 impl Mpi {
-    /// The compiler and the launcher; or what is missing.
+    /// The compiler and the launcher; or the reason why one is missing.
     fn tools(&self, path: &OsStr) -> Result<(PathBuf, PathBuf), String> {
         let find = |end: &str| {
             let cc = which(path, &format!("mpicc{end}"));
@@ -130,7 +130,7 @@ impl Mpi {
             }
         }
         let missing = if own.0.is_none() { "mpicc" } else { "mpiexec" };
-        Err(format!("there is no {missing}{suffix}, nor an mpicc and mpiexec of it"))
+        Err(format!("there is no {missing}{suffix}, and no mpicc and mpiexec of this MPI"))
     }
 
     fn find(&self, path: &OsStr, folder: &Path, found: &mut Found, stop: &AtomicBool) -> Result<()> {
@@ -177,7 +177,7 @@ impl Mpi {
     }
 }
 
-/// The MPIs that are found in the folders of `path`; their programs are built in `folder`.
+/// The MPIs in the folders of `path`; builds their programs in `folder`.
 pub(super) fn mpis(path: &OsStr, folder: &Path, stop: &AtomicBool) -> Result<Found> {
     let mut found = Found::default();
     for mpi in &MPIS {
@@ -186,7 +186,7 @@ pub(super) fn mpis(path: &OsStr, folder: &Path, stop: &AtomicBool) -> Result<Fou
     Ok(found)
 }
 
-/// Concurrency Kit and the C library's locks, if they are here.
+/// Concurrency Kit and the C library's locks, if installed.
 pub(super) fn concurrency_kit(path: &OsStr, folder: &Path, stop: &AtomicBool) -> Result<Found> {
     let mut found = Found::default();
     let skip = |why: String| {
@@ -221,10 +221,10 @@ pub(super) fn concurrency_kit(path: &OsStr, folder: &Path, stop: &AtomicBool) ->
     Ok(found)
 }
 
-/// Builds a program; the command that was used, or why it did not work.
+/// Builds a program; returns the command, or the reason of a failure.
 fn build(cc: &Path, source: &str, program: &Path, libraries: &[&str]) -> Result<String, String> {
     let file = program.with_extension("c");
-    fs::write(&file, source).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    fs::write(&file, source).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut command = Command::new(cc);
     command.args(FLAGS).arg("-o").arg(program).arg(&file).args(libraries).stdin(Stdio::null());
     let Output { status, stderr, .. } =
@@ -232,7 +232,7 @@ fn build(cc: &Path, source: &str, program: &Path, libraries: &[&str]) -> Result<
     if !status.success() {
         let said = String::from_utf8_lossy(&stderr);
         let line =
-            said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it says nothing");
+            said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it prints nothing");
         return Err(format!("{} cannot build its program: {line}", cc.display()));
     }
     let libraries = libraries.iter().map(|library| format!(" {library}")).collect::<String>();
@@ -240,7 +240,7 @@ fn build(cc: &Path, source: &str, program: &Path, libraries: &[&str]) -> Result<
 }
 
 impl Peer {
-    /// One that is not there.
+    /// A missing one.
     #[cfg(test)]
     pub(super) fn named(name: &str) -> Peer {
         let nothing = String::new;
@@ -263,11 +263,11 @@ impl Peer {
         command
     }
 
-    /// What an MPI takes for operations, in their order.
+    /// Times of an MPI's operations, in order.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`]; what the peer does wrong is no error.
+    /// [`Error::Interrupted`]; errors of the peer are in the result.
     pub(super) fn measure_operations(
         &self,
         ranks: u32,
@@ -278,11 +278,11 @@ impl Peer {
         each(|names| self.mpi(ranks, budget, names), operations, SILENCE, stop)
     }
 
-    /// What locks take, in their order; `writers` in per cent.
+    /// Times of locks, in order; `writers` in percent.
     ///
     /// # Errors
     ///
-    /// As [`measure_operations`](Self::measure_operations).
+    /// Those of [`measure_operations`](Self::measure_operations).
     pub(super) fn measure_locks(
         &self,
         threads: u32,
@@ -295,7 +295,7 @@ impl Peer {
     }
 }
 
-/// What a program takes for each of `names`. Where it ends, or is silent for too long, it is started again for what is left.
+/// Times of each of `names`. If the program ends, or is silent for too long, it is started again for the rest.
 fn each(
     command: impl Fn(&[String]) -> Command,
     names: &[String],
@@ -308,7 +308,7 @@ fn each(
         let heard = listen(command(left), silence, stop)?;
         let began = heard.began;
         for (name, one) in heard.took {
-            // A program that answers what was not asked is not listened to.
+            // Ignores a program that answers other requests.
             if names.get(took.len()) == Some(&name) {
                 took.push(one);
             }
@@ -318,22 +318,22 @@ fn each(
         }
         match began {
             Some(name) if name == names[took.len()] => took.push(Took::Failed(heard.ending)),
-            // It has not even begun; it would not the next time.
+            // It did not even begin, so another start would not help.
             _ => took.resize(names.len(), Took::Failed(format!("fails to start: {}", heard.ending))),
         }
     }
     Ok(took)
 }
 
-/// What a program has said.
+/// The output of a program.
 #[derive(Debug, Default)]
 struct Heard {
     version: Option<String>,
     took: Vec<(String, Took)>,
-    /// What it began last, if it did not say what it took.
+    /// The operation that it began last, if it did not report a time.
     began: Option<String>,
     done: bool,
-    /// How it ended, if not as it should.
+    /// The reason of its end, if it failed.
     ending: String,
 }
 
@@ -354,13 +354,13 @@ impl Heard {
                 self.took.push((name.to_owned(), took));
                 self.began = None;
             }
-            // What a peer prints besides.
+            // Other output of a peer.
             _ => (),
         }
     }
 }
 
-/// A program with all that it has started, which end with this value.
+/// A program with all processes that it started; they end when this value is dropped.
 struct Group(Child);
 
 impl Group {
@@ -371,7 +371,7 @@ impl Group {
         }
     }
 
-    /// Whether it ends by itself within `time`.
+    /// Returns whether it ends by itself within `time`.
     fn ends(&mut self, time: Duration) -> bool {
         let begin = Instant::now();
         while matches!(self.0.try_wait(), Ok(None)) {
@@ -385,7 +385,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Launchers end their ranks when they are asked to end; ranks end with what has started them.
+    /// Launchers end their ranks on request; ranks end with the process that started them.
     fn drop(&mut self) {
         if !self.ends(Duration::ZERO) {
             self.signal(Signal::TERM);
@@ -397,13 +397,13 @@ impl Drop for Group {
     }
 }
 
-/// Runs a program and listens to it, until it ends or is silent for too long.
+/// Runs a program and reads its output, until it ends or is silent for too long.
 ///
 /// # Errors
 ///
 /// [`Error::Interrupted`] when `stop` is set.
 fn listen(mut command: Command, silence: Duration, stop: &AtomicBool) -> Result<Heard> {
-    // In a process group of its own, so that a Ctrl-C is for this program to handle, and all of it can be ended at once.
+    // In its own process group, so that this program handles a Ctrl-C and can end all of it at once.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut heard = Heard::default();
     let mut group = match command.spawn() {
@@ -438,13 +438,13 @@ fn listen(mut command: Command, silence: Duration, stop: &AtomicBool) -> Result<
         }
     }
     if heard.done {
-        // Whatever happens to it at its end is no operation's fault.
+        // Errors at its end do not belong to an operation.
         group.ends(LAST_WORDS);
         return Ok(heard);
     }
     group.ends(LAST_WORDS);
     let status = group.0.try_wait().ok().flatten();
-    // Its errors end with the program, but for those of what it may have left behind.
+    // Its standard error closes with the program, unless processes that it left behind keep it open.
     let mut said = Vec::new();
     let end = Instant::now() + LAST_WORDS;
     while let Ok(line) = errors.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -463,7 +463,7 @@ fn read_lines(from: impl Read, tell: &mpsc::Sender<String>) {
     }
 }
 
-/// How a program ended that was not done: a signal that its launcher tells of, or else its last line.
+/// The reason of a premature end: a signal that its launcher reports, or otherwise its last line.
 fn ending(status: Option<String>, said: &[String]) -> String {
     let words = ["Segmentation fault", "Bus error", "Aborted", "Floating point exception"];
     let fault = words.iter().find(|word| said.iter().any(|line| line.contains(*word)));
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_costs_one_operation() {
+    fn a_crash_loses_one_operation() {
         let script = "for name; do
             echo begin $name
             if [ $name = b ]; then kill -SEGV $$; fi
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_ended_with_all_that_it_has_started() {
+    fn a_hanging_program_is_ended_with_its_children() {
         let at = tempfile::tempdir().unwrap();
         let file = at.path().join("pid");
         let script = format!("echo begin $1; sleep 1000 & echo $! > {}; wait", file.display());
@@ -539,7 +539,7 @@ mod tests {
         let pid = fs::read_to_string(file).unwrap();
         let gone = || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-            // Whoever has taken it over may not have noticed yet that it has ended.
+            // Its new parent may not have noticed its end yet.
             stat.is_empty() || stat.contains(") Z ")
         };
         assert!((0..1000).any(|_| gone() || {
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_start_is_tried_once() {
+    fn a_program_that_does_not_start_is_tried_once() {
         let stop = AtomicBool::new(false);
         let took = each(|_| Command::new("/nowhere/peer"), &strings(&["a", "b"]), SILENCE, &stop).unwrap();
         assert!(took.iter().all(|one| matches!(one, Took::Failed(how) if how.contains("/nowhere/peer"))), "{took:?}");
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_to_install() {
+    fn missing_peers_are_named_with_their_packages() {
         let at = tempfile::tempdir().unwrap();
         let (empty, stop) = (at.path().as_os_str(), AtomicBool::new(false));
         let found = mpis(empty, at.path(), &stop).unwrap();

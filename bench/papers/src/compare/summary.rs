@@ -1,4 +1,4 @@
-//! What a comparison says: tables of ratios, plots, and whether the goals are met.
+//! The summary of a comparison: tables of ratios, plots, and goals.
 
 use super::{Cell, LOCKS, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Whose, Worlds, cores};
 use rmalab_report::Machine;
@@ -6,34 +6,34 @@ use rmalab_report::finding::{Axis, Basis, Cell as TableCell, Claim, Origin, Plot
 use rmalab_report::numbers::{digits, humane};
 use rmalab_report::statistics::median;
 
-/// With more ranks than cores: who takes so long for most operations waits for turns of the scheduler, in nanoseconds.
+/// With more ranks than cores, an implementation waits for the scheduler if most operations take this many nanoseconds.
 const TURN_NS: f64 = 1e6;
 
-/// How many times faster ours is to be than who waits for turns of the scheduler.
+/// The goal for our speed relative to an implementation that waits for the scheduler.
 const AHEAD_OF_TURNS: f64 = 10.0;
 
-/// A round trip of a line that is shorter is one between near cores, in nanoseconds.
+/// A shorter round trip of a line is between near cores, in nanoseconds.
 const NEAR_NS: f64 = 300.0;
 
-/// Lines of a plot for our locks, and for those of others.
+/// The number of lines in a plot for our locks, and for those of others.
 const LINES: usize = 4;
 
-/// What the measurements say.
+/// The summary of the measurements.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Summary {
-    /// The goals, if what they are about was measured.
+    /// The goals, if their subjects were measured.
     pub goals: Vec<Claim>,
     /// Times and ratios.
     pub tables: Vec<Table>,
-    /// The operations with two ranks: the time of the best of the others by ours, the largest first.
+    /// The operations with two ranks: the time of the best of the others, divided by ours, the largest first.
     pub bars: Vec<(String, f64)>,
     /// Times against ranks and threads.
     pub plots: Vec<Plot>,
-    /// What a reader has to know: versions, what is not here, what failed, how far the cores are from each other.
+    /// Notes for the reader: versions, missing implementations, failures, the distance of the cores.
     pub notes: Vec<String>,
 }
 
-/// What is known of one implementation of one thing.
+/// The results of one implementation for one subject.
 #[derive(Clone, PartialEq, Debug)]
 enum Figure {
     /// The median of the repetitions, and the lowest and the highest.
@@ -45,7 +45,7 @@ enum Figure {
 impl Figure {
     fn of(cells: &[Cell], what: &What, who: &str) -> Figure {
         let Some(cell) = cells.iter().find(|cell| cell.what == *what && cell.who == who) else { return Figure::None };
-        // What fails sometimes is of no use, however fast it is at other times.
+        // One that fails sometimes is of no use, even if it is fast at other times.
         match cell.failures.first() {
             Some(how) => Figure::Failed(how.clone()),
             None if cell.ns.is_empty() => Figure::None,
@@ -67,14 +67,14 @@ impl Figure {
     fn cell(&self) -> TableCell {
         match self {
             Figure::Time(time, (low, high)) => TableCell::from(Value::Time(*time)).between(*low, *high),
-            // In a table one word is enough; a note has the rest.
+            // One word is enough in a table; a note has the rest.
             Figure::Failed(how) => how.split([' ', ':']).next().unwrap_or("failed").into(),
             Figure::None => Value::None.into(),
         }
     }
 }
 
-/// How many times faster ours is, in words.
+/// Our speed relative to the others, in words.
 fn verdict(ratio: Option<f64>) -> Value {
     match ratio {
         None => Value::None,
@@ -83,7 +83,7 @@ fn verdict(ratio: Option<f64>) -> Value {
     }
 }
 
-/// A ratio, with as many decimals as it takes to see something.
+/// A ratio, with enough decimals.
 pub(crate) fn times(ratio: f64) -> String {
     if ratio < 0.1 { format!("{ratio:.4}×") } else { format!("{}×", digits(ratio)) }
 }
@@ -121,7 +121,7 @@ impl Summary {
 /// The implementations of windows.
 struct Comparison<'a> {
     cells: &'a [Cell],
-    /// Those that are not ours.
+    /// The other implementations.
     names: &'a [&'a str],
 }
 
@@ -130,7 +130,7 @@ impl Comparison<'_> {
         Figure::of(self.cells, &What::Operation { name: operation.name.to_owned(), ranks }, who)
     }
 
-    /// The table of the operations with so many ranks, and whether the goals are met.
+    /// The table of the operations with that many ranks, and the goals.
     fn operations(&self, summary: &mut Summary, ranks: u32, operations: &[&Operation]) {
         if !operations.iter().any(|operation| self.figure(operation, ranks, OURS) != Figure::None) {
             return;
@@ -166,7 +166,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// With more ranks than cores: whether ours is far ahead of an implementation whose ranks wait for turns of the scheduler.
+    /// The goal with more ranks than cores: our distance from an implementation whose ranks wait for the scheduler.
     fn against_turns(&self, summary: &mut Summary, ranks: u32, operations: &[&Operation], who: &str) {
         let times: Vec<(&str, f64, Option<f64>)> = operations
             .iter()
@@ -181,7 +181,7 @@ impl Comparison<'_> {
         let ratios: Vec<(&str, f64)> =
             times.iter().filter_map(|&(name, time, ours)| Some((name, time / ours?))).collect();
         let goal = format!(
-            "{ranks} ranks on {} cores: {AHEAD_OF_TURNS} times ahead of {who}, which waits for turns of the scheduler \
+            "{ranks} ranks on {} cores: {AHEAD_OF_TURNS} times ahead of {who}, which waits for the scheduler \
              (half of its operations take more than {})",
             cores(),
             humane(typical)
@@ -218,16 +218,16 @@ impl Comparison<'_> {
             y: Axis::new("time of an operation", Quantity::Time),
             series,
             text: format!(
-                "Lower is better. As long as every rank has a core, it may wait by looking at memory again and again. With \
-                 more ranks than the {} cores here the one that is waited for may have none: who goes on looking then wastes \
-                 a turn of the scheduler, some milliseconds, where one who gives up the core loses microseconds.",
+                "Lower is better. As long as every rank has a core, it may wait by polling memory. With \
+                 more ranks than the {} cores here, the awaited rank may have no core: a rank that polls then wastes \
+                 a time slice of the scheduler, some milliseconds, while one that gives up the core loses microseconds.",
                 cores()
             ),
         });
     }
 }
 
-/// Whether all ratios reach `least`, and those that do not.
+/// Returns whether all ratios reach `least`, and lists those that do not.
 fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Claim {
     let short: Vec<String> = ratios
         .iter()
@@ -328,10 +328,10 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
             y: Axis::new("time of an acquisition and its release", Quantity::Time),
             series,
             text: format!(
-                "Lower is better; the {LINES} fastest of ours and of the others with 2 threads. With one thread a lock costs \
-                 its atomic instructions. With two, the line that holds its state travels between the cores. With more threads \
-                 than the {} cores here it matters who may be passed by: where a lock goes to a thread that waits for its turn \
-                 of the scheduler, all wait with it.",
+                "Lower is better; the {LINES} fastest of ours and of the others with 2 threads. With one thread a \
+                 lock costs its atomic instructions. With two, the line with its state moves between the cores. With \
+                 more threads than the {} cores here the order of grants matters: if a lock goes to a thread that \
+                 waits for its turn of the scheduler, all threads wait with it.",
                 cores()
             ),
         });
@@ -354,7 +354,7 @@ fn notes(peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) ->
             (near, far) => format!("near cores in {near} repetitions, far ones in {far}"),
         };
         let times: Vec<String> = ping_pong.iter().map(|&time| humane(time)).collect();
-        notes.push(format!("Round trip of a cache line, before each repetition: {} ({distance})", times.join(", ")));
+        notes.push(format!("Round trip of a cache line, ahead of each repetition: {} ({distance})", times.join(", ")));
     }
     for cell in cells.iter().filter(|cell| !cell.failures.is_empty()) {
         let what = match &cell.what {
@@ -367,7 +367,7 @@ fn notes(peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) ->
     }
     if machine.profile != "measure" {
         notes.push(format!(
-            "rmalab is a {} build: its figures are those of `cargo run --profile measure -- compare`",
+            "rmalab is a {} build: use `cargo run --profile measure -- compare` for valid figures",
             machine.profile
         ));
     }

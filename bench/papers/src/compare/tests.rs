@@ -1,4 +1,4 @@
-//! Comparisons whose peers are not there, and what the summary makes of figures.
+//! Comparisons without peers, and summaries of given figures.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn implementations_take_turns() {
 }
 
 #[test]
-fn the_best_of_the_others_is_what_counts_and_what_fails_is_nobodys_best() {
+fn ratios_use_the_best_of_the_others_that_do_not_fail() {
     let (options, peers) = (options(&["put-8", "barrier", "compare-and-swap"]), with_peers(&["A", "B"]));
     let cells = [
         cell("put-8", 2, OURS, &[10.0, 90.0, 11.0], &[]),
@@ -75,7 +75,7 @@ fn the_best_of_the_others_is_what_counts_and_what_fails_is_nobodys_best() {
 }
 
 #[test]
-fn who_waits_for_turns_is_to_be_left_far_behind() {
+fn implementations_that_wait_for_the_scheduler_set_a_higher_goal() {
     let (options, peers) = (Options { ranks: vec![1024], ..options(&["barrier", "pscw"]) }, with_peers(&["A", "B"]));
     let figures = |barrier| {
         [
@@ -89,16 +89,16 @@ fn who_waits_for_turns_is_to_be_left_far_behind() {
     let summary = Summary::of(&options, &peers, &Machine::default(), &[], &figures(8e6));
     assert_eq!(summary.goals.len(), 1);
     assert!(!summary.goals[0].holds && summary.goals[0].here.contains("not pscw 8.89×"), "{:?}", summary.goals);
-    // Whose times are all short does not wait for turns, and 10 times is no goal then.
+    // An implementation with short times does not wait for the scheduler, so this goal does not apply.
     assert!(Summary::of(&options, &peers, &Machine::default(), &[], &figures(2e4)).goals.is_empty());
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on_with_what_was_kept() {
+fn a_stopped_run_resumes_from_the_journal() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("journal");
     let (options, peers) = (Options { locks: true, ..options(&["put-8"]) }, nobody(&["A is skipped"]));
-    // Nothing is run: a step that is not kept would be seen by the stop.
+    // The stop flag would show any step that the journal does not have.
     let stop = AtomicBool::new(true);
     let run_of = Run { options: &options, peers: &peers, stop: &stop };
     let mut journal = Journal::open(&path, "test", false).unwrap();

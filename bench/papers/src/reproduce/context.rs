@@ -1,4 +1,4 @@
-//! What an experiment runs its jobs through.
+//! The context in which experiments run their jobs.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,20 +9,20 @@ use rmalab_job::{self as job, Job, Ran, Ranks};
 use rmalab_job::{Error, Result};
 use rmalab_report::statistics::median;
 
-/// What is being done.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The experiment.
     pub experiment: &'static Experiment,
-    /// Its place among those of this run, from 0.
+    /// Its index among those of this run, from 0.
     pub place: usize,
-    /// What it does now.
+    /// Its present step.
     pub what: &'a str,
-    /// The time that is left, by the experiments' estimates and this machine's pace.
+    /// The remaining time, by the experiments' estimates and this machine's speed.
     pub left: Duration,
 }
 
-/// Where experiments run: it keeps and finds results, tells how far the run is, and ends it when it is asked to.
+/// The context of experiments: it keeps and finds results, reports the progress, and ends the run on request.
 pub struct Context<'a> {
     extent: Extent,
     experiments: Vec<&'static Experiment>,
@@ -31,13 +31,13 @@ pub struct Context<'a> {
     tell: Box<dyn Fn(&Progress<'_>) + 'a>,
     place: Cell<usize>,
     began: Cell<Instant>,
-    /// Time that experiments took which have ended, and what was estimated for them.
+    /// Time of completed experiments, and their estimates.
     past: Cell<(f64, f64)>,
     entered: Cell<bool>,
 }
 
 impl<'a> Context<'a> {
-    /// A context for those experiments. `tell` hears what is being done.
+    /// A context for those experiments. `tell` gets the progress.
     pub fn new(
         extent: Extent,
         experiments: &[&'static Experiment],
@@ -68,7 +68,7 @@ impl<'a> Context<'a> {
         self.extent.pick(quick, long)
     }
 
-    /// An experiment begins.
+    /// Begins an experiment.
     pub(super) fn enter(&self, experiment: &'static Experiment) {
         let place = self.experiments.iter().position(|other| other.id == experiment.id).unwrap_or(0);
         if self.entered.replace(true) {
@@ -95,17 +95,17 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`job::run`]; [`Error::Interrupted`] when the run is to end.
+    /// Errors of [`job::run`]; [`Error::Interrupted`] when the run is to end.
     pub fn run<J: Job>(&self, job: &J, world: &Ranks) -> Result<Ran<J::Out>> {
         self.repetition(job, world, 0)
     }
 
-    /// Runs several jobs `times` times in turn, so that what changes on the machine meanwhile is the same for all; what
-    /// is returned is, for each job, its runs.
+    /// Runs several jobs `times` times in turn, so that changes on the machine affect all of them; returns the runs of each
+    /// job.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
+    /// Errors of [`run`](Self::run).
     pub fn in_turn<J: Job>(&self, times: u32, jobs: &[(J, Ranks)]) -> Result<Vec<Vec<Ran<J::Out>>>> {
         let mut runs: Vec<Vec<Ran<J::Out>>> = jobs.iter().map(|_| Vec::new()).collect();
         for repetition in 0..times {
@@ -116,11 +116,11 @@ impl<'a> Context<'a> {
         Ok(runs)
     }
 
-    /// The median, over `times` runs in turn with all the other jobs, of what `figure` takes from a run; for each job.
+    /// For each job, the median of `figure` over `times` runs in turn with the other jobs.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
+    /// Errors of [`run`](Self::run).
     pub fn medians<J: Job>(
         &self,
         times: u32,
@@ -131,11 +131,11 @@ impl<'a> Context<'a> {
         Ok(runs.iter().map(|runs| median(runs.iter().map(&figure))).collect())
     }
 
-    /// Does something else than a job, or takes its result from the journal; `key` names it and all that it depends on.
+    /// Runs `work`, or takes its result from the journal; `key` has its name and all data on which it depends.
     ///
     /// # Errors
     ///
-    /// Those of `work`; [`Error::Interrupted`] when the run is to end.
+    /// Errors of `work`; [`Error::Interrupted`] when the run is to end.
     pub fn keep<T: serde::Serialize + serde::de::DeserializeOwned>(
         &self,
         key: &str,
@@ -172,7 +172,7 @@ impl<'a> Context<'a> {
         self.stop
     }
 
-    /// Removes the journal's file: everything is done.
+    /// Removes the journal's file at the end of a run.
     ///
     /// # Errors
     ///

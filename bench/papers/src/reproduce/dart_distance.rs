@@ -14,15 +14,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-distance",
     source: "DART (Zhou, Idrees, Gracia, Euro-Par'15), section 4.1, figures 3 and 4",
     title: "blocking put and get against the distance of the ranks",
-    protocol: "Rank 0 of 256 writes to, and reads from, ranks 1 to 255, 8 B and 1 MiB, and waits for each operation. Simulated \
-               on the paper's kind of machine, a Cray XC40 with 24 ranks a node (profile aries, whose times are mostly \
-               assumed). DART: inside a node the processor copies. Native MPI: the adapter carries out operations inside \
-               a node, too.",
-    found: "The latency is constant inside a node and goes up at its border (between 16 and 32 in the paper's points), except \
-            for native MPI, whose overhead inside a node is high to begin with; between nodes DART is native MPI.",
-    lesson: "A rank's number says little about how far away it is, but with ranks placed in blocks the first ones share its \
-             node. What a runtime can save by loads and stores ends there; behind the border the network's latency is what \
-             counts, and it hardly depends on the distance any more.",
+    protocol: "Rank 0 of 256 writes to, and reads from, ranks 1 to 255, 8 B and 1 MiB, and waits for each operation. \
+               Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks a node (profile aries, whose times \
+               are mostly assumed). DART: inside a node the processor copies. Native MPI: the adapter carries out \
+               operations inside a node, too.",
+    found: "The latency is constant inside a node and goes up at its border (between 16 and 32 in the paper's \
+            points), except for native MPI, whose overhead inside a node is high to begin with; between nodes DART is \
+            native MPI.",
+    lesson: "A rank's number says little about its distance, but with ranks placed in blocks the first ones share its \
+             node. Loads and stores save time only there. Beyond the node the network's latency dominates, and it \
+             hardly depends on the distance.",
     seconds: (8, 8),
     run,
 };
@@ -32,7 +33,7 @@ const NODE: u32 = 24;
 
 const RANKS: u32 = 256;
 
-/// Puts or gets of rank 0 at others, each waited for.
+/// Puts or gets of rank 0 at other ranks, each completed before the next.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Distances {
     get: bool,
@@ -76,7 +77,7 @@ impl Job for Distances {
 
 fn run(context: &Context<'_>) -> Result<Finding> {
     let short: Vec<u32> = (1..RANKS).collect();
-    // Of 1 MiB each target takes its memory in the simulator: the border, and ranks of other nodes.
+    // With 1 MiB each target takes memory in the simulator: measures only the border, and ranks of other nodes.
     let some = [1, 2, 4, 8, 12, 16, 20, 22, 23, 24, 25, 26, 32, 48, 64, 96, 120, 144, 168, 192, 216, 240, 255].to_vec();
     let mut finding = Finding::new();
     for (bytes, size, distances) in [(8, "8 B", &short), (1 << 20, "1 MiB", &some)] {
@@ -105,16 +106,16 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(finding)
 }
 
-/// Why long messages show no step upwards, from the profile.
+/// The reason, from the profile, why long messages show no step upwards.
 fn why() -> String {
     let rate = |byte: f64| Value::Bandwidth(1e12 / byte);
     Profile::find("aries").map_or_else(
         |error| error.to_string(),
         |profile| {
             format!(
-                "a core of this profile copies {} and an adapter moves {} (neither is the paper's machine's, whose rates it \
-                 does not tell), so long transfers gain nothing by loads and stores, and a get, which has only one stage that \
-                 takes so long, loses",
+                "a core of this profile copies {} and an adapter moves {} (neither is the paper's machine's, whose \
+                 rates it does not give), so long transfers gain nothing from loads and stores, and a get, with only \
+                 one stage that takes so long, loses",
                 rate(profile.node.byte),
                 rate(profile.nic.byte)
             )
@@ -129,7 +130,7 @@ fn range(points: &[(f64, f64)], first: u32, end: u32) -> (f64, f64) {
     (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max))
 }
 
-/// How much times may differ and be constant: in a node by nothing but its sockets.
+/// The largest ratio of times that counts as constant: inside a node only its sockets make a difference.
 const CONSTANT: f64 = 1.05;
 
 fn claims(finding: &mut Finding, what: &str, size: &str, curves: &[Vec<(f64, f64)>]) {
@@ -155,7 +156,7 @@ fn claims(finding: &mut Finding, what: &str, size: &str, curves: &[Vec<(f64, f64
     let step = outside / inside;
     finding.claim(
         step < 1.25,
-        format!("{what} of {size}, native: no such step, as it is slow inside a node to begin with"),
+        format!("{what} of {size}, native: no such step, since it is also slow inside a node"),
         format!("simulated: {} to at least {}, {}", Value::Time(inside), Value::Time(outside), Value::Ratio(step)),
     );
     let beyond = |i: usize| curves[i].iter().filter(|point| point.0 >= f64::from(NODE)).map(|point| point.1);
@@ -163,7 +164,7 @@ fn claims(finding: &mut Finding, what: &str, size: &str, curves: &[Vec<(f64, f64
     finding.claim(
         apart < 0.02,
         format!("{what} of {size}: between nodes DART is native MPI"),
-        format!("simulated: {} apart at the most", Value::Share(apart)),
+        format!("simulated: at most {} apart", Value::Share(apart)),
     );
 }
 
@@ -193,9 +194,10 @@ fn plot(finding: &mut Finding, what: &str, size: &str, curves: Vec<Vec<(f64, f64
         x: Axis::new("distance, in ranks", Quantity::Count),
         y: Axis::new("time of an operation", Quantity::Time),
         series: series.collect(),
-        text: "Read it from left to right: the ranks of the own node, which loads and stores reach, then a step to the \
-               first rank of the next node. Where both curves lie on each other, DART calls the same operations. Small steps \
-               behind the border are further links of the network."
-            .into(),
+        text:
+            "Read it from left to right: the ranks of the same node, which loads and stores reach, then a step to the \
+               first rank of the next node. Where both curves coincide, DART makes the same calls. Small steps \
+               beyond the border are further links of the network."
+                .into(),
     });
 }

@@ -10,18 +10,19 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-gups",
     source: "DART-MPI (Zhou, Idrees, Gracia, Euro-Par'15), section 4.2, figure 5",
     title: "HPCC RandomAccess, 2 to 1,024 ranks",
-    protocol: "Random words of a distributed table are read, changed and written back, each by a blocking get and a blocking put, and \
-               the table is verified by the benchmark's rules. Hybrid: what is on the own node is reached by loads and stores, as \
-               by shared windows nested in dynamic ones; the rest by RMA. RMA only: everything through the network adapter. \
-               Simulated on the Cray XC (profile aries, 24 ranks a node as on Hornet), where the processor or the adapter carries \
-               out what stays within a node; and measured on 2 and 4 processes of this machine, there by global pointers against \
-               get, put and flush of an allocated window, and of one whose operations are messages that the target serves.",
-    found: "The hybrid is ahead of native MPI RMA at every number of ranks; across nodes the gap narrows, as fewer accesses stay \
-            within a node.",
-    lesson: "RandomAccess does nothing but update 8-byte words anywhere in a table that is spread over all ranks, so it shows what a \
-             single small access costs. Where ranks share memory, a load takes nanoseconds, and the detour through a network \
-             adapter a microsecond; a runtime system that looks where the word is before it goes there wins the difference, for \
-             as many accesses as stay on the node.",
+    protocol: "Random words of a distributed table are read, changed and written back, each by a blocking get and a \
+               blocking put, and verified by the benchmark's rules. Hybrid: loads and stores reach the local node, as \
+               with shared windows nested in dynamic ones; RMA reaches the rest. RMA only: everything uses the \
+               network adapter. Simulated on the Cray XC (profile aries, 24 ranks per node as on Hornet), where the \
+               processor or the adapter carries out operations within a node; and measured on 2 and 4 processes of \
+               this machine, with global pointers against get, put and flush of an allocated window, and of a window \
+               whose target serves the operations as messages.",
+    found: "The hybrid is ahead of native MPI RMA at every number of ranks; across nodes the gap narrows, as fewer \
+            accesses stay within a node.",
+    lesson: "RandomAccess only updates 8-byte words anywhere in a table that is distributed over all ranks, so it \
+             shows the cost of a small access. With shared memory a load takes nanoseconds, and a detour through a \
+             network adapter a microsecond. A runtime system that looks up the word's location first saves the \
+             difference, for all accesses that stay on the node.",
     seconds: (12, 40),
     run,
 };
@@ -59,7 +60,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let rates = context.medians(5, &jobs, |ran| jobs[0].0.rate(ran))?;
         here.push((ranks, rates[0], rates[1]));
     }
-    // Not with more processes than processors: each message would wait for its target's turn there.
+    // Not with more processes than processors: each message would wait for the scheduler to run its target.
     let strategies = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
     let messages = RandomAccess { strategies, ..access(Update::GetPut, 20, updates / 100) };
     let by_messages = context.medians(5, &[(messages.clone(), Ranks::processes(2))], |ran| messages.rate(ran))?[0];
@@ -147,19 +148,19 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             series("hybrid", 0, here.iter().map(|row| (f64::from(row.0), row.1)).collect(), Origin::Measured),
             series("RMA only", 1, here.iter().map(|row| (f64::from(row.0), row.2)).collect(), Origin::Measured),
         ],
-        text: "Within one node (up to 24 ranks) the hybrid's updates are loads and stores, and the distance between the lines is \
-               that between the processor and the adapter. Where the second node begins the hybrid falls, since every other \
-               update now crosses the network, and from there on both lines are nearly one: what still separates them is the \
-               share of updates that happen to stay on the node."
+        text: "Within one node (up to 24 ranks) the hybrid's updates are loads and stores, and the distance between \
+               the lines is that between the processor and the adapter. The hybrid falls at the second node, since \
+               every other update now crosses the network. From there on the lines are close: the remaining \
+               difference is the share of updates within the node."
             .into(),
     });
     Ok(finding)
 }
 
-/// Why the hybrid is not ahead among processes of one machine.
-const DIRECT: &str = "among processes of this machine an allocated window's get and put are loads and stores as well, so that global \
-                      pointers, which look a segment up first, have no detour to save";
+/// The reason why the hybrid is not ahead among processes of one machine.
+const DIRECT: &str = "among processes of this machine an allocated window's get and put are loads and stores as well, \
+                      so that global pointers, which look a segment up first, have no detour to save";
 
-/// Why the hybrid is not ahead among many simulated ranks.
-const UNEVEN: &str = "the last rank to end decides, and most of what it accesses is on other nodes: powers of two do not fill nodes \
-                      of 24, and the ranks of the last one share it with few";
+/// The reason why the hybrid is not ahead among many simulated ranks.
+const UNEVEN: &str = "the last rank to end decides, and most of its accesses go to other nodes: powers of two do not \
+                      fill nodes of 24, and the ranks of the last one share it with few";

@@ -14,22 +14,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-latency",
     source: "DART (Zhou, Idrees, Gracia, Euro-Par'15), section 4.1, figure 2",
     title: "blocking put and get inside a node",
-    protocol: "One process writes to, or reads from, another one of the same machine, 1 B to 2 MiB, and waits for each \
-               operation; measured on 2 processes here. Load/store: global memory, whose parts are shared windows nested in \
-               a dynamic one. RMA calls: put and flush, or get, on a dynamic window with memory that the target's program \
-               attached, which only the kernel reaches (process_vm_writev and process_vm_readv), as an MPI library has to \
-               for such memory. A third curve makes the same calls on a dynamic window with attached memory that is shared.",
-    found: "The load/store path is more than 10 times faster than native MPI's RMA calls for small messages, and the latency \
-            is about constant below 1 KiB, in all cases.",
-    lesson: "Ranks of one node could reach each other's memory by the processor's own instructions, but a window's put goes \
-             through the library, and perhaps through the kernel or the network adapter. DART therefore allocates memory \
-             as shared windows, looks up in a table whether a pointer leads to the own node, and then copies. How much that \
-             saves is what small messages show: for large ones the copy itself takes the time.",
+    protocol: "One process writes to, or reads from, another one of the same machine, 1 B to 2 MiB, and waits for \
+               each operation; measured on 2 processes here. Load/store: global memory, whose parts are shared \
+               windows nested in a dynamic one. RMA calls: put and flush, or get, on a dynamic window with memory \
+               that the target's program attached, which only the kernel reaches (process_vm_writev and \
+               process_vm_readv), as an MPI library has to for such memory. A third curve makes the same calls on a \
+               dynamic window with attached memory that is shared.",
+    found: "The load/store path is more than 10 times faster than native MPI's RMA calls for small messages, and the \
+            latency is about constant below 1 KiB, in all cases.",
+    lesson: "Ranks of one node could access each other's memory with the processor's instructions, but a window's put \
+             goes through the library, and perhaps through the kernel or the network adapter. DART therefore \
+             allocates memory as shared windows, looks up in a table whether a pointer refers to the local node, and \
+             then copies. Small messages show the saved time: for large ones the copy itself takes the time.",
     seconds: (15, 60),
     run,
 };
 
-/// The way of the operations.
+/// The kind of memory.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 enum Way {
     /// Global memory.
@@ -40,7 +41,7 @@ enum Way {
     Nested,
 }
 
-/// Puts or gets of rank 0 at rank 1, each waited for.
+/// Puts or gets of rank 0 at rank 1, each completed before the next.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Latency {
     way: Way,
@@ -54,7 +55,7 @@ pub(crate) struct Latency {
 const REPETITIONS: (u64, u64) = (20, 5000);
 
 impl Latency {
-    /// Times one operation of each size, in nanoseconds, at rank 0; others have nothing to do.
+    /// Times one operation of each size, in nanoseconds, at rank 0; other ranks are idle.
     fn time<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
@@ -117,7 +118,7 @@ impl Job for Latency {
 
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
         if ra.size() < 2 {
-            return Err(Error::usage("latency: there are two ranks at least"));
+            return Err(Error::usage("latency: at least two ranks are needed"));
         }
         let team = Team::new(ra)?;
         let most = self.most() as u64;
@@ -159,10 +160,10 @@ impl Job for Latency {
     }
 }
 
-/// The largest of small messages, in bytes, which are about 10 times faster in the paper.
+/// The largest of small messages, in bytes; these are about 10 times faster in the paper.
 const SMALL: u64 = 64;
 
-/// How much the latency may grow below 1 KiB and be "about constant".
+/// The largest growth of latency below 1 KiB that counts as constant.
 const CONSTANT: f64 = 1.5;
 
 fn run(context: &Context<'_>) -> Result<Finding> {
@@ -177,7 +178,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         })
         .collect();
     let runs = context.in_turn(5, &jobs)?;
-    // Of each job and size the median of the runs.
+    // The median of the runs for each job and size.
     let curve = |runs: &Vec<Ran<Vec<f64>>>| -> Vec<(f64, f64)> {
         let time = |i: usize| {
             median(runs.iter().map(|ran| ran.ranks.first().and_then(|times| times.get(i)).copied().unwrap_or(f64::NAN)))
@@ -242,12 +243,15 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                     name: name.into(),
                     origin: Origin::Measured,
                     style,
-                    points: points.clone(), spread: Vec::new(), group: String::new() })
+                    points: points.clone(),
+                    spread: Vec::new(),
+                    group: String::new(),
+                })
                 .collect(),
             text: format!(
-                "The distance of the lower curve from the others at the left is what a {what} costs besides its bytes: a \
-                 search in a table, against a call of the kernel, or of the window layer. At the right the curves meet: \
-                 there everybody copies."
+                "The distance of the lower curve from the others at the left is the cost of a {what} besides its \
+                 bytes: a search in a table, against a call of the kernel, or of the window layer. The curves meet at \
+                 the right: there all of them copy."
             ),
         });
     }
@@ -255,11 +259,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let mut why = Vec::new();
     if failed("load/store: about constant") {
         why.push(
-            "a load/store operation of some bytes takes so few nanoseconds here that copying some hundred bytes shows beside it",
+            "a load/store operation of some bytes takes so few nanoseconds here that the copy of some hundred bytes is visible",
         );
     }
     if failed("RMA calls: about constant") {
-        why.push("the kernel's copy of some hundred bytes shows beside its call");
+        why.push("the kernel's copy of some hundred bytes is visible beside its call");
     }
     if failed("more than 10 times faster") {
         why.push("the kernel's copy costs less than 10 times a search in the table and a store");

@@ -12,27 +12,27 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-stencil",
     source: "DART (Zhou, Idrees, Gracia, Euro-Par'15), section 4.2, figure 6",
     title: "five-point Gauss-Seidel stencil",
-    protocol: "A grid of 4-byte numbers is solved by rows, halo rows by blocking puts: 64 × 64 to convergence on 4, 8 and 16 \
-               ranks of one node, 1024 × 1024 on 64 to 512 ranks, of which 20 iterations are timed, as all versions need the \
-               same number. Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks a node (profile aries), \
-               2 ns of computing for a point (assumed). DART: inside a node the processor copies; native RMA: the adapter \
-               carries out puts there, too; messages: two-sided. The order is red-black, so that the result can be \
-               compared with a sequential run, which it equals to the bit; ranks meet in a barrier behind each exchange, which \
-               the paper does not tell. Measured on 2 processes of this machine as well.",
-    found: "On one node DART outperforms native MPI by about 35 % on 16 processes; on several nodes its time decreases as \
-            processes are added.",
-    lesson: "A stencil computes a little, then needs its neighbours' border, again and again. With few rows for each rank the \
-             exchange is what takes the time, and most neighbours are on the same node: so what a put costs inside a node \
-             decides. With many nodes some neighbours are far, and everybody waits for the slowest.",
+    protocol: "A grid of 4-byte numbers is solved by rows, halo rows by blocking puts: 64 × 64 to convergence on 4, 8 \
+               and 16 ranks of one node, 1024 × 1024 on 64 to 512 ranks, of which 20 iterations are timed, as all \
+               versions need the same number. Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks a \
+               node (profile aries), 2 ns of computing for a point (assumed). DART: inside a node the processor \
+               copies; native RMA: the adapter carries out puts there, too; messages: two-sided. The order is \
+               red-black, so that the result equals that of a sequential run to the bit; a barrier follows each \
+               exchange, which the paper does not mention. Also measured on 2 processes of this machine.",
+    found: "On one node DART outperforms native MPI by about 35 % on 16 processes; on several nodes its time \
+            decreases as processes are added.",
+    lesson: "A stencil computes a little, then needs its neighbours' border, repeatedly. With few rows for each rank \
+             the exchange takes most of the time, and most neighbours are on the same node: so the cost of a put \
+             inside a node decides. With many nodes some neighbours are far, and all ranks wait for the slowest.",
     seconds: (20, 60),
     run,
 };
 
-/// The versions that are compared: their name, how data travel, and whether adapters carry out puts inside a node.
+/// The compared versions: their name, the transport of data, and whether adapters carry out puts inside a node.
 const VERSIONS: [(&str, How, bool); 3] =
     [("DART", How::Window, false), ("native RMA", How::Window, true), ("messages", How::Messages, true)];
 
-/// By how much DART is ahead in the paper, and from where on that is about as much.
+/// DART's lead in the paper, and the least lead that counts as about as much.
 const AHEAD: (f64, f64) = (0.35, 0.25);
 
 fn run(context: &Context<'_>) -> Result<Finding> {
@@ -78,15 +78,18 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                     name: name.into(),
                     origin: Origin::Simulated,
                     style,
-                    points: points.clone(), spread: Vec::new(), group: String::new() })
+                    points: points.clone(),
+                    spread: Vec::new(),
+                    group: String::new(),
+                })
                 .collect(),
             text: if size == 64 {
-                "All ranks are on one node. A rank of 16 has 4 rows, which take it less time than the adapter takes for the \
-                 exchange; so more ranks hardly help where puts go through it, and do where they are stores."
+                "All ranks are on one node. A rank of 16 has 4 rows, which take it less time than the adapter takes \
+                 for the exchange; so more ranks hardly help where puts go through it, and do where they are stores."
                     .into()
             } else {
-                "Most neighbours are on the same node, but behind each exchange everybody waits for those that are not. The \
-                 time still falls, as there is less to compute for each rank."
+                "Most neighbours are on the same node, but after each exchange all ranks wait for the others. The \
+                 time still falls, since each rank has less to compute."
                     .into()
             },
         });
@@ -118,7 +121,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     }
     finding.tables.push(table);
     if !falls {
-        finding.why = "behind each exchange all ranks meet, and that takes longer the more there are".into();
+        finding.why = "the barrier after each exchange takes longer with more ranks".into();
     }
     Ok(finding)
 }

@@ -1,4 +1,4 @@
-//! What the experiments found, as a document: what a paper says, what was found here, and what each plot teaches.
+//! The document of the experiments: each paper's finding, the finding here, and the lesson of each plot.
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Cell, Table};
@@ -14,14 +14,14 @@ impl Outcome {
         document.summary = self.experiments.iter().map(|one| format!("{}: {}", one.experiment.id, said(one))).collect();
         let introduction = Section::new("experiments", "Experiments")
             .paragraph(
-                "Each experiment follows a paper's protocol on this program's own stack: on processes of this machine at sizes \
-                 that fit it, and on simulated machines at the paper's sizes. Absolute times of the papers' clusters are \
-                 compared with simulated ones only; ratios, orders and shapes with both.",
+                "Each experiment follows a paper's protocol on this program's own stack: on processes of this machine \
+                 at sizes that fit it, and on simulated machines at the paper's sizes. Absolute times of the papers' \
+                 clusters are compared with simulated ones only; ratios, orders and shapes with both.",
             )
             .paragraph(
-                "Solid lines with filled marks were measured on this machine, those with hollow marks were simulated, dashed \
-                 ones are published. Lines of one colour belong together. A claim that is marked as fitted is no evidence: the \
-                 simulated machine's profile was fitted to these figures.",
+                "Solid lines with filled marks are measured on this machine, those with hollow marks are simulated, \
+                 and dashed ones are published. Lines of one colour belong together. A claim marked as fitted is no \
+                 evidence: the simulated machine's profile was fitted to these figures.",
             )
             .table(self.list())
             .folded();
@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// A sentence on what was found.
+/// A sentence on the finding.
 pub(super) fn said(one: &Reproduced) -> String {
     one.finding.as_ref().map_or_else(|why| format!("failed: {why}"), |finding| finding.sentence())
 }
@@ -72,22 +72,22 @@ pub(super) fn section(one: &Reproduced) -> Section {
 /// Words that the lessons use.
 const WORDS: [(&str, &str); 12] = [
     ("rank", "One of the processes (or threads) of a program that runs as many; they are numbered from 0."),
-    ("window", "Memory of every rank that the others reach without its help, by put, get and accumulate."),
-    ("origin, target", "The rank that issues an operation, and the rank whose memory it is about."),
-    ("epoch", "The stretch of a program in which a rank may issue operations; its end makes them complete."),
+    ("window", "Memory of every rank that other ranks access without its help, by put, get and accumulate."),
+    ("origin, target", "The rank that issues an operation, and the rank whose memory it accesses."),
+    ("epoch", "The section of a program in which a rank may issue operations; its end completes them."),
     ("fence", "A collective call that ends one epoch of all ranks and begins the next."),
     (
         "PSCW",
-        "Post, start, complete, wait: an epoch between named neighbours only. The target posts its window to a group and \
-         waits; the origins start and complete.",
+        "Post, start, complete, wait: an epoch between named neighbours only. The target posts its window to a group \
+         and waits; the origins start and complete.",
     ),
     ("lock, unlock", "An epoch in which the target takes no part: the origin locks its window, exclusively or shared."),
     ("lock_all", "A shared lock of all ranks' windows at once; most one-sided programs hold it for their whole life."),
-    ("flush", "Makes the operations to a target complete, within an epoch of locks."),
+    ("flush", "Completes the operations to a target, within an epoch of locks."),
     ("network atomic", "fetch_and_add, compare_and_swap and the like, carried out by the target's network adapter."),
     (
         "one-sided, two-sided",
-        "Whether an operation is done by the origin and the network alone, or takes the target's processor as a message does.",
+        "One-sided: only the origin and the network do the work. Two-sided: the target's processor takes part, as in messages.",
     ),
-    ("overlap", "How much of a communication's time the processor may spend computing meanwhile."),
+    ("overlap", "The share of a communication's time in which the processor can compute."),
 ];

@@ -1,4 +1,4 @@
-//! foMPI's accumulates: by network atomics, and by a lock, a get and a put.
+//! foMPI's accumulates: with network atomics, and with a lock, a get and a put.
 
 use std::time::Duration;
 
@@ -17,28 +17,28 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-atomics",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), the slides on communication and the performance of atomics",
     title: "accumulate by network atomics against the fall-back by a lock",
-    protocol: "One rank accumulates (sum of 64-bit integers) n elements to another one inside lock_all, and flushes; the time of \
-               a call against n. By one network atomic for each element (native), and by the fall-back: lock, get, combine, put, \
-               unlock. Simulated on profile gemini to a rank of another node, and measured on 2 processes of this machine, there \
-               also as windows do it unless they are told otherwise: a target that gets many elements changes from the one to \
-               the other by itself (by need).",
-    found: "The hardware-accelerated protocol has the lower latency; the fall-back protocol has the higher bandwidth for many \
-            elements.",
-    lesson: "An atomic operation of the network is one round trip for one word. A lock costs several round trips first, and then \
-             any number of words in two transfers. So there is a number of elements from which on the slow start is worth it.",
+    protocol: "One rank accumulates (sum of 64-bit integers) n elements to another one inside lock_all, and flushes; \
+               the time of a call against n. By one network atomic for each element (native), and by the fall-back: \
+               lock, get, combine, put, unlock. Simulated on profile gemini to a rank of another node, and measured \
+               on 2 processes of this machine, there also with the default of windows: a target that gets many \
+               elements changes from the one to the other by itself (by need).",
+    found: "The hardware-accelerated protocol has the lower latency; the fall-back protocol has the higher bandwidth \
+            for many elements.",
+    lesson: "A network atomic is one round trip for one word. A lock first costs several round trips, and then \
+             transfers any number of words in two operations. So from some number of elements on, the lock is faster.",
     seconds: (10, 20),
     run,
 };
 
-/// Accumulates of more and more elements from one rank to the last one.
+/// Accumulates of increasing lengths from one rank to the last one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Accumulates {
     strategies: Strategies,
     /// Numbers of elements.
     counts: Vec<u32>,
-    /// How often each is done.
+    /// Repetitions of each.
     rounds: u32,
-    /// Whether targets change from atomics to a lock by themselves.
+    /// Whether targets change from atomics to a lock on demand.
     by_need: bool,
 }
 
@@ -60,7 +60,7 @@ impl Job for Accumulates {
         let mut out = Vec::new();
         team.barrier()?;
         if ra.rank() == Rank(0) {
-            // The others have all left the barrier by then, and are in the next one.
+            // All other ranks have left the barrier by then, and are in the next one.
             ra.compute(Duration::from_millis(1))?;
             let target = Rank(ra.size() - 1);
             let all = window.lock_all()?;
@@ -106,13 +106,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&counts, &[native?, locked?], &here.collect::<Vec<_>>()))
 }
 
-/// The least number of elements from which on the second one is quicker.
+/// The least number of elements from which on the second one is faster.
 fn crossing(counts: &[u32], times: &[Vec<f64>]) -> Option<u32> {
     let behind = (0..counts.len()).rev().find(|&at| times[0][at] <= times[1][at]);
     counts.get(behind.map_or(0, |at| at + 1)).copied()
 }
 
-/// For each of [`WAYS`] the times for each number of elements: simulated, and here, where there are those by need as well.
+/// For each of [`WAYS`] the times for each number of elements: simulated, and here, where there is also a third one on
+/// demand.
 fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding {
     let mut finding = Finding::new();
     let last = counts.len() - 1;
@@ -182,10 +183,11 @@ fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding 
         x: Axis::new("elements", Quantity::Count),
         y: Axis::new("time of a call with its flush", Quantity::Time),
         series,
-        text: "The native line rises from the first element on: so many elements, so many atomic operations. The fall-back \
-               starts higher, with the operations of its lock, and stays there until the bytes themselves count. Where the \
-               lines cross is the number of elements from which on a lock pays; it lies lower the longer a round trip takes. By \
-               need, a target first gets what the native line has, and a lock and plain loops once they are worth the change."
+        text: "The native line rises from the first element on, since each element is an atomic operation. The \
+               fall-back starts higher, with the operations of its lock, and stays there until the bytes themselves \
+               matter. The lines cross at the number of elements from which on a lock pays off; it is lower the \
+               longer a round trip takes. On demand, a target first behaves as the native line, and changes to a lock \
+               and plain loops when that pays off."
             .into(),
     });
     finding
@@ -199,7 +201,7 @@ mod tests {
     use rmalab_job as job;
 
     #[test]
-    fn a_lock_pays_from_some_number_of_elements_on() {
+    fn a_lock_pays_off_from_some_number_of_elements_on() {
         let counts = vec![1, 2, 4, 8, 16, 256];
         let times = WAYS.map(|way| {
             let strategies = Strategies { accumulate: Some(way.name().into()), ..Strategies::default() };

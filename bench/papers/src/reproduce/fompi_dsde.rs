@@ -10,17 +10,18 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-dsde",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), section 4.2, figure 7b",
     title: "dynamic sparse data exchange, 6 random neighbours",
-    protocol: "In each round every rank sends 8 bytes to 6 random ranks, and nobody knows who will send to it: by windows (a \
-               fetch_and_op gives a place at the target, between two fences), by numbers that go to all ranks (alltoall), by numbers \
-               that are added up (reduce-scatter), and by acknowledged messages with a barrier that does not block (NBX). \
-               Simulated on the Cray XE6's network (profile gemini, 32 ranks a node), and measured on 2 processes of this \
-               machine.",
-    found: "Only the text of the figure is at hand: exchanges with 6 random neighbours, foMPI against other protocols. Of these \
-            two make every rank hear of every other one in each round, which a window's counters and NBX avoid.",
-    lesson: "A program whose neighbours change cannot post receives, since it does not know from whom. Asking everybody costs time \
-             in proportion to the ranks, although only six of them have something to say. One-sided communication needs no \
-             question: the sender takes a place in the target's memory, and a fence, which grows with the logarithm of the ranks \
-             only, tells that all have done so.",
+    protocol: "In each round every rank sends 8 bytes to 6 random ranks, and no rank knows its senders: with windows \
+               (a fetch_and_op returns a slot at the target, between two fences), with an exchange of all numbers \
+               (alltoall), with a sum of the numbers (reduce-scatter), and with acknowledged messages and a \
+               nonblocking barrier (NBX). Simulated on the Cray XE6's network (profile gemini, 32 ranks a node), and \
+               measured on 2 processes of this machine.",
+    found: "Only the text of the figure is available: exchanges with 6 random neighbours, foMPI against other \
+            protocols. In two of these every rank sends to every other one in each round, which a window's counters \
+            and NBX avoid.",
+    lesson: "A program with changing neighbours cannot post receives, since it does not know the senders. To ask \
+             every rank costs time in proportion to the ranks, although only six of them have data. One-sided \
+             communication needs no question: the sender takes a slot in the target's memory. A fence, which grows \
+             only with the logarithm of the ranks, then confirms that all ranks have done so.",
     seconds: (15, 60),
     run,
 };
@@ -79,7 +80,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let tail = |protocol: usize| growth(&curves[protocol][last.saturating_sub(3)..]).0;
     finding.claim(
         tail(0) < 0.5 && tail(0) < tail(3),
-        "a round grows with the logarithm of the ranks, as its fence, where alltoall grows in proportion in the end",
+        "a round grows with the logarithm of the ranks, as its fence does, while alltoall finally grows in proportion",
         format!(
             "simulated, {} to {most} ranks: windows grow as p^{:.2}, NBX as p^{:.2}, reduce-scatter as p^{:.2}, alltoall as p^{:.2}",
             ranks[last.saturating_sub(3)],
@@ -108,11 +109,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: Axis::new("ranks", Quantity::Count),
         y: Axis::new("time of a round, slowest rank", Quantity::Time),
         series,
-        text: "Every rank has the same six messages at any number of ranks; what grows is the price of finding out who sends. The \
-               line of alltoall bends upwards, since every rank is told something about every other one; that of reduce-scatter \
-               will, too, once a word for each rank outweighs its rounds. The windows' line rises by a step for \
-               each doubling, that of the fence, and so does that of NBX, whose barrier is a dissemination as well; it is on top \
-               since each of its messages is acknowledged by another one."
+        text: "Every rank has the same six messages at any number of ranks; only the cost of finding the senders \
+               grows. The line of alltoall bends upwards, since every rank sends a number to every other one; that of \
+               reduce-scatter will, too, once a word for each rank outweighs its rounds. The windows' line rises by a \
+               step for each doubling, from its fence, and so does that of NBX, whose barrier is also a \
+               dissemination; it is on top since each of its messages has an acknowledgement."
             .into(),
     });
     Ok(finding)

@@ -14,13 +14,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-fence",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), section 2.3, figure 6b",
     title: "fence against ranks",
-    protocol: "Every rank makes empty fences, one after the other; the time of one, on the slowest rank. Simulated on the Cray \
-               XE6's network (profile gemini, 32 ranks a node), and measured on 2 processes of this machine. The naive \
-               fence of two barriers is run beside it.",
+    protocol: "Every rank makes empty fences, one after the other; the time of one, on the slowest rank. Simulated on \
+               the Cray XE6's network (profile gemini, 32 ranks a node), and measured on 2 processes of this machine. \
+               The naive fence of two barriers runs beside it.",
     found: "A fence takes O(log p) time and O(1) memory: it is a flush and a barrier by dissemination.",
-    lesson: "A fence is the simplest way to synchronize a window: everybody waits for everybody. Nobody can know that all \
-             others have arrived in less than log2(p) rounds of messages, if a message tells one other rank; a fence that \
-             takes no more than that scales as well as any can.",
+    lesson: "A fence is the simplest way to synchronize a window: every rank waits for every other. No rank can know \
+             that all others have arrived in less than log2(p) rounds of messages, if a message goes to one other \
+             rank. A fence with this number of rounds has the best possible growth.",
     seconds: (10, 40),
     run,
 };
@@ -81,7 +81,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     table.row([Value::from("2 processes here"), Value::Time(here[0]), Value::None, Value::Time(here[1])]);
     finding.tables.push(table);
 
-    // Between nodes only: the first rounds are shorter, they stay in a node.
+    // Between nodes only: the first rounds stay in a node and are shorter.
     let between: Vec<(f64, f64)> = curves[0].iter().copied().filter(|point| point.0 >= 64.0).collect();
     let rounds: Vec<(f64, f64)> = between.iter().map(|&(ranks, time)| (ranks.log2(), time)).collect();
     let (round, _, explained) = rmalab_report::finding::line(&rounds);
@@ -90,8 +90,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         explained > 0.95 && exponent < 0.5,
         "time O(log p)",
         format!(
-            "simulated, 64 to {} ranks: {} more for each doubling, R² {explained:.3} of that line; as a power of p it would \
-             be p^{exponent:.2}",
+            "simulated, 64 to {} ranks: {} more for each doubling, R² {explained:.3} of that line; as a power of p it \
+             would be p^{exponent:.2}",
             ranks.last().unwrap_or(&0),
             Value::Time(round)
         ),
@@ -110,10 +110,13 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 name: name.to_string(),
                 origin: Origin::Simulated,
                 style,
-                points: points.clone(), spread: Vec::new(), group: String::new() })
+                points: points.clone(),
+                spread: Vec::new(),
+                group: String::new(),
+            })
             .collect(),
-        text: "Each doubling of the ranks adds about the same time, one more round of messages; the naive fence, two \
-               barriers, keeps its distance of a factor of two at any number of ranks. A step shows where a node is full \
+        text: "Each doubling of the ranks adds about the same time, one more round of messages. The naive fence, two \
+               barriers, takes twice as long at any number of ranks. A step marks the point at which a node is full \
                and messages begin to cross the network."
             .into(),
     });

@@ -12,18 +12,18 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-fft",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), NAS 3-D FFT",
     title: "three-dimensional Fourier transform with overlapped puts",
-    protocol: "A cube of complex numbers is transformed in slabs; each plane is put to the ranks that need it as soon as it is \
-               transformed (overlapped), or all of them behind the last (bulk), or sent by two-sided messages, the same cube \
-               on more and more ranks. Simulated on the Cray XE6's network (profile gemini, a rank a node, since so few \
-               ranks would share two nodes, in which the processor copies), 1 ns of \
-               computing for a floating-point operation (assumed); and measured on 2 processes of this machine. Each run \
-               is compared with the definition of four coefficients and with the inverse transform, up to 64³ with a \
+    protocol: "A cube of complex numbers is transformed in slabs; each plane is put to the ranks that need it as soon \
+               as it is transformed (overlapped), or after the last plane (bulk), or sent by two-sided messages, the \
+               same cube on more and more ranks. Simulated on the Cray XE6's network (profile gemini, one rank per \
+               node, since these few ranks would share two nodes, in which the processor copies), 1 ns of computing \
+               for a floating-point operation (assumed); and measured on 2 processes of this machine. Each run is \
+               compared with the definition of four coefficients and with the inverse transform, up to 64³ with a \
                sequential transform.",
-    found: "RMA is ahead of Cray's MPI-1 at all sizes, up to 65,536 processes (the slides give the gains as annotations of a \
-            picture, not in words).",
-    lesson: "Between the transforms of two directions every rank needs something of every other one. What is sent while there is \
-             still something to compute costs no time; puts allow that without anybody at the other end, and without the copies \
-             and handshakes of messages.",
+    found: "RMA is ahead of Cray's MPI-1 at all sizes, up to 65,536 processes (the slides give the gains as \
+            annotations of a picture, not in words).",
+    lesson: "Between the transforms of two directions every rank needs data of every other one. A transfer that \
+             overlaps the remaining computing costs no time. Puts allow that without the target's help, and without \
+             the copies and handshakes of messages.",
     seconds: (10, 100),
     run,
 };
@@ -89,7 +89,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let mut why = Vec::new();
     if finding.claims.iter().any(|claim| !claim.holds) {
         why.push(format!(
-            "with {} ranks a rank has one plane, so there is nothing left to compute when its pieces are put",
+            "with {} ranks a rank has one plane, so no computing is left when it puts its pieces",
             ranks[ranks.len() - 1]
         ));
     }
@@ -107,13 +107,16 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 name: name.into(),
                 origin: Origin::Simulated,
                 style,
-                points: points.clone(), spread: Vec::new(), group: String::new() })
+                points: points.clone(),
+                spread: Vec::new(),
+                group: String::new(),
+            })
             .collect(),
-        text: "Each doubling of the ranks halves the computing, and the bytes that a rank sends, but doubles the pieces that \
-               they are sent in. So the curves fall together, and flatten where the start of so many pieces is what takes \
-               the time. The distance between overlapped and bulk is the time that is hidden behind computing; it \
-               is the largest while there is much of both. The messages' curve turns up in the end: all send to all at a time, and each \
-               try for a place in a receiver's ring is an atomic operation on one word."
+        text: "Each doubling of the ranks halves the computing, and the bytes that a rank sends, but doubles the \
+               pieces that to send them. So the curves fall together, and flatten where the start of the pieces \
+               dominates the time. The distance between overlapped and bulk is the time hidden by computing; it is \
+               largest while there is much of both. The messages' curve finally turns up: all ranks send to all at a \
+               time, and each attempt to get a slot in a receiver's ring is an atomic operation on one word."
             .into(),
     });
     Ok(finding)

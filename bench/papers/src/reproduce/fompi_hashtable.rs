@@ -10,14 +10,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-hashtable",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), section 4.1, figure 7a",
     title: "random inserts into a distributed hash table",
-    protocol: "Every rank inserts random keys: a compare_and_swap into the slot; if it is taken, a fetch_and_op for a cell of the \
-               overflow heap and a compare_and_swap that links it. Simulated on the Cray XE6's network (profile gemini, 32 ranks a \
-               node), and measured on 1, 2 and 4 processes of this machine. The same over messages, which the target serves \
-               (two-sided transport), is run beside it.",
+    protocol: "Every rank inserts random keys: a compare_and_swap into the slot; if it is taken, a fetch_and_op for a \
+               cell of the overflow heap and a compare_and_swap that links it. Simulated on the Cray XE6's network \
+               (profile gemini, 32 ranks a node), and measured on 1, 2 and 4 processes of this machine. The same over \
+               messages, which the target serves (two-sided transport), is run beside it.",
     found: "Inserts per second scale with the number of ranks.",
-    lesson: "A hash table needs no order among its inserts, only that each slot is given once; that is what a compare_and_swap at \
-             the target does, without the target's help. So twice the ranks insert twice as much, as long as keys are spread \
-             evenly, no word is everybody's, and the network carries the messages.",
+    lesson: "A hash table needs no order among its inserts, only a single owner of each slot. A compare_and_swap at \
+             the target ensures that without the target's help. So twice the ranks insert twice as much, as long as \
+             keys are spread evenly, no word is shared by all, and the network carries the messages.",
     seconds: (15, 60),
     run,
 };
@@ -63,8 +63,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         exponent > 0.8,
         "inserts per second scale with the ranks",
         format!(
-            "simulated, 64 to {} ranks: as p^{exponent:.2}, R² {explained:.3}; 1 would be in proportion, and ways through a larger \
-             torus are longer",
+            "simulated, 64 to {} ranks: as p^{exponent:.2}, R² {explained:.3}; 1 would be in proportion, and paths \
+             through a larger torus are longer",
             ranks.last().unwrap_or(&0)
         ),
     );
@@ -88,10 +88,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             series("messages", 1, Origin::Simulated, &curves[1]),
             series("one-sided", 0, Origin::Measured, &measured),
         ],
-        text: "A straight line that rises by a factor of ten for ten times the ranks is perfect scaling. Within the first node (up \
-               to 32 ranks) the line bends: all inserts go through one network adapter, and from 8 ranks on it has no more to \
-               give. Each further node brings an adapter of its own, and the line is straight again. By messages an insert waits \
-               until its target looks into its queue, which costs about a factor of ten."
+        text: "A straight line that rises by a factor of ten for ten times the ranks is perfect scaling. Within the \
+               first node (up to 32 ranks) the line bends: all inserts go through one network adapter, which is \
+               saturated from 8 ranks on. Each further node adds an adapter, and the line is straight again. By \
+               messages an insert waits until its target polls its queue, which costs about a factor of ten."
             .into(),
     });
     Ok(finding)

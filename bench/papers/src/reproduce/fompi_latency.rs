@@ -16,21 +16,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-latency",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), the slides on latency, overlap, message rate and flush",
     title: "put and get: latency, message rate and overlap, between nodes and inside one",
-    protocol: "Inside lock_all, one rank puts to another one and flushes, or gets, for sizes from 8 B on; then it puts many times \
-               before one flush (message rate), then it computes between put and flush for as long as both take alone \
-               (overlap: the part of the transfer's time that is hidden). Simulated on profile gemini to a rank of another \
-               node and of the same one, and measured on 2 processes of this machine. A flush with nothing to do is timed.",
-    found: "Small messages take a constant time; transfers between nodes overlap with computation; flush, one of the most critical \
-            functions, adds only 78 processor instructions.",
-    lesson: "Below some hundred bytes the size of a message does not matter: what it takes is the way through the adapters and \
-             the network, and what the library adds. That is why the library's own path is counted in instructions. A \
-             message that the adapter carries alone leaves the processor free, so that many can be under way, and the \
-             program can compute meanwhile, if only it has something to compute.",
+    protocol: "Inside lock_all, one rank puts to another one and flushes, or gets, for sizes from 8 B on; then it \
+               puts many times before one flush (message rate), then it computes between put and flush for as long as \
+               both take alone (overlap: the part of the transfer's time that is hidden). Simulated on profile gemini \
+               to a rank of another node and of the same one, and measured on 2 processes of this machine. A flush \
+               with nothing to do is timed.",
+    found: "Small messages take a constant time; transfers between nodes overlap with computation; flush, one of the \
+            most critical functions, adds only 78 processor instructions.",
+    lesson: "Below some hundred bytes the size of a message does not matter: its time is that of the path through the \
+             adapters and the network, and of the library. Therefore the paper counts the library's own path in \
+             instructions. A message that the adapter carries alone leaves the processor free, so that many can be \
+             under way, and the program can compute meanwhile.",
     seconds: (10, 20),
     run,
 };
 
-/// What one rank does.
+/// Patterns of one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum What {
     /// Put and flush: nanoseconds.
@@ -68,7 +69,7 @@ impl Job for Transfers {
         let mut out = Vec::new();
         team.barrier()?;
         if ra.rank() == Rank(0) {
-            // The others have all left the barrier by then, and are in the next one.
+            // All other ranks have left the barrier by then, and are in the next one.
             ra.compute(Duration::from_millis(1))?;
             let (first, rank) = (WindowDisp(0), Rank(self.target));
             let all = window.lock_all()?;
@@ -83,7 +84,7 @@ impl Job for Transfers {
             for &size in &self.sizes {
                 let buffer = &mut buffer[..size as usize];
                 let mut put = || -> Result<()> { Ok(target.put(first, buffer).and_then(|()| all.flush(rank))?) };
-                // The first time memory is touched is another matter.
+                // The first access to memory takes longer.
                 put()?;
                 out.push(match self.what {
                     What::Put => mean(&mut put)?,
@@ -118,14 +119,14 @@ impl Job for Transfers {
     }
 }
 
-/// Two nodes' worth of ranks: rank 1 is on rank 0's node, and this one on the other.
+/// The ranks of two nodes: rank 1 is on rank 0's node, and this one on the other.
 const FAR: u32 = 32;
 
 fn of_rank_0(ran: &Ran<Vec<f64>>) -> &[f64] {
     &ran.ranks[0]
 }
 
-/// The figures of puts, gets, bursts and overlaps at one place, for each size.
+/// The figures of puts, gets, bursts and overlaps to one target, for each size.
 #[derive(Clone, Debug, Default)]
 struct Place {
     put: Vec<f64>,
@@ -163,10 +164,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&sizes, &far, &near, &Place { put, get, burst, overlap, flush }))
 }
 
-/// What 78 instructions take, one at a nanosecond.
+/// The time of 78 instructions, one per nanosecond.
 const INSTRUCTIONS: f64 = 78.0;
 
-/// What is simulated to another node and inside one, and measured here.
+/// Figures simulated to another node and inside one, and measured here.
 fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
     let mut finding = Finding::new();
     let places = [("other node, simulated", far), ("same node, simulated", near), ("2 processes here", here)];
@@ -187,7 +188,7 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
         }
         finding.tables.push(table);
     }
-    // A simulated processor takes no time for what it does between two operations.
+    // A simulated processor takes no time between two operations.
     let mut table = Table::new("A flush with nothing to do", ["where", "time"]);
     for (name, place) in places {
         table.row([Value::from(name), Value::Time(place.flush)]);
@@ -202,8 +203,8 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
             put < 2.0 && get < 2.0,
             "a constant latency of small messages",
             format!(
-                "{name}: a put takes {} at 8 B and {} times as long at 512 B, a get {} and {} times (less than twice for 64 times \
-                 the bytes counts as constant)",
+                "{name}: a put takes {} at 8 B and {} times as long at 512 B, a get {} and {} times (less than twice \
+                 for 64 times the bytes counts as constant)",
                 Value::Time(place.put[at(8)]),
                 rmalab_report::numbers::digits(put),
                 Value::Time(place.get[at(8)]),
@@ -223,9 +224,9 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
     );
     finding.claim(
         far.put[first] > 2.0 * far.burst[first],
-        "many messages are under way at a time: a rate, and not only a latency",
+        "many messages are under way at a time: with a rate that exceeds the inverse latency",
         format!(
-            "{} of 8 B, {} times as many as with a flush behind each, simulated",
+            "{} of 8 B, {} times as many as with a flush after each, simulated",
             Value::Rate(1e9 / far.burst[first]),
             rmalab_report::numbers::digits(far.put[first] / far.burst[first])
         ),
@@ -252,12 +253,12 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
     );
     let mut why = Vec::new();
     if small(&here.put) >= 2.0 || small(&here.get) >= 2.0 {
-        why.push("between processes of one machine nothing takes long but the copy, so that its bytes count from the first on");
+        why.push(
+            "between processes of one machine only the copy takes long, so that its bytes matter from the first on",
+        );
     }
     if here.flush >= INSTRUCTIONS {
-        why.push(
-            "the time of a flush is that of its memory fence, which waits for what the processor still has to write",
-        );
+        why.push("the time of a flush is that of its memory fence, which waits for the processor's pending writes");
     }
     finding.why = why.join("; ");
 
@@ -284,9 +285,9 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
             series("put, here", Origin::Measured, 2, xs(&here.put)),
             series("get, here", Origin::Measured, 3, xs(&here.get)),
         ],
-        text: "Each line is flat on the left, where the way counts, and rises with slope one on the right, where the bytes do; \
-               the bend is at the size that takes as long as the way. A get is slower than a put since it has to go there and \
-               come back before anything can be used. Inside a node the processor copies, at once."
+        text: "Each line is flat on the left, where the path dominates, and rises with slope one on the right, where \
+               the bytes do; the bend is at the size that takes as long as the path. A get is slower than a put since \
+               its data must come back first. Inside a node the processor copies at once."
             .into(),
     });
     let rate = |values: &[f64]| xs(&values.iter().map(|time| 1e9 / time).collect::<Vec<_>>());
@@ -300,8 +301,8 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
             series("same node", Origin::Simulated, 2, rate(&near.burst)),
             series("here", Origin::Measured, 2, rate(&here.burst)),
         ],
-        text: "How many puts a rank can issue if it flushes only in the end. On the left the processor's overhead of a message is \
-               the limit, on the right the bandwidth of the adapter, or of the memory."
+        text: "Puts that a rank can issue with a single flush at the end. On the left the processor's overhead of a \
+               message is the limit, on the right the bandwidth of the adapter, or of the memory."
             .into(),
     });
     finding.plots.push(Plot {
@@ -314,9 +315,9 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
             series("same node", Origin::Simulated, 2, xs(&near.overlap)),
             series("here", Origin::Measured, 2, xs(&here.overlap)),
         ],
-        text: "1 would be a transfer that costs the processor nothing. Between nodes all is hidden but the processor's overhead, \
-               which a small message consists of in large part. Inside a node the processor itself copies, and so cannot \
-               compute meanwhile: nothing is hidden, and the put is still faster."
+        text: "1 would be a transfer that costs the processor nothing. Between nodes everything is hidden except the \
+               processor's overhead, which is a large part of a small message. Inside a node the processor itself \
+               copies, and so cannot compute meanwhile: nothing is hidden, and the put is still faster."
             .into(),
     });
     finding

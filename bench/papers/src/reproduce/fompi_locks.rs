@@ -16,19 +16,20 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-locks",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), the slides on scalable lock synchronization and flush",
     title: "lock, lock_all and flush: operations and times at any number of ranks",
-    protocol: "The last of p ranks, alone, locks and unlocks an allocated window with the two-level policy (master and target at \
-               rank 0): each call's network operations are counted, and its time is taken. Simulated on profile gemini, 32 ranks \
-               a node, from 2 to 4,096 ranks (65,536 with --long); the times on 2 processes of this machine, too.",
-    found: "A constant number of operations for p processes: lock_all has one phase (one operation at the master), an exclusive \
-            lock two (master, then target); flush takes O(1) time and memory.",
-    lesson: "A window of p ranks has p locks. To take all of them could cost p operations; foMPI keeps one master word that says \
-             whether anybody holds an exclusive lock anywhere, so that lock_all has one place to ask. An exclusive lock pays for \
-             that with one more operation, and everybody saves p.",
+    protocol: "The last of p ranks, alone, locks and unlocks an allocated window with the two-level policy (master \
+               and target at rank 0): each call's network operations are counted, and its time is taken. Simulated on \
+               profile gemini, 32 ranks a node, from 2 to 4,096 ranks (65,536 with --long); the times on 2 processes \
+               of this machine, too.",
+    found: "A constant number of operations for p processes: lock_all has one phase (one operation at the master), an \
+            exclusive lock two (master, then target); flush takes O(1) time and memory.",
+    lesson: "A window of p ranks has p locks. Taking all of them could cost p operations. foMPI has one master word \
+             that records whether any rank holds an exclusive lock anywhere, so lock_all needs one operation. An \
+             exclusive lock pays for that with one more operation, and lock_all saves p.",
     seconds: (10, 30),
     run,
 };
 
-/// What is looked at, in the order of [`Calls`].
+/// The measured calls, in the order of [`Calls`].
 const CALLS: [&str; 9] = [
     "lock_all",
     "unlock_all",
@@ -44,10 +45,10 @@ const CALLS: [&str; 9] = [
 /// One value for each of [`CALLS`].
 type Calls<T> = [T; 9];
 
-/// The last rank's calls, one after the other, while the others wait.
+/// The last rank's calls, one after the other, while the other ranks wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LockCalls {
-    /// Over how many rounds times are taken.
+    /// The number of timed rounds.
     rounds: u32,
 }
 
@@ -64,7 +65,7 @@ impl Job for LockCalls {
         team.barrier()?;
         let mut out = None;
         if ra.rank().0 + 1 == ra.size() {
-            // The others have all left the barrier by then, and are in the next one.
+            // All other ranks have left the barrier by then, and are in the next one.
             ra.compute(Duration::from_millis(1))?;
             let mut nothing = Clock::new(&counted);
             let lost = most((0..self.rounds).map(|_| nothing.lap().0).collect());
@@ -85,7 +86,7 @@ impl Job for LockCalls {
     }
 }
 
-/// The mean of the least nine in ten: clocks tick in steps, and a few times are those of an interrupt.
+/// The mean of the least nine in ten: clocks tick in steps, and a few times include an interrupt.
 fn most(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.truncate((times.len() * 9).div_ceil(10));
@@ -104,7 +105,7 @@ impl<'c, 'a, A: RemoteAtomics + ?Sized> Clock<'c, 'a, A> {
         Clock { counted, since: counted.now() }
     }
 
-    /// Since the last call of this.
+    /// Since the last call of this function.
     fn lap(&mut self) -> (f64, Counts) {
         let time = elapsed(self.counted, self.since);
         let counts = self.counted.take();
@@ -148,7 +149,7 @@ fn round<'a, 't, A: RemoteAtomics + ?Sized>(
     Ok([lock_all, unlock_all, exclusive, another, one, last, lock, unlock, flush])
 }
 
-/// What the calls take on the ranks of a world.
+/// The calls' times and operations on the ranks of a world.
 #[derive(Clone, Debug)]
 struct Point {
     ranks: u32,
@@ -205,7 +206,7 @@ fn report(points: &[Point], here: &Point) -> Finding {
     );
     finding.claim(
         of(3) == [1] && of(4) == [1],
-        "the global phase is that of a rank's first exclusive lock only",
+        "only a rank's first exclusive lock has the global phase",
         format!("counted: {} for one more target, and {} to unlock it", told(3), told(4)),
     );
     finding.claim(
@@ -214,7 +215,7 @@ fn report(points: &[Point], here: &Point) -> Finding {
         format!("counted: {} to lock, {} to unlock, for each p from {least} to {most}", told(6), told(7)),
     );
     let flushes: Vec<f64> = points.iter().filter(|point| point.ranks > PER_NODE).map(|point| point.times[8]).collect();
-    // The clock tells whole nanoseconds.
+    // The clock has whole nanoseconds.
     let same = flushes.windows(2).all(|pair| (pair[0] - pair[1]).abs() <= 1.0);
     finding.claim(
         of(8) == [0] && same,
@@ -226,7 +227,7 @@ fn report(points: &[Point], here: &Point) -> Finding {
             Value::Time(here.times[8])
         ),
     );
-    // What is left of growth is the way through the network, and not more operations.
+    // The rest of growth comes from the path through the network, not from more operations.
     let series = |at: usize, style: usize| Series {
         name: CALLS[at].into(),
         origin: Origin::Simulated,
@@ -241,9 +242,9 @@ fn report(points: &[Point], here: &Point) -> Finding {
         x: Axis::new("ranks", Quantity::Count),
         y: Axis::new("time of a call by the last rank", Quantity::Time),
         series: vec![series(0, 0), series(2, 1), series(6, 2), series(8, 3)],
-        text: "The calls of the rank that is farthest from the master. Up to 32 ranks that is on the same node; the slow rise \
-               beyond is the longer way through the torus, the number of operations stays what it is. An exclusive lock takes \
-               two operations, one after the other, so it lies twice as high as lock_all."
+        text: "The calls of the rank that is farthest from the master. Up to 32 ranks that is on the same node. The \
+               slow rise beyond is the longer path through the torus; the number of operations stays the same. An \
+               exclusive lock takes two operations, one after the other, so it takes twice as long as lock_all."
             .into(),
     });
     finding
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_operations_that_grows_is_seen() {
+    fn a_growing_number_of_operations_is_detected() {
         let point =
             |ranks, lock_all| Point { ranks, times: [1000.0; 9], operations: [lock_all, 1, 2, 1, 1, 2, 1, 1, 0] };
         let finding = report(&[point(2, 1), point(4, 1)], &point(2, 1));

@@ -12,17 +12,19 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-milc",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), MILC",
     title: "lattice conjugate gradients, weak scaling",
-    protocol: "Conjugate gradients on a four-dimensional lattice, 4 × 4 × 4 × 8 sites for each rank: in each iteration faces go \
-               to 8 neighbours, and two sums over all ranks. Faces by puts with a flag behind them under lock_all, by PSCW, by \
-               fences, and by two-sided messages. Simulated on the Cray XE6's network (profile gemini, 32 ranks a node), 250 ns \
-               of computing for a site in an iteration (assumed: as many floating-point operations at 1 ns); and measured on 2 \
-               processes of this machine. The residual of each run is computed apart, and up to 65,536 sites the solution is \
-               compared with a sequential one.",
-    found: "RMA is ahead of Cray's MPI-1 in the application's execution time, weakly scaled to 524,288 processes (the slides \
-            give the gains as annotations of a picture, not in words).",
-    lesson: "Lattice codes give each rank a small part of space and time, and ask the neighbours for their faces before each \
-             application of the operator. Messages are matched, copied and acknowledged; a put goes where it belongs, and \
-             a flag behind it says that it is there. Sums over all ranks stay, and grow with the logarithm of the ranks.",
+    protocol: "Conjugate gradients on a four-dimensional lattice, 4 × 4 × 4 × 8 sites for each rank: in each \
+               iteration faces go to 8 neighbours, and two sums over all ranks. Faces by puts followed by a flag \
+               under lock_all, by PSCW, by fences, and by two-sided messages. Simulated on the Cray XE6's network \
+               (profile gemini, 32 ranks a node), 250 ns of computing for a site in an iteration (assumed: as many \
+               floating-point operations at 1 ns); and measured on 2 processes of this machine. Separate code \
+               computes the residual of each run, and up to 65,536 sites the solution is compared with a sequential \
+               one.",
+    found: "RMA is ahead of Cray's MPI-1 in the application's execution time, weakly scaled to 524,288 processes (the \
+            slides give the gains as annotations of a picture, not in words).",
+    lesson: "Lattice codes give each rank a small part of space and time, and ask the neighbours for their faces \
+             before each application of the operator. Messages are matched, copied and acknowledged; a put goes where \
+             it belongs, and a flag after it confirms the arrival. Sums over all ranks remain, and grow with the \
+             logarithm of the ranks.",
     seconds: (20, 150),
     run,
 };
@@ -79,24 +81,24 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         "RMA ahead of point-to-point at every size",
         format!("simulated, {sizes}: {} to {} less time", Value::Share(least), Value::Share(most)),
     );
-    // From where on a rank has neighbours on other nodes.
+    // From this number of ranks on a rank has neighbours on other nodes.
     let between: Vec<(f64, f64)> = curves[0].iter().copied().filter(|point| point.0 > f64::from(NODE)).collect();
     let (exponent, _) = growth(&between);
     finding.claim(
         exponent < 0.1,
         "weak scaling: the time hardly grows with the ranks",
         format!(
-            "simulated, puts with flags, from two nodes on: an iteration takes time as ranks^{exponent:.2}; from one node to \
-             two it takes {} more, as faces begin to leave the nodes",
+            "simulated, puts with flags, from two nodes on: an iteration takes time as ranks^{exponent:.2}; from one \
+             node to two it takes {} more, as faces begin to leave the nodes",
             Value::Share(between.first().map_or(f64::NAN, |point| point.1) / curves[0][0].1 - 1.0)
         ),
     );
     if exponent >= 0.1 {
-        finding.why = "with each direction in which the ranks spread over nodes more faces leave a node by its one adapter, and the \
-                       two sums of an iteration take log2(p) rounds each"
+        finding.why = "each further direction in which the ranks span nodes adds faces that leave a node by its one \
+                       adapter, and the two sums of an iteration take log2(p) rounds each"
             .into();
     } else if least <= 0.0 {
-        finding.why = "the computing of a rank hides what the ways of the faces differ by".into();
+        finding.why = "a rank's computing hides the differences between the paths of the faces".into();
     }
     finding.plots.push(Plot {
         name: "ranks".into(),
@@ -111,12 +113,16 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 name: name.into(),
                 origin: Origin::Simulated,
                 style,
-                points: points.clone(), spread: Vec::new(), group: String::new() })
+                points: points.clone(),
+                spread: Vec::new(),
+                group: String::new(),
+            })
             .collect(),
         text: format!(
-            "With as many sites for each rank, a perfect program has horizontal lines. What all lines rise by is faces that leave their nodes, and the sums over \
-             all ranks; a fence adds a barrier to that, which synchronization between neighbours does not need. The largest \
-             residual of all these runs, computed apart, is {residual:.1e} of the right-hand side, where 1e-3 was asked for."
+            "With as many sites for each rank, a perfect program has horizontal lines. What all lines rise by is \
+             faces that leave their nodes, and the sums over all ranks; a fence adds a barrier to that, which \
+             synchronization between neighbours does not need. The largest residual of all these runs, computed \
+             apart, is {residual:.1e} of the right-hand side, where 1e-3 was asked for."
         ),
     });
     Ok(finding)

@@ -15,22 +15,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-pscw",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), the slides on PSCW synchronization and its performance",
     title: "post, start, complete, wait: a ring against ranks, and memory",
-    protocol: "Every rank posts to and starts with its two neighbours in a ring, completes and waits, over and over; then the same \
-               with log2(p) neighbours on either side, at the distances 1, 2, 4, and so on. The time of an epoch on the slowest \
-               rank, the operations of each call, and the memory of a window of no bytes: in the symmetric heap and beside it. \
-               By matching lists (foMPI's) and by a flag for each rank (MVAPICH2's). Simulated on profile gemini, 32 ranks a \
-               node, and measured on 2 to 8 processes of this machine.",
-    found: "Start and wait take O(1) time, post and complete O(log p) for programs with as many neighbours; memory O(log p) for \
-            scalable programs.",
-    lesson: "A fence makes everybody wait for everybody. Most programs know who their neighbours are, and need to wait for them \
-             only: that is what post, start, complete and wait are for. The origin must learn that its target is ready without \
-             asking again and again; who keeps a flag for each possible partner pays with memory for every rank of the machine, \
-             who keeps a short list pays with one more operation.",
+    protocol: "Every rank posts to and starts with its two neighbours in a ring, completes and waits, repeatedly; \
+               then the same with log2(p) neighbours on either side, at the distances 1, 2, 4, and so on. The time of \
+               an epoch on the slowest rank, the operations of each call, and the memory of a window of no bytes: in \
+               the symmetric heap and beside it. By matching lists (foMPI's) and by a flag for each rank \
+               (MVAPICH2's). Simulated on profile gemini, 32 ranks a node, and measured on 2 to 8 processes of this \
+               machine.",
+    found: "Start and wait take O(1) time, post and complete O(log p) for programs with as many neighbours; memory \
+            O(log p) for scalable programs.",
+    lesson: "A fence makes every rank wait for every other. Most programs know their neighbours, and need to wait \
+             only for them: that is the purpose of post, start, complete and wait. The origin must learn that its \
+             target is ready without polling the target. A flag for each possible partner costs memory for every rank \
+             of the machine; a short list costs one more operation.",
     seconds: (25, 90),
     run,
 };
 
-/// Epochs with the same neighbours, over and over.
+/// Repeated epochs with the same neighbours.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Neighbours {
     strategies: Strategies,
@@ -41,7 +42,7 @@ pub(crate) struct Neighbours {
     counts: bool,
 }
 
-/// What an epoch takes.
+/// The results of an epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Epoch {
     /// Nanoseconds.
@@ -52,7 +53,7 @@ pub(crate) struct Epoch {
     heap: u64,
     /// Bytes beside the heap.
     private: u64,
-    /// How many ranks it posts to, and starts with.
+    /// The number of ranks that it posts to, and starts with.
     neighbours: u32,
 }
 
@@ -90,7 +91,7 @@ impl Neighbours {
         let free = ra.heap().free_bytes();
         let mut window = self.strategies.window(&team, 0)?;
         let heap = free - ra.heap().free_bytes();
-        // A ring has both neighbours in both groups; with more of them each talks to those before and behind it.
+        // A ring has both neighbours in both groups; with more neighbours, the groups are those on either side.
         let (me, size) = (ra.rank().0, ra.size());
         let mut targets = self.group(me, size, true);
         for rank in self.group(me, size, false) {
@@ -132,7 +133,7 @@ impl Neighbours {
 
 const WAYS: [PscwStrategy; 2] = [PscwStrategy::Matching, PscwStrategy::Flags];
 
-/// An epoch of some ranks: the slowest rank's time, all else of rank 0.
+/// An epoch of some ranks: the slowest rank's time, everything else of rank 0.
 #[derive(Clone, Debug)]
 struct Point {
     ranks: u32,
@@ -143,7 +144,7 @@ fn slowest(ran: &Ran<Epoch>) -> f64 {
     ran.ranks.iter().map(|epoch| epoch.time).fold(0.0, f64::max)
 }
 
-/// An epoch of each way, on so many simulated ranks.
+/// An epoch of each kind, on that many simulated ranks.
 fn curve(context: &Context<'_>, way: PscwStrategy, many: bool, powers: u32) -> Result<Vec<Point>> {
     let of = |power: u32| {
         let ran = context.run(&Neighbours::new(way, many, 5, true), &Ranks::simulated("gemini", 1 << power))?;
@@ -220,7 +221,7 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
     finding.claim(
         local,
         "start and wait take O(1)",
-        "neither makes an operation on another rank, at any number of ranks and neighbours, by either way (counted)",
+        "neither makes an operation on another rank, for any number of ranks and neighbours, with both kinds (counted)",
     );
     let each = |all: &[Vec<Point>], way: usize, post: u64| {
         all[way].iter().all(|point| {
@@ -232,8 +233,8 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
     finding.claim(
         exact,
         "post and complete take O(log p) for log p neighbours",
-        "counted, exact at every size: for each neighbour 2 operations of post by matching (a ticket and a slot), 1 by flags, and \
-         1 of complete",
+        "counted, exact at every size: for each neighbour 2 operations of post by matching (a ticket and a slot), 1 \
+         by flags, and 1 of complete",
     );
     let between = |points: &[Point], value: fn(&Point) -> f64| -> Vec<(f64, f64)> {
         let far = points.iter().filter(|point| point.ranks >= 128);
@@ -254,8 +255,8 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
         explained > 0.95 && exponent < 0.5,
         "with log p neighbours an epoch takes O(log p)",
         format!(
-            "{} more for each doubling from 128 ranks on by matching, R² {explained:.3} of that line, simulated; as a power of p \
-             it would be p^{exponent:.2}",
+            "{} more for each doubling from 128 ranks on by matching, R² {explained:.3} of that line, simulated; as a \
+             power of p it would be p^{exponent:.2}",
             Value::Time(slope)
         ),
     );
@@ -269,8 +270,8 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
         matching < 0.01 && growth(&flags).0 > 0.9,
         "memory O(log p) for scalable programs, whereas a flag for each rank takes O(p)",
         format!(
-            "matching takes {} at {} ranks and as much at 128 (a ring of 64 slots; p^{matching:.3}); flags take {byte:.0} B for \
-             each rank, R² {explained:.4}, {} at {} ranks",
+            "matching takes {} at {} ranks and as much at 128 (a ring of 64 slots; p^{matching:.3}); flags take \
+             {byte:.0} B for each rank, R² {explained:.4}, {} at {} ranks",
             Value::Bytes(last(&ring[0]).1),
             last(&ring[0]).0,
             Value::Bytes(last(&ring[1]).1),
@@ -279,8 +280,7 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
     );
     if !finding.claims.iter().all(|claim| claim.holds) {
         finding.why =
-            "where ranks are farther from each other in a larger torus, messages take longer, whatever their number"
-                .into();
+            "with ranks farther from each other in a larger torus, messages take longer, whatever their number".into();
     }
     let names = ["matching", "flags"];
     let series = |all: &[Vec<Point>], suffix: &str, from: usize, value: &dyn Fn(&Point) -> f64| {
@@ -312,11 +312,11 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
             x: axis(),
             y: Axis::new("time of an epoch, slowest rank", Quantity::Time),
             series: times,
-            text: "The ring stays flat once it spans nodes: who has two neighbours does not notice how many ranks there are. \
-                   The upper pair has two more neighbours for each doubling, and so rises in equal steps. Matching is above \
-                   flags since it needs atomic operations where a flag is put: an adapter serves only a few of them at a time, \
-                   and 32 ranks share it. That is what its short memory costs. On this machine \
-                   processes have to take turns as soon as there are more of them than processors."
+            text: "The ring stays flat once it spans nodes: a rank with two neighbours is independent of the number \
+                   of ranks. The upper pair has two more neighbours for each doubling, and so rises in equal steps. \
+                   Matching is above flags since it needs atomic operations instead of puts of flags: an adapter \
+                   serves only a few of them at a time, and 32 ranks share it. That is the price of its small memory. \
+                   On this machine processes have to take turns as soon as there are more of them than processors."
                 .into(),
         },
         Plot {
@@ -325,10 +325,10 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
             x: axis(),
             y: Axis::new("bytes of each rank", Quantity::Bytes),
             series: series(ring, "", 0, &bytes),
-            text: "What a window without any data takes at each rank. With a flag and a count for each other rank it doubles \
-                   with the ranks: at a million of them, it would be dozens of megabytes for every window of every rank. The \
-                   matching lists end at 64 slots, since nobody has more neighbours that post at the same time; if somebody \
-                   does, the posts wait for a free slot."
+            text: "The memory of a window without any data at each rank. With a flag and a count for each other rank \
+                   it doubles with the ranks: at a million of them, it would be dozens of megabytes for every window \
+                   of every rank. The matching lists end at 64 slots, since no rank has more neighbours that post at \
+                   the same time; otherwise the posts wait for a free slot."
                 .into(),
         },
     ];
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_take_memory_for_each_rank_and_matching_does_not() {
+    fn only_flags_take_memory_for_each_rank() {
         let stop = AtomicBool::new(false);
         let bytes = |way, ranks| {
             let job = Neighbours::new(way, false, 1, false);

@@ -15,26 +15,27 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-windows",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), the slides on scalable window creation",
     title: "creation of created (traditional), allocated and dynamic windows",
-    protocol: "All ranks make a window of 64 bytes and meet in a barrier, so that everybody may use it: the time on the slowest \
-               rank, and the bytes that each rank then has for the window, in the symmetric heap and beside it. A dynamic window \
-               is also accessed at every rank by one of them, after each has attached 64 bytes. Simulated on profile gemini, 32 \
-               ranks a node; the simulator has no memory of programs, so for created windows it does what those communicate, two \
-               exchanges of everybody with everybody. Their memory is counted on threads, and all three are timed on processes \
-               of this machine.",
+    protocol: "All ranks make a window of 64 bytes and then a barrier, so that every rank may use it: the time on the \
+               slowest rank, and the bytes that each rank then has for the window, in the symmetric heap and beside \
+               it. A dynamic window is also accessed at every rank by one of them, after each has attached 64 bytes. \
+               Simulated on profile gemini, 32 ranks per node; the simulator has no memory of programs, so for \
+               created windows it repeats their communication, two all-to-all exchanges. Their memory is counted on \
+               threads, and all three are timed on processes of this machine.",
     found: "All three take O(log p) time; traditional windows O(p) memory, allocated ones O(1), dynamic ones O(p).",
-    lesson: "To put into another rank's memory one has to know where it is. If every program gives its own memory, each rank has \
-             to learn p addresses, and to keep them. If the library chooses the memory, it can choose the same place \
-             everywhere, and then there is nothing to learn; that is why the allocated window is the one to use at scale.",
+    lesson: "A put into another rank's memory needs its address. If every program provides its own memory, each rank \
+             has to learn p addresses, and to keep them. If the library chooses the memory, it can choose the same \
+             address everywhere, and then there is nothing to learn; that is why the allocated window is the one to \
+             use at scale.",
     seconds: (20, 60),
     run,
 };
 
-/// How a window comes to its memory.
+/// The kinds of memory of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Made {
     /// Over memory of the program.
     Created,
-    /// What making such a window communicates, where programs have no memory that could be reached.
+    /// The communication for such a window, where the memory of programs cannot be reached.
     CreatedExchange,
     /// Allocated with the window.
     Allocated,
@@ -42,19 +43,19 @@ pub(crate) enum Made {
     Dynamic,
 }
 
-/// Windows that are made and freed again.
+/// Repeated creation of windows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Creations {
     made: Made,
     rounds: u32,
 }
 
-/// What a window takes.
+/// The cost of a window.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Taken {
-    /// Nanoseconds to make it and to meet.
+    /// Nanoseconds of the creation and a barrier.
     time: f64,
-    /// Bytes of the symmetric heap, those of the window's part among them.
+    /// Bytes of the symmetric heap, including the window's part.
     heap: u64,
     /// Bytes beside it.
     private: u64,
@@ -107,7 +108,7 @@ impl Job for Creations {
     }
 }
 
-/// Bytes beside the heap of a dynamic window at rank 0, after that has accessed what all ranks have attached.
+/// Bytes beside the heap of a dynamic window at rank 0, after accesses to the attached memory of all ranks.
 fn accessed<A: RemoteAtomics + ?Sized>(ra: &A, team: &Team<'_, A>) -> Result<u64> {
     let config = Config { pscw: PscwStrategy::Matching, ..Config::default() };
     let mut window = Window::builder(team).config(config).create_dynamic()?;
@@ -130,7 +131,7 @@ fn accessed<A: RemoteAtomics + ?Sized>(ra: &A, team: &Team<'_, A>) -> Result<u64
     Ok(used)
 }
 
-/// What the slowest rank takes in time, and rank 0 in memory.
+/// The slowest rank's time, and rank 0's memory.
 fn whole(ran: &Ran<Taken>) -> Taken {
     let time = ran.ranks.iter().map(|taken| taken.time).fold(0.0, f64::max);
     Taken { time, ..ran.ranks[0] }
@@ -141,7 +142,7 @@ type Points = Vec<(u32, Taken)>;
 fn run(context: &Context<'_>) -> Result<Finding> {
     let mut simulated = Vec::new();
     for made in [Made::CreatedExchange, Made::Allocated, Made::Dynamic] {
-        // What everybody tells everybody is p² messages' worth of bytes in all.
+        // All ranks together exchange p² times the bytes of an address.
         let powers = if made == Made::CreatedExchange { context.pick(10, 12) } else { context.pick(12, 15) };
         let mut points = Vec::new();
         for power in 1..=powers {
@@ -165,7 +166,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&simulated, &counted, &here))
 }
 
-/// Created, allocated and dynamic windows: simulated; the memory of created ones, counted; and times on processes here.
+/// Created, allocated and dynamic windows: simulated; the counted memory of created ones; and times on processes here.
 fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> Finding {
     let mut finding = Finding::new();
     let names = ["created", "allocated", "dynamic"];
@@ -228,13 +229,13 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
             explained > 0.95 && exponent < 0.5,
             format!("{name} windows take O(log p) time"),
             format!(
-                "{} more for each doubling from 64 ranks on, R² {explained:.3} of that line; as a power of p, p^{exponent:.2}; \
-                 simulated",
+                "{} more for each doubling from 64 ranks on, R² {explained:.3} of that line; as a power of p, \
+                 p^{exponent:.2}; simulated",
                 Value::Time(round)
             ),
         );
     }
-    // All that has to do with other ranks; small numbers of ranks have shorter matching lists.
+    // All memory for other ranks; small numbers of ranks have shorter matching lists.
     let grows = |points: &Points, from: u32, value: fn(&Taken) -> u64| {
         let points = points.iter().filter(|point| point.0 >= from);
         let points: Vec<(f64, f64)> = points.map(|(ranks, taken)| (f64::from(*ranks), value(taken) as f64)).collect();
@@ -262,14 +263,14 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
         (exponent - 1.0).abs() < 0.05,
         "dynamic windows take O(p) memory",
         format!(
-            "{byte:.0} B for each rank that was accessed, p^{exponent:.3}, counted; nothing for the others, and {} of the heap, \
-             most of it for the own list of regions",
+            "{byte:.0} B for each rank that was accessed, p^{exponent:.3}, counted; nothing for the others, and {} of \
+             the heap, most of it for the local list of regions",
             Value::Bytes(simulated[2].last().map_or(0, |point| point.1.heap))
         ),
     );
     if !finding.claims.iter().all(|claim| claim.holds) {
-        finding.why = "everybody's address has to reach everybody, so that the exchanges of created windows carry O(p) bytes in their \
-                       O(log p) messages, and the bytes count from some hundreds of ranks on"
+        finding.why = "every address has to reach every rank, so that the exchanges of created windows carry O(p) \
+                       bytes in their O(log p) messages, and the bytes count from some hundreds of ranks on"
             .into();
     }
     let mut series: Vec<Series> = Vec::new();
@@ -298,10 +299,10 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
         x: axis(),
         y: Axis::new("time, slowest rank", Quantity::Time),
         series,
-        text: "Allocated and dynamic windows communicate nothing at all here, since all ranks choose the same place; what is \
-               seen is the barrier behind them, one step for each doubling. Created windows exchange everybody's address: as \
-               many rounds, but more and more bytes in each, and where those begin to count the line bends upwards. On this \
-               machine a created window also asks the kernel to map or copy what belongs to another process."
+        text: "Allocated and dynamic windows need no communication here, since all ranks choose the same address; the \
+               curve is that of the barrier, one step for each doubling. Created windows exchange all addresses: as \
+               many rounds, but more and more bytes in each, and where these begin to matter the line bends upwards. \
+               On this machine a created window also asks the kernel to map or copy memory of another process."
             .into(),
     });
     let memory = |style: usize, points: &Points, value: fn(&Taken) -> u64| Series {
@@ -314,7 +315,7 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
     };
     finding.plots.push(Plot {
         name: "memory".into(),
-        title: "What a rank has to remember for a window".into(),
+        title: "A rank's memory for a window".into(),
         x: axis(),
         y: Axis::new("bytes of each rank", Quantity::Bytes),
         series: vec![
@@ -322,9 +323,9 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
             memory(1, &simulated[1], |taken| taken.heap),
             memory(2, &simulated[2], |taken| taken.used),
         ],
-        text: "Created windows keep an entry for each rank, dynamic ones for each rank that was accessed: straight lines of \
-               slope one, which no machine of a million ranks can afford for every window. The allocated window takes the \
-               same at any number of ranks: its 64 bytes, the lock's words and the matching lists."
+        text: "Created windows have an entry for each rank, dynamic ones for each accessed rank: straight lines of \
+               slope one, which no machine of a million ranks can afford for every window. The allocated window takes \
+               the same at any number of ranks: its 64 bytes, the lock's words and the matching lists."
             .into(),
     });
     finding
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_grows_as_the_papers() {
+    fn memory_grows_as_in_the_paper() {
         let allocated = [64, 256].map(|ranks| taken(Made::Allocated, &Ranks::simulated("gemini", ranks)));
         assert_eq!((allocated[0].heap, allocated[0].private), (allocated[1].heap, allocated[1].private));
         let dynamic = [64, 256].map(|ranks| taken(Made::Dynamic, &Ranks::simulated("gemini", ranks)));
@@ -354,16 +355,16 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_is_what_making_takes() {
+    fn creation_takes_a_barrier() {
         let time = |made, ranks| taken(made, &Ranks::simulated("gemini", ranks)).time;
         let [small, large] = [64, 1024].map(|ranks| time(Made::Allocated, ranks));
         assert!(large / small < 2.5, "{small} {large}");
         let [small, large] = [64, 1024].map(|ranks| time(Made::CreatedExchange, ranks));
-        assert!(large / small > 2.5, "everybody's address takes its bytes: {small} {large}");
+        assert!(large / small > 2.5, "all addresses take their bytes: {small} {large}");
     }
 
     #[test]
-    fn the_simulator_says_that_it_has_no_memory_of_programs() {
+    fn the_simulator_refuses_memory_of_programs() {
         let job = Creations { made: Made::Created, rounds: 1 };
         let error = job::run(&job, &Ranks::simulated("gemini", 2), &AtomicBool::new(false)).unwrap_err();
         assert!(error.to_string().contains("program's own memory"), "{error}");

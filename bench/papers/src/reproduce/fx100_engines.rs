@@ -11,13 +11,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-engines",
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figures 11 and 12",
     title: "fetch_and_add on one word with 1 and 4 receiving engines",
-    protocol: "The ranks of one node add to one word of it through the adapter, all at the same time (in loop-back, as the study \
-               measured it); the time of a fetch_and_add on the slowest rank. Simulated on profile fx100 with 1, 2 and 4 \
-               engines and 1 to 32 ranks.",
-    found: "Four engines take about 40 % less than one, and not 75 %: the study suspects that the atomic operations lock the bus, \
-            and that the engines invalidate each other's caches.",
-    lesson: "Four servers at a counter help four times only if customers have nothing to do with each other. Atomic operations on \
-             one word do: each has to hold the word alone for a while. What an engine does before and after that goes on in \
+    protocol: "The ranks of one node add to one word of it through the adapter, all at the same time (in loop-back, \
+               as the study measured it); the time of a fetch_and_add on the slowest rank. Simulated on profile fx100 \
+               with 1, 2 and 4 engines and 1 to 32 ranks.",
+    found: "Four engines take about 40 % less than one, and not 75 %: the study suspects that the atomic operations \
+            lock the bus, and that the engines invalidate each other's caches.",
+    lesson: "Four servers at a counter help four times only if their customers are independent. Atomic operations on \
+             one word are not: each needs the word exclusively for a while. The rest of an engine's work goes on in \
              parallel; the time with the word does not (Amdahl's law in a network adapter).",
     seconds: (5, 10),
     run,
@@ -73,10 +73,10 @@ fn report(curves: &[Vec<(f64, f64)>], word: f64) -> Finding {
     );
     finding.fitted(
         gain < 0.65,
-        "and not 75 % less",
+        "not 75 % less",
         format!(
-            "an operation takes {} of the four engines' time in turn with {ranks} ranks, and holds the word for {}: that is \
-             where it ends, whatever the number of engines",
+            "an operation takes {} of the four engines' time in turn with {ranks} ranks, and holds the word for {}: \
+             that is the limit, whatever the number of engines",
             Value::Time(quadruple / ranks),
             Value::Time(word)
         ),
@@ -108,10 +108,10 @@ fn report(curves: &[Vec<(f64, f64)>], word: f64) -> Finding {
         x: Axis::new("ranks that add", Quantity::Count),
         y: Axis::new("time, slowest rank", Quantity::Time),
         series,
-        text: "With one or two ranks an engine is idle most of the time, and more of them help nobody. Once operations queue, \
-               each rank waits for all others, and the curves are straight lines: the distance between them is what more \
-               engines are worth. Two engines already bring nearly all of it, since then the word itself is what is always \
-               busy; the dashed line is what the study found with four."
+        text: "With one or two ranks an engine is idle most of the time, and more of them do not help. Once \
+               operations queue, each rank waits for all others, and the curves are straight lines: the distance \
+               between them is the gain from more engines. Two engines already bring nearly all of it, since then the \
+               word itself is what is always busy; the dashed line is what the study found with four."
             .into(),
     });
     finding
@@ -129,11 +129,11 @@ mod tests {
             [1, 32].map(|ranks| (f64::from(ranks), time(ranks))).to_vec()
         };
         let curves = ENGINES.map(curve);
-        assert_eq!(curves[0][0], curves[2][0], "alone, no rank has use for a second engine");
+        assert_eq!(curves[0][0], curves[2][0], "alone, a rank does not use a second engine");
         let word = profile.nic.word.as_nanoseconds();
         assert!(curves[2][1].1 >= 0.95 * 32.0 * word, "the word is held by one at a time");
         assert!(report(&curves, word).claims.iter().all(|claim| claim.holds));
-        // Four engines that did not hinder each other would be told apart.
+        // Without the shared word, four engines would differ.
         let ideal = [curves[0].clone(), curves[0].clone(), curves[0].iter().map(|&(x, y)| (x, y / 4.0)).collect()];
         assert!(report(&ideal, word).claims.iter().all(|claim| !claim.holds));
     }

@@ -1,4 +1,4 @@
-//! The FX100 study's open question: what hierarchical locks do to the load on the one lock word.
+//! The FX100 study's open question: the effect of hierarchical locks on the load on the one lock word.
 
 use std::sync::atomic::Ordering;
 
@@ -15,24 +15,24 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-future",
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 6",
     title: "hierarchical locks against the load on the one lock word",
-    protocol: "All ranks acquire and release for all targets at the same time, as in fx100-lockall, by locks with one word for \
-               all ranks (mcs-rw-rp, the study's; two-level, foMPI's) and by locks with a part at each node (rma-rw; \
-               hierarchical, ours): the time of a pair, and how busy the busiest adapter is. Then one of 1,024 acquisitions is \
-               exclusive: what is saved in reading is paid in writing. Simulated on profile fx100, 32 ranks a node, in a steady \
-               state, to 65,536 ranks, with --long to 663,552.",
-    found: "The study leaves it open: hierarchical locks are to be looked into, which would relieve the node that holds the lock.",
-    lesson: "If everybody counts at one place, that place is the bottleneck, and a faster adapter only moves the day. A lock that \
-             keeps a counter at each node lets readers stay on their node; a writer then has to close every node before it may \
-             enter. Since programs hold windows by lock_all and write exclusively rarely, that is a good bargain, and the table \
-             of writers says what it costs.",
+    protocol: "All ranks acquire and release for all targets at the same time, as in fx100-lockall, with locks that \
+               have one word for all ranks (mcs-rw-rp, the study's; two-level, foMPI's) and locks with a part at each \
+               node (rma-rw; hierarchical, ours): the time of a pair, and the load of the busiest adapter. Then one \
+               of 1,024 acquisitions is exclusive: writers pay for the savings of readers. Simulated on profile \
+               fx100, 32 ranks per node, in a steady state, to 65,536 ranks, with --long to 663,552.",
+    found: "The study leaves it open: hierarchical locks, which would relieve the node with the lock, need further study.",
+    lesson: "If all ranks count in one word, its node is the bottleneck, and a faster adapter only delays that. A \
+             lock with a counter at each node lets readers stay on their node; a writer then has to close every node \
+             before it may enter. Programs hold windows by lock_all and seldom lock exclusively, so this usually pays \
+             off. The table of writers has the cost.",
     seconds: (40, 400),
     run,
 };
 
-/// One place for all, and a place at each node.
+/// Locks with one word for all, and locks with a part at each node.
 const LOCKS: [&str; 4] = ["mcs-rw-rp", "two-level", "rma-rw", "hierarchical"];
 
-/// What is kept of a simulation.
+/// The results of a simulation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Point {
     ranks: u32,
@@ -44,7 +44,7 @@ struct Point {
     queue: f64,
     /// Operations for a pair that leave their node.
     remote: f64,
-    /// The median time from the request for an exclusive lock to its grant; 0 if nobody asked for one.
+    /// The median time from the request for an exclusive lock to its grant; 0 without such requests.
     exclusive: f64,
 }
 
@@ -93,7 +93,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&readers, &writers))
 }
 
-/// For each of [`LOCKS`] its points, when all read, and when few write.
+/// For each of [`LOCKS`] its points, when all ranks read, and when few write.
 fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
     let mut finding = Finding::new();
     let table = |title: &str, points: &[Vec<Point>], value: &dyn Fn(&Point) -> Value| {
@@ -151,8 +151,8 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             exponent(lock) < 0.1 && mine.remote < 0.1 * one.remote,
             format!("hierarchical locks are to relieve the lock's node (open in the study): {}", LOCKS[lock]),
             format!(
-                "as ranks^{:.2}, {} a pair at {ranks} ranks, 1 part in {:.0} of mcs-rw-rp's; {} of {} operations of a pair leave \
-                 the node, simulated",
+                "as ranks^{:.2}, {} a pair at {ranks} ranks, 1 part in {:.0} of mcs-rw-rp's; {} of {} operations of a \
+                 pair leave the node, simulated",
                 exponent(lock),
                 Value::Time(mine.pair),
                 one.pair / mine.pair,
@@ -163,7 +163,7 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
     }
     if !finding.claims.iter().all(|claim| claim.holds) {
         finding.why =
-            "a lock still sends more to one node than a tenth of what the one-word lock sends, as its table of \
+            "a lock still sends more to one node than a tenth of the one-word lock's messages, since its table of \
                        operations tells"
                 .into();
     }
@@ -175,10 +175,9 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             x: axis(),
             y: Axis::new("time of a pair, slowest rank", Quantity::Time),
             series: series(readers, |point| point.pair),
-            text: "The two locks with one word for all lie on one rising line: whatever else they do, an uncontended lock_all \
-                   is one atomic operation on that word, and the adapter that holds it is what everybody waits for. The two \
-                   with a part at each node stay flat, at the time of a few operations inside a node: more nodes bring more \
-                   counters along."
+            text: "The two locks with one word for all lie on one rising line: an uncontended lock_all is one atomic \
+                   operation on that word, and all ranks wait for its adapter. The two with a part at each node stay \
+                   flat, at the time of a few operations inside a node: more nodes bring more counters along."
                 .into(),
         },
         Plot {
@@ -187,9 +186,10 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             x: axis(),
             y: Axis::new("share of the time in which it is busy", Quantity::Share),
             series: series(readers, |point| point.busy),
-            text: "The reason for the other plot: an adapter cannot be busy for more than all of the time. From where it is, \
-                   each further rank only makes the queue longer. The distributed locks leave the network alone as long as \
-                   nobody writes; what is seen of the last one is its first acquisitions, which open each node's words."
+            text: "The reason for the other plot: an adapter cannot be busy for more than all of the time. From then \
+                   on, each further rank only makes the queue longer. The distributed locks leave the network alone \
+                   as long as nobody writes; what is seen of the last one is its first acquisitions, which open each \
+                   node's words."
                 .into(),
         },
         Plot {
@@ -198,9 +198,9 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             x: axis(),
             y: Axis::new("median time from request to grant", Quantity::Time),
             series: series(writers, |point| point.exclusive),
-            text: "The bill of the distributed locks: a writer has to close every node and to wait until its readers have \
-                   left. It grows with the nodes, whereas a lock with one word pays with every reader instead. With few \
-                   writers both bills can be compared: the pairs of the table include them."
+            text: "The cost of the distributed locks: a writer has to close every node and to wait until its readers \
+                   have left. It grows with the nodes, whereas a lock with one word pays with every reader instead. \
+                   With few writers both costs can be compared: the pairs of the table include them."
                 .into(),
         },
     ];
@@ -215,7 +215,7 @@ mod tests {
     use crate::reproduce::Extent;
 
     #[test]
-    fn a_part_at_each_node_keeps_readers_off_the_network() {
+    fn with_a_part_at_each_node_readers_do_not_use_the_network() {
         let stop = AtomicBool::new(false);
         let context = Context::new(Extent::Quick, &[&EXPERIMENT], &stop, None, |_| ());
         let points =

@@ -15,26 +15,26 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-lockall",
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 8",
     title: "lock_all and unlock_all against ranks, MCS-RW with reader preference",
-    protocol: "All ranks acquire and release the window's one lock for reading at the same time, over and over, and nobody \
-               writes; the time of a pair on the slowest rank. Simulated on profile fx100, 32 ranks a node, with one adapter \
-               engine that serves all words as in the study; 65,536 ranks, and with --long the K computer's 663,552 (8 a \
-               node), beside the extrapolation. Measured on 1 to 8 processes of this machine.",
-    found: "2.3 µs at 4 ranks and 130 µs at 256: proportional to the ranks, and so about 1 s at the 663,552 ranks of the K \
-            computer.",
-    lesson: "lock_all says: I am going to read and write anywhere, and exclude nobody who says the same. Readers of a \
-             reader-writer lock do not wait for each other, but they have to be counted, and here they all count in one word \
-             of one rank. The adapter that holds the word serves one atomic operation after the other, so a lock that nobody \
-             ever waits for still costs each rank the service time of everybody's operations.",
+    protocol: "All ranks repeatedly acquire and release the window's one lock for reading at the same time, without \
+               writers; the time of a pair on the slowest rank. Simulated on profile fx100, 32 ranks per node, with \
+               one adapter engine that serves all words as in the study; 65,536 ranks, and with --long the K \
+               computer's 663,552 (8 a node), beside the extrapolation. Measured on 1 to 8 processes of this machine.",
+    found: "2.3 µs at 4 ranks and 130 µs at 256: proportional to the ranks, and so about 1 s at the 663,552 ranks of \
+            the K computer.",
+    lesson: "lock_all means that a rank reads and writes anywhere, and excludes no other rank that does the same. \
+             Readers of a reader-writer lock do not wait for each other, but the lock has to count them, here in one \
+             word of one rank. The adapter with the word serves one atomic operation after the other. So even without \
+             any waiting, the lock costs each rank the service time of all ranks' operations.",
     seconds: (20, 240),
     run,
 };
 
-/// Ranks that acquire and release a window lock for all targets, over and over.
+/// Ranks that repeatedly acquire and release a window lock for all targets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LockAlls {
     /// The lock policy.
     pub(super) policy: String,
-    /// How often each rank acquires and releases.
+    /// Acquisitions of each rank.
     pub(super) pairs: u32,
 }
 
@@ -72,10 +72,10 @@ const PUBLISHED: [(u32, f64); 3] = [(4, 2.3e3), (256, 130e3), (4096, 2.2e6)];
 /// The K computer's ranks.
 const K: u32 = 663_552;
 
-/// What the study extrapolates to for [`K`].
+/// The study's extrapolation for [`K`].
 const K_PUBLISHED: f64 = 1e9;
 
-/// Ranks, ranks a node, and how often each acquires and releases.
+/// Ranks, ranks per node, and acquisitions of each rank.
 type World = (u32, u32, u32);
 
 /// Nanoseconds of a pair on the slowest rank, simulated.
@@ -92,7 +92,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let pairs = if ranks > 1024 { context.pick(60, 1000) } else { context.pick(200, 1000) };
         curve.push((f64::from(ranks), pair(context, &profile, (ranks, 32, pairs))?));
     }
-    // So many that only few acquisitions of each are simulated; all of them still begin at the same time.
+    // For this many ranks only few acquisitions are simulated; all ranks still begin at the same time.
     let large = context.pick(vec![(65_536, 8, 2)], vec![(65_536, 8, 4), (K, 8, 2)]);
     let mut beyond = Vec::new();
     for world in large {
@@ -167,8 +167,8 @@ fn report(curve: &[(f64, f64)], beyond: &[(f64, f64)], here: &[(f64, f64)]) -> F
         (at_most / K_PUBLISHED).log10().abs() < 0.5,
         "about 1 s, extrapolated, at 663,552 ranks",
         format!(
-            "{} by our line{told}: within a factor of three of 1 s, which counts as agreement. The study's own 130 µs at 256 ranks and 2.2 ms at 4,096, made \
-             proportional, give {} and {}",
+            "{} by our line{told}: within a factor of three of 1 s, which counts as agreement. The study's own 130 µs \
+             at 256 ranks and 2.2 ms at 4,096, made proportional, give {} and {}",
             Value::Time(at_k),
             Value::Time(130e3 / 256.0 * f64::from(K)),
             Value::Time(2.2e6 / 4096.0 * f64::from(K)),
@@ -178,7 +178,7 @@ fn report(curve: &[(f64, f64)], beyond: &[(f64, f64)], here: &[(f64, f64)]) -> F
         let off = time / extrapolated(ranks) - 1.0;
         finding.claim(
             off.abs() < 0.1,
-            "an extrapolation of the line tells what more ranks take",
+            "an extrapolation of the line predicts the time of more ranks",
             format!("{} at {ranks} ranks, simulated, {:+.1} % off our line", Value::Time(time), off * 100.0),
         );
     }
@@ -211,11 +211,11 @@ fn report(curve: &[(f64, f64)], beyond: &[(f64, f64)], here: &[(f64, f64)]) -> F
             }),
             series("processes here", Origin::Measured, 1, here.to_vec()),
         ],
-        text: "A straight line of slope one on logarithmic axes: twice the ranks take twice the time, although no rank ever \
-               waits for the lock itself. Up to a few ranks the line is flatter, since the adapter then has time left \
-               between two operations. The last published point is the study's extrapolation. On this machine processes \
-               share its processors' caches instead of an adapter: a pair is far cheaper, and with more processes than \
-               processors it grows because they take turns."
+        text: "A straight line of slope one on logarithmic axes: twice the ranks take twice the time, although no \
+               rank ever waits for the lock itself. For few ranks the line is flatter, since the adapter is then idle \
+               between two operations. The last published point is the study's extrapolation. On this machine \
+               processes share its processors' caches instead of an adapter: a pair is far cheaper, and with more \
+               processes than processors it grows because they take turns."
             .into(),
     });
     finding
@@ -229,7 +229,7 @@ mod tests {
     use rmalab_job as job;
 
     #[test]
-    fn every_rank_pays_for_all_others() {
+    fn the_time_is_proportional_to_the_ranks() {
         let profile = Profile::find("fx100").unwrap();
         let stop = AtomicBool::new(false);
         let time = |ranks| validate::locks(&profile, ranks, 32, 20, &stop).unwrap().slowest() / 20.0;
@@ -237,7 +237,7 @@ mod tests {
         let finding = report(&points, &[], &[(1.0, 50.0)]);
         let proportional = finding.claims.iter().find(|claim| claim.expected.contains("proportional")).unwrap();
         assert!(proportional.holds, "{proportional:?}");
-        // What does not grow is not taken for proportional.
+        // Constant times do not count as proportional.
         let flat: Vec<(f64, f64)> = points.iter().map(|&(ranks, _)| (ranks, 1000.0)).collect();
         let flat = report(&flat, &[], &[]);
         assert!(!flat.claims.iter().find(|claim| claim.expected.contains("proportional")).unwrap().holds);

@@ -12,15 +12,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-ppn",
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 10",
     title: "lock_all and unlock_all of each rank, with 1, 8 and 32 ranks a node",
-    protocol: "As fx100-lockall, on 128 nodes with 1, 8 and 32 ranks each; what all pairs of each rank take, for every rank, and \
-               the hops from its node to that of the lock. Simulated on profile fx100; quick runs make fewer pairs than the \
-               study's 1,000, and tell the time of 1,000.",
-    found: "0.069 s, 0.52 s and 2.2 s for 1,000 pairs on the slowest rank: proportional to the ranks that share the lock. With 32 \
-            a node ranks end between 0.1 s and 2.2 s, those few hops away first.",
-    lesson: "Ranks that ask a busy adapter for the same thing equally often need not get it equally often. Each router on the way \
-             gives its inputs turns, so that a rank whose messages join the stream near the target gets a larger share than one \
-             whose messages have shared a link with many others already. The near ones are done first, and the mean tells \
-             nothing about the slowest.",
+    protocol: "As fx100-lockall, on 128 nodes with 1, 8 and 32 ranks each; the time of all pairs of each rank, for \
+               every rank, and the hops from its node to that of the lock. Simulated on profile fx100; quick runs \
+               make fewer pairs than the study's 1,000, and give the time scaled to 1,000.",
+    found: "0.069 s, 0.52 s and 2.2 s for 1,000 pairs on the slowest rank: proportional to the ranks that share the \
+            lock. With 32 per node ranks end between 0.1 s and 2.2 s, those few hops away first.",
+    lesson: "Ranks that send equally many requests to a busy adapter need not get equal service. Each router on the \
+             path serves its inputs in turn, so that a rank whose messages join the stream near the target gets a \
+             larger share than one whose messages have shared a link with many others already. The near ranks end \
+             first, and the mean hides the slowest.",
     seconds: (10, 60),
     run,
 };
@@ -28,10 +28,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// Nodes of the measurement.
 const NODES: u32 = 128;
 
-/// The study's figures: ranks a node, and nanoseconds of 1,000 pairs on the slowest rank.
+/// The study's figures: ranks per node, and nanoseconds of 1,000 pairs on the slowest rank.
 const PUBLISHED: [(u32, f64); 3] = [(1, 0.069e9), (8, 0.52e9), (32, 2.2e9)];
 
-/// The fastest rank's, with 32 ranks a node.
+/// The fastest rank's, with 32 ranks per node.
 const FASTEST: f64 = 0.1e9;
 
 fn run(context: &Context<'_>) -> Result<Finding> {
@@ -48,7 +48,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&found))
 }
 
-/// Ranks a node, and what 1,000 pairs of each rank take.
+/// Ranks per node, and the time of 1,000 pairs of each rank.
 fn report(found: &[(u32, Times)]) -> Finding {
     let mut finding = Finding::new();
     let published =
@@ -102,7 +102,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
         let correlation = spearman(&full.hops, &full.end);
         finding.fitted(
             correlation >= 0.5,
-            "ranks at fewer hops are done first",
+            "ranks at fewer hops end first",
             format!("the rank correlation of hops and end is {correlation:.2}, simulated; 0.5 counts as agreement"),
         );
         let (fastest, slowest) = (full.fastest(), full.slowest());
@@ -116,9 +116,9 @@ fn report(found: &[(u32, Times)]) -> Finding {
             ),
         );
         if (fastest / FASTEST).log2().abs() > 1.0 {
-            finding.why = "the model shares a busy adapter among the ways to it in turns, so that the ranks of the lock's own \
-                           node get the share of a whole way; how much the real one favours them is known from figure 10's \
-                           picture only"
+            finding.why = "the model shares a busy adapter equally among the paths to it, so that the ranks of the \
+                           lock's own node get the share of a whole path; how much the real one favours them is known \
+                           from figure 10's picture only"
                 .into();
         }
         let of = |at: usize| medians.iter().map(|all| all[at]).collect::<Vec<_>>();
@@ -137,9 +137,9 @@ fn report(found: &[(u32, Times)]) -> Finding {
             x: Axis::new("hops to the node of the lock", Quantity::Number),
             y: Axis::new("time of 1,000 pairs", Quantity::Time),
             series: series.collect(),
-            text: "Each point is the fastest, the middle and the slowest of the ranks at one distance. Everybody starts at the \
-                   same time and does the same; who is near is done several times sooner. Once the near ones have left, the \
-                   far ones go faster, which is why the slowest are not slower still."
+            text: "Each point is the fastest, the middle and the slowest of the ranks at one distance. All ranks \
+                   start at the same time and do the same; near ranks end several times sooner. Once the near ones \
+                   have left, the far ones go faster, which is why the slowest are not slower still."
                 .into(),
         });
     }
@@ -147,7 +147,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
         name: format!("{per_node} a node"),
         origin: Origin::Simulated,
         style,
-        // As many as can be seen.
+        // As many points as remain visible.
         points: {
             let every = times.end.len().div_ceil(256);
             let points = (0..).zip(&times.end).step_by(every);
@@ -162,9 +162,9 @@ fn report(found: &[(u32, Times)]) -> Finding {
         x: Axis::new("node of the rank", Quantity::Number),
         y: Axis::new("time of 1,000 pairs", Quantity::Time),
         series: series.collect(),
-        text: "The study's figure 10 in one panel: what the ranks of each node take. Eight times the ranks on the same nodes \
-               take eight times as long, since all of them go through the one adapter that holds the lock. The bands follow \
-               the torus: nodes with the same distance from node 0 are done at the same time."
+        text: "The study's figure 10 in one panel: the times of the ranks of each node. Eight times the ranks on the \
+               same nodes take eight times as long, since all of them go through the one adapter that holds the lock. \
+               The bands follow the torus: nodes with the same distance from node 0 end at the same time."
             .into(),
     });
     finding

@@ -1,4 +1,4 @@
-//! The FX100 study's figure 9: lock and unlock where software at the target does what network atomics do elsewhere.
+//! The FX100 study's figure 9: lock and unlock with software at the target instead of network atomics.
 
 use std::time::Duration;
 
@@ -19,39 +19,39 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx10-software",
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 9",
     title: "shared lock and unlock without network atomics",
-    protocol: "256 ranks lock and unlock one rank's window in shared mode, over and over, at the same time; the time of a pair on \
-               the slowest rank. By network atomics (MCS-RW with reader preference), and by the two-sided transport, on which \
-               the target's processor serves requests, here with one short put that carries the lock and is acknowledged. \
-               Simulated on profile fx100, where the adapter serves all atomics, or, by messages, the target's processor its own \
-               words; the target does nothing but serve, or it computes \
-               and serves between two stretches of computing only. Measured on threads of this machine, with the target \
-               waiting, and with an agent (one more thread, which serves).",
-    found: "1,000 pairs take 114 s on the FX10, which has no network atomics, and 130 µs each on the FX100: about 1,000 times as \
-            long.",
-    lesson: "Without network atomics somebody at the target has to look at each lock request. What that costs is not the few \
-             instructions that grant a lock. It is the time until somebody looks: a processor that computes looks when its \
-             program next calls the library, and an agent that sleeps has to be woken. That time has nothing to do with the \
-             network, and it is easily a thousand times as long as an atomic operation.",
+    protocol: "256 ranks repeatedly lock and unlock one rank's window in shared mode at the same time; the time of a \
+               pair on the slowest rank. By network atomics (MCS-RW with reader preference), and by the two-sided \
+               transport, on which the target's processor serves requests, here with one short put that carries the \
+               lock and is acknowledged. Simulated on profile fx100, where the adapter serves all atomics, or, by \
+               messages, the target's processor serves its own words; the target only serves, or it computes and \
+               serves between two computations. Measured on threads of this machine, with the target waiting, and \
+               with an agent (one more thread, which serves).",
+    found: "1,000 pairs take 114 s on the FX10, which has no network atomics, and 130 µs each on the FX100: about \
+            1,000 times as long.",
+    lesson: "Without network atomics, software at the target has to poll for lock requests. The main cost is not the \
+             few instructions that grant a lock. It is the time until the poll: a processor that computes polls when \
+             its program next calls the library, and a sleeping agent has to be woken. That time is independent of \
+             the network, and can easily be a thousand times that of an atomic operation.",
     seconds: (20, 60),
     run,
 };
 
-/// Ranks that lock and unlock rank 0's window, which computes meanwhile or serves.
+/// Ranks that lock and unlock rank 0's window, while rank 0 computes or serves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SoftwareLocks {
     strategies: Strategies,
-    /// How often each rank locks and unlocks.
+    /// Pairs of lock and unlock of each rank.
     pairs: u32,
-    /// Whether a short put is inside. Without an operation, a lock by messages would not even be asked for.
+    /// Whether a short put is inside. Without an operation, a lock by messages would send no request.
     put: bool,
-    /// What rank 0 computes between two calls in which it serves, in nanoseconds; none if it waits in a call.
+    /// Rank 0's computing between two calls in which it serves, in nanoseconds; none if it waits in a call.
     computes: Option<u64>,
-    /// What the others compute behind each pair, in nanoseconds.
+    /// The other ranks' computing after each pair, in nanoseconds.
     others_compute: u64,
 }
 
 impl Job for SoftwareLocks {
-    /// Nanoseconds of a pair; 0 of the target.
+    /// Nanoseconds of a pair; 0 for the target.
     type Out = f64;
 
     const NAME: &'static str = "software-locks";
@@ -78,7 +78,7 @@ impl Job for SoftwareLocks {
     }
 }
 
-/// Locks and unlocks rank 0's window, computes behind that, and returns the nanoseconds of a pair without the computing.
+/// Locks and unlocks rank 0's window, computes after that, and returns the nanoseconds of a pair without the computing.
 fn pairs<A: RemoteAtomics + ?Sized>(
     ra: &A,
     window: &Window<'_, A>,
@@ -108,7 +108,7 @@ fn pairs<A: RemoteAtomics + ?Sized>(
     Ok(time / f64::from(pairs))
 }
 
-/// As [`SoftwareLocks`], with an agent at each rank, which is a thread: nanoseconds of a pair, on the slowest thread.
+/// Like [`SoftwareLocks`], with an agent at each rank, which is a thread: nanoseconds of a pair, on the slowest thread.
 fn with_agents(ranks: u32, times: u32) -> Result<f64> {
     let strategies = Strategies { transport: Some(Transport::TwoSidedAgent.name().into()), ..Strategies::default() };
     let rank = |ra: &Mapped| -> Result<f64> {
@@ -119,7 +119,7 @@ fn with_agents(ranks: u32, times: u32) -> Result<f64> {
             let served = scope.spawn(move || agent.serve());
             team.barrier()?;
             let time = if ra.rank() == Rank(0) { 0.0 } else { pairs(ra, &window, times, true, Duration::ZERO)? };
-            // Behind it nobody asks this rank's agent any more.
+            // After it no rank sends requests to this rank's agent.
             team.barrier()?;
             window.stop_agent()?;
             served.join().expect("an agent does not panic")?;
@@ -133,13 +133,13 @@ fn with_agents(ranks: u32, times: u32) -> Result<f64> {
 }
 
 impl SoftwareLocks {
-    /// By network atomics, with the study's lock.
+    /// With network atomics, with the study's lock.
     fn by_atomics(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
         let strategies = Strategies { policy: Some("mcs-rw-rp".into()), ..Strategies::default() };
         SoftwareLocks { strategies, pairs, put: false, computes, others_compute: 0 }
     }
 
-    /// By the target's processor. If that computes, so do the others, half as long: it serves as long as
+    /// With the target's processor. If that computes, the other ranks do, too, half as long: it serves as long as
     /// requests keep coming.
     fn by_messages(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
         let transport = Transport::TwoSided.name();
@@ -151,13 +151,13 @@ impl SoftwareLocks {
 /// Ranks of the study's figures.
 const RANKS: u32 = 256;
 
-/// Ranks of a node of the study's FX10: as many as find room for their requests at the target.
+/// Ranks of a node of the study's FX10, which is also the number of request slots at the target.
 const SOME: u32 = 16;
 
-/// The study's times of a pair with as many ranks: by software, and by atomics.
+/// The study's times of a pair with that many ranks: with software, and with atomics.
 const PUBLISHED: (f64, f64) = (114e6, 130e3);
 
-/// The stretches of computing, in nanoseconds.
+/// The durations of computing, in nanoseconds.
 const STRETCHES: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 fn run(context: &Context<'_>) -> Result<Finding> {
@@ -199,13 +199,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&serves, &stretches, &here))
 }
 
-/// Times of a pair, by atomics and by messages: simulated on numbers of ranks with a target that only serves; on numbers of
-/// ranks for each stretch that it computes; and on numbers of threads, by atomics, messages, and messages to an agent.
+/// Times of a pair, with atomics and with messages: simulated for numbers of ranks with a target that only serves; for
+/// numbers of ranks with each duration of computing; and for numbers of threads, with atomics, messages, and messages
+/// to an agent.
 fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: &[(u32, [f64; 3])]) -> Finding {
     let mut finding = Finding::new();
     let factor = PUBLISHED.0 / PUBLISHED.1;
     let columns = ["ranks", "by atomics", "by software", "software / atomics", "of the target's time, for a pair"];
-    let mut table = Table::new("A pair of lock and unlock, slowest rank; the target does nothing but serve", columns);
+    let mut table = Table::new("A pair of lock and unlock, slowest rank; the target only serves", columns);
     let row = |name: Value, ranks: u32, [atomics, messages]: [f64; 2]| {
         let each = messages / f64::from(ranks - 1);
         [name, Value::Time(atomics), Value::Time(messages), Value::Ratio(messages / atomics), Value::Time(each)]
@@ -251,7 +252,7 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
         ratio >= factor / 3.0,
         format!("114 s per 1,000 pairs by software against 130 µs each by atomics, {factor:.0} times"),
         format!(
-            "{} against {}, {ratio:.0} times, simulated with a target that does nothing but serve (a third of the published \
+            "{} against {}, {ratio:.0} times, simulated with a target that only serves (a third of the published \
              factor counts as agreement)",
             Value::Time(messages),
             Value::Time(atomics),
@@ -261,9 +262,9 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
     let spread = stretches.iter().map(off).fold(0.0, f64::max);
     finding.claim(
         spread < 0.05,
-        "by atomics only the origin takes part in a passive epoch (section 3.1)",
+        "with atomics only the origin takes part in a passive epoch (section 3.1)",
         format!(
-            "whatever the target computes, a pair by atomics takes the same, to {:.1} %, simulated",
+            "a pair with atomics takes the same for any computing of the target, within {:.1} %, simulated",
             spread * 100.0
         ),
     );
@@ -277,14 +278,15 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
     if ratio < factor / 3.0 {
         let each = |ranks: u32| Value::Time(of(ranks)[1] / f64::from(ranks - 1));
         let slow = stretches.iter().find(|(ranks, _, times)| *ranks == RANKS && times[1] >= PUBLISHED.0 / 3.0);
-        let reached = slow.map_or("at no period that was simulated".into(), |(_, stretch, times)| {
-            format!("a pair takes {} once it looks every {}", Value::Time(times[1]), Value::Time(*stretch))
+        let reached = slow.map_or("at no simulated period".into(), |(_, stretch, times)| {
+            format!("a pair takes {} once it polls every {}", Value::Time(times[1]), Value::Time(*stretch))
         });
         finding.why = format!(
-            "our target looks at once, and a request then takes {} of its time with {SOME} ranks, and {} with 256, which find \
-             its 16 slots full and ask again and again over the network; the study does not say what the FX10's library does, \
-             but its 114 ms are {} for each of 255 requests, as if it served one of them at a look and looked that rarely; ours \
-             serves all that have come, and is as slow only if it looks more rarely still: {reached}",
+            "our target polls at once, and a request then takes {} of its time with {SOME} ranks, and {} with 256, \
+             which find its 16 slots full and retry over the network; the study does not describe the FX10's library, \
+             but its 114 ms are {} for each of 255 requests, as if each poll served one of them, with that period \
+             between polls; ours serves all that have come, and is as slow only if it looks more rarely still: \
+             {reached}",
             each(SOME),
             each(RANKS),
             Value::Time(PUBLISHED.0 / f64::from(RANKS - 1)),
@@ -310,10 +312,10 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
             series("FX100", Origin::Published, 0, vec![(4.0, 2.3e3), (f64::from(RANKS), PUBLISHED.1)]),
             series("FX10", Origin::Published, 1, vec![(f64::from(RANKS), PUBLISHED.0)]),
         ],
-        text: "Both ways serve one request after the other, so both lines rise with the ranks. By software a request costs the \
-               target several accesses and the network two messages; and beyond 16 ranks, as many as have a slot at the \
-               target, the others ask over the network whether there is room, and are in the way of those who have it. What \
-               is missing up to the FX10's point is not work: it is time until somebody looks, see the next plot."
+        text: "Both kinds serve one request after the other, so both lines rise with the ranks. With software a \
+               request costs the target several accesses and the network two messages. Beyond 16 ranks, the number of \
+               slots at the target, the other ranks retry over the network, and delay the ranks with a slot. The rest \
+               of the FX10's time is not work: it is time until the poll, see the next plot."
             .into(),
     });
     let period = |ranks: u32, way: usize| {
@@ -331,10 +333,11 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
             series("by atomics, 16", Origin::Simulated, 2, period(SOME, 0)),
             series("by software, 16", Origin::Simulated, 3, period(SOME, 1)),
         ],
-        text: "To the right the target looks less and less often. The lock by atomics does not notice. The lock by software \
-               waits for the target's next look, whatever the network can do, so its line has slope one as soon as that is \
-               longer than serving takes: the factor between the two can be made as large as one likes. (By software the \
-               others compute half as long between two pairs, since the target serves as long as requests keep coming.)"
+        text: "To the right the target polls less and less often. The lock with atomics is not affected. The lock \
+               with software waits for the target's next poll, however fast the network is, so its line has slope one \
+               as soon as that is longer than the service: there is no bound on the factor between the two. (By \
+               software the others compute half as long between two pairs, since the target serves as long as \
+               requests keep coming.)"
             .into(),
     });
     let threads = |at: usize| here.iter().map(|&(ranks, times)| (f64::from(ranks), times[at])).collect();
@@ -348,9 +351,9 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
             series("by messages, target waits", Origin::Measured, 1, threads(1)),
             series("by messages to an agent", Origin::Measured, 2, threads(2)),
         ],
-        text: "Shared memory has the fastest atomics there are, tens of nanoseconds, and a message between threads that have a \
-               processor each costs little more than two cache misses. What makes software slow here, too, is that the one \
-               who serves has to run: with more threads than processors it is the operating system that decides when."
+        text: "Shared memory has the fastest atomics, tens of nanoseconds, and a message between threads with a \
+               processor each costs little more than two cache misses. Software is slow here, too, since the server \
+               has to run: with more threads than processors the operating system decides when."
             .into(),
     });
     finding
@@ -363,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn software_waits_for_the_targets_next_look_and_atomics_do_not() {
+    fn only_software_waits_for_the_targets_next_poll() {
         let stop = AtomicBool::new(false);
         let world = Ranks::simulated("fx100", 8).atomics_by_adapter(true);
         let time = |job: &SoftwareLocks| slowest(&job::run(job, &world, &stop).unwrap());

@@ -13,16 +13,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-bandwidth",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.3, figures 7 and 8",
     title: "bandwidth of puts and gets, 16 in an epoch",
-    protocol: "Epochs of post, start, complete and wait, in each of which an origin puts, or gets, 16 times; bytes by time. Simulated on \
-               the paper's cluster (profile infiniband-2004, whose bandwidth of 865 MB/s is the paper's for puts of 256 KB), and \
-               measured on 2 processes of this machine. One-sided gets of an epoch overlap each other; those of our two-sided \
-               transport do not, since each returns its value.",
-    found: "One-sided puts are always ahead, by up to 77 %, with 865 MB/s at 256 KiB; one-sided gets of small messages are slower than \
-            gets by send and receive, which are answered by writes.",
-    lesson: "A put leaves, and the next one follows at once. A get asks first, and an adapter that reads the memory of its node \
-             takes longer than one that writes it. Many operations in one epoch share the cost of its synchronization, so that what \
-             is left is what each operation costs: processors' time when they are short, copies and handshakes when they are not, \
-             and the wire when they are long.",
+    protocol: "Epochs of post, start, complete and wait, in each of which an origin puts, or gets, 16 times; bytes by \
+               time. Simulated on the paper's cluster (profile infiniband-2004, whose bandwidth of 865 MB/s is the \
+               paper's for puts of 256 KB), and measured on 2 processes of this machine. One-sided gets of an epoch \
+               overlap each other; those of our two-sided transport do not, since each returns its value.",
+    found: "One-sided puts are always ahead, by up to 77 %, with 865 MB/s at 256 KiB; one-sided gets of small \
+            messages are slower than gets by send and receive, which are answered by writes.",
+    lesson: "A put leaves, and the next one follows at once. A get asks first, and an adapter that reads the memory \
+             of its node takes longer than one that writes it. Many operations in one epoch share the cost of its \
+             synchronization, so that what is left is what each operation costs: processors' time when they are \
+             short, copies and handshakes when they are not, and the wire when they are long.",
     seconds: (25, 90),
     run,
 };
@@ -87,9 +87,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("bytes of an operation", Quantity::Bytes),
             y: Axis::new("bandwidth", Quantity::Bandwidth),
             series: shown,
-            text: "A curve that rises by the same factor as the bytes says that an operation costs the same whatever its size; \
-                   where it becomes flat the wire, or the memory, is what limits. The distance of two curves at the left is what an \
-                   operation costs one design more than the other; it closes at the right, where bytes are all that counts."
+            text: "A curve that rises by the same factor as the bytes says that an operation costs the same whatever \
+                   its size; where it becomes flat the wire, or the memory, is what limits. The distance of two \
+                   curves at the left is what an operation costs one design more than the other; it closes at the \
+                   right, where bytes are all that counts."
                 .into(),
         });
     }
@@ -113,8 +114,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     because(
         &mut finding,
-        "how much one-sided puts gain depends on what processors do for each message and adapters for each write, of which the \
-         paper tells only sums",
+        "how much one-sided puts gain depends on what processors do for each message and adapters for each write, of \
+         which the paper tells only sums",
     );
     let small =
         |gains: &[(f64, f64)]| -> Vec<(f64, f64)> { gains.iter().copied().filter(|gain| gain.0 <= 64.0).collect() };

@@ -13,15 +13,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-bidir",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.2, figure 6",
     title: "bidirectional put and fence against isend and irecv",
-    protocol: "Two processes put to each other, and fence; or each begins to send and to receive, and waits for both. The time of a \
-               round. Simulated on the paper's cluster (profile infiniband-2004), and measured on 2 processes of this machine. Beside \
-               the one-sided fence: sends and receives over rings of InfiniBand, our own messages, and the deferred fence of our \
-               two-sided transport, which is the original design.",
-    found: "Two-sided communication is ahead for very small messages, since it synchronizes by the message itself; one-sided \
-            communication by RDMA is ahead beyond 4 KiB, and ahead of the original design at every size.",
-    lesson: "A receive says two things at once: here is the data, and it has come. A put says only the first, and a fence has to \
-             follow. For a few bytes that is a loss. Long messages have to be copied twice, or to ask first, when they are sent \
-             to a receive, and a put does neither: there it wins.",
+    protocol: "Two processes put to each other, and fence; or each begins to send and to receive, and waits for both. \
+               The time of a round. Simulated on the paper's cluster (profile infiniband-2004), and measured on 2 \
+               processes of this machine. Beside the one-sided fence: sends and receives over rings of InfiniBand, \
+               our own messages, and the deferred fence of our two-sided transport, which is the original design.",
+    found: "Two-sided communication is ahead for very small messages, since it synchronizes by the message itself; \
+            one-sided communication by RDMA is ahead beyond 4 KiB, and ahead of the original design at every size.",
+    lesson: "A receive says two things at once: here is the data, and it has come. A put says only the first, and a \
+             fence has to follow. For a few bytes that is a loss. Long messages have to be copied twice, or to ask \
+             first, when they are sent to a receive, and a put does neither: there it wins.",
     seconds: (15, 60),
     run,
 };
@@ -65,8 +65,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         );
         because(
             &mut finding,
-            "a fence of processes of one machine is a few loads and stores, less than copying a message into a ring and out of \
-             it; the paper's fence goes over the network, as ours does where it is simulated",
+            "a fence of processes of one machine is a few loads and stores, less than copying a message into a ring \
+             and out of it; the paper's fence goes over the network, as ours does where it is simulated",
         );
         let large = rows(&|bytes| bytes > 4096.0);
         let of_large = least(1, &large);
@@ -95,9 +95,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("bytes each way", Quantity::Bytes),
             y: Axis::new("time of a round", Quantity::Time),
             series: shown,
-            text: "Look for the place where the curve of put and fence crosses that of isend and irecv. At its left the fence \
-                   is what costs: the put has to be known to be complete, and then everybody has to know that of everybody. At \
-                   its right copies and the handshake of long messages cost more than that."
+            text: "Look for the place where the curve of put and fence crosses that of isend and irecv. At its left \
+                   the fence is what costs: the put has to be known to be complete, and then everybody has to know \
+                   that of everybody. At its right copies and the handshake of long messages cost more than that."
                 .into(),
         });
     }

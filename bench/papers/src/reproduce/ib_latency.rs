@@ -13,14 +13,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-latency",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.2, figure 5",
     title: "ping-pong of one put an epoch",
-    protocol: "Two processes take turns: one posts and waits, the other one starts, puts and completes; the time of an epoch. \
-               Simulated on the paper's cluster (profile infiniband-2004, fitted to 6.3 µs for a put to be seen), and measured on 2 \
-               processes of this machine. One-sided: post and complete are flags that are put; send/receive: MPICH2's design over \
-               rings of InfiniBand, whose small messages take 7.6 µs by its own paper; and our two-sided transport.",
+    protocol: "Two processes take turns: one posts and waits, the other one starts, puts and completes; the time of \
+               an epoch. Simulated on the paper's cluster (profile infiniband-2004, fitted to 6.3 µs for a put to be \
+               seen), and measured on 2 processes of this machine. One-sided: post and complete are flags that are \
+               put; send/receive: MPICH2's design over rings of InfiniBand, whose small messages take 7.6 µs by its \
+               own paper; and our two-sided transport.",
     found: "Small messages take 12.6 µs instead of 15.6 µs, 19 % less; large ones up to 17 µs less, since there is no handshake.",
-    lesson: "A message that two processors have to agree about costs what the network takes, and what the processors do: find the \
-             receive that it belongs to, copy it, or ask first where it goes. A put knows where it goes. What is left is to tell \
-             the target when it may look, and a flag that is written behind the data does that.",
+    lesson: "A message that two processors have to agree about costs what the network takes, and what the processors \
+             do: find the receive that it belongs to, copy it, or ask first where it goes. A put knows where it goes. \
+             What is left is to tell the target when it may look, and a flag that is written behind the data does \
+             that.",
     seconds: (15, 60),
     run,
 };
@@ -60,9 +62,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         );
         because(
             &mut finding,
-            "a rank posts for the next epoch right behind its own put, so that the post is there when the other one starts, and \
-             the simulated processors spend no time on descriptors and completions but the profile's 0.6 µs: so a simulated \
-             epoch is little more than one message, where the paper's is nearly two",
+            "a rank posts for the next epoch right behind its own put, so that the post is there when the other one \
+             starts, and the simulated processors spend no time on descriptors and completions but the profile's 0.6 \
+             µs: so a simulated epoch is little more than one message, where the paper's is nearly two",
         );
     }
     let gain = 1.0 - small[0] / small[1];
@@ -123,11 +125,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: x(),
         y: y(),
         series: shown,
-        text: "At the left everything is latency: an epoch takes as long as the messages that have to follow each other. At the right \
-               it is the bandwidth, which all designs share. The step in the send/receive curve is where messages become too long \
-               for the buffers at the target, and ask first. Our two-sided transport has one ring for all its senders, so each \
-               message begins with an atomic operation that takes a place in it, there and back: that is the distance of its \
-               curve."
+        text: "At the left everything is latency: an epoch takes as long as the messages that have to follow each \
+               other. At the right it is the bandwidth, which all designs share. The step in the send/receive curve \
+               is where messages become too long for the buffers at the target, and ask first. Our two-sided \
+               transport has one ring for all its senders, so each message begins with an atomic operation that takes \
+               a place in it, there and back: that is the distance of its curve."
             .into(),
     });
     finding.plots.push(Plot {
@@ -136,8 +138,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: x(),
         y: y(),
         series: series(&Design::ALL, &here, Origin::Measured),
-        text: "The same programs over shared memory. There is no network, so what remains is the processors' work: a put copies once, \
-               messages are copied into a ring and out of it, and each has to be noticed by who serves it."
+        text: "The same programs over shared memory. There is no network, so what remains is the processors' work: a \
+               put copies once, messages are copied into a ring and out of it, and each has to be noticed by who \
+               serves it."
             .into(),
     });
     Ok(finding)

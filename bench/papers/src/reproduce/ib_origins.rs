@@ -10,13 +10,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-origins",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.7, figure 12",
     title: "several origins put to one target, 64 KiB, 16 in an epoch",
-    protocol: "All origins put 16 times 64 KiB to one target in each epoch; their bytes by the time of an epoch. Simulated on the paper's \
-               cluster of 8 nodes (profile infiniband-2004), 1 to 7 origins, and measured on 2 and 4 processes of this machine.",
-    found: "More than 920 MB/s even with few origins, against 895 MB/s at most over sends and receives; the bus of the target \
-            limits both.",
-    lesson: "If several write to one, the one is the bottleneck: its adapter, its bus, or its processor. One-sided writes need only the \
-             first two. Whatever the target's processor has to do for each message comes on top, unless it is done while \
-             others' bytes arrive.",
+    protocol: "All origins put 16 times 64 KiB to one target in each epoch; their bytes by the time of an epoch. \
+               Simulated on the paper's cluster of 8 nodes (profile infiniband-2004), 1 to 7 origins, and measured on \
+               2 and 4 processes of this machine.",
+    found: "More than 920 MB/s even with few origins, against 895 MB/s at most over sends and receives; the bus of \
+            the target limits both.",
+    lesson: "If several write to one, the one is the bottleneck: its adapter, its bus, or its processor. One-sided \
+             writes need only the first two. Whatever the target's processor has to do for each message comes on top, \
+             unless it is done while others' bytes arrive.",
     seconds: (10, 30),
     run,
 };
@@ -93,9 +94,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: Axis::new("origins", Quantity::Count),
         y: Axis::new("bandwidth of all origins", Quantity::Bandwidth),
         series: series(&Design::ALL, &cluster, Origin::Simulated),
-        text: "With one origin the latency of each epoch's synchronization shows. With more, one origin's epoch begins while \
-               another one's bytes arrive, and the target's adapter always has something to do: the curves become flat at what it can \
-               take. How soon they do so, and how near to each other, is what the target's processor adds."
+        text: "With one origin the latency of each epoch's synchronization shows. With more, one origin's epoch \
+               begins while another one's bytes arrive, and the target's adapter always has something to do: the \
+               curves become flat at what it can take. How soon they do so, and how near to each other, is what the \
+               target's processor adds."
             .into(),
     });
     Ok(finding)

@@ -10,13 +10,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-overlap",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.5, figure 10",
     title: "computation behind each put, 64 KiB",
-    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch, with computation behind each; the time of an epoch against the \
-               computation. Simulated on the paper's cluster (profile infiniband-2004), where a put takes 76 µs of the wire, and \
-               measured on 2 processes of this machine.",
+    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch, with computation behind each; the time of an epoch \
+               against the computation. Simulated on the paper's cluster (profile infiniband-2004), where a put takes \
+               76 µs of the wire, and measured on 2 processes of this machine.",
     found: "Computation does not slow the one-sided design down; it does the one over sends and receives.",
-    lesson: "A processor that has told its adapter what to send is free. If operations only begin when the epoch ends, or if a \
-             handshake needs the processor while it computes, then the program computes first and communicates afterwards, and \
-             the times add up. Whether they do is what this measures.",
+    lesson: "A processor that has told its adapter what to send is free. If operations only begin when the epoch \
+             ends, or if a handshake needs the processor while it computes, then the program computes first and \
+             communicates afterwards, and the times add up. Whether they do is what this measures.",
     seconds: (8, 30),
     run,
 };
@@ -79,8 +79,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         );
         because(
             &mut finding,
-            "between processes of one machine there is no adapter that could carry a put out: the processor that puts copies the \
-             bytes itself, and computes when it has done so",
+            "between processes of one machine there is no adapter that could carry a put out: the processor that puts \
+             copies the bytes itself, and computes when it has done so",
         );
         for other in [1, 2] {
             finding.claim(
@@ -99,8 +99,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("computation, as a part of what the put takes", Quantity::Share),
             y: Axis::new("time of an epoch", Quantity::Time),
             series: series(&Design::ALL, curves, origin),
-            text: "A flat line says that the computation is hidden: it is done while the bytes are on their way. A line that rises \
-                   says that it is not, and a slope as steep as the computation itself says that none of it is."
+            text: "A flat line says that the computation is hidden: it is done while the bytes are on their way. A \
+                   line that rises says that it is not, and a slope as steep as the computation itself says that none \
+                   of it is."
                 .into(),
         });
     }

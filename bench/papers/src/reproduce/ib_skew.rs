@@ -10,13 +10,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-skew",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.6, figure 11",
     title: "computation of the target between post and wait, 64 KiB",
-    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch; the target computes between post and wait. Bandwidth against that \
-               computation, as a part of the time that the epoch takes without it. Simulated on the paper's cluster (profile \
-               infiniband-2004), and measured on 2 processes of this machine.",
+    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch; the target computes between post and wait. \
+               Bandwidth against that computation, as a part of the time that the epoch takes without it. Simulated \
+               on the paper's cluster (profile infiniband-2004), and measured on 2 processes of this machine.",
     found: "The one-sided design is not affected at all; the bandwidth of the one over sends and receives drops.",
-    lesson: "Processes are never quite in step. If an operation needs its target to answer, the origin waits for whatever the target \
-             is doing. A put into the memory of a process needs nothing of it: the target may compute as long as the data are on \
-             their way, and finds them there.",
+    lesson: "Processes are never quite in step. If an operation needs its target to answer, the origin waits for \
+             whatever the target is doing. A put into the memory of a process needs nothing of it: the target may \
+             compute as long as the data are on their way, and finds them there.",
     seconds: (8, 30),
     run,
 };
@@ -78,8 +78,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         if origin == Origin::Measured {
             because(
                 &mut finding,
-                "the puts are copied by the origin's processor, which shares memory and caches, and under load the processor \
-                 itself, with the target that computes",
+                "the puts are copied by the origin's processor, which shares memory and caches, and under load the \
+                 processor itself, with the target that computes",
             );
         }
         for other in [1, 2] {
@@ -88,8 +88,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             if origin == Origin::Measured {
                 because(
                     &mut finding,
-                    "an epoch over messages takes many times as long here as the computation, which passes while requests wait in \
-                     their slots, and two processors that copy beside each other vary by more than it",
+                    "an epoch over messages takes many times as long here as the computation, which passes while \
+                     requests wait in their slots, and two processors that copy beside each other vary by more than \
+                     it",
                 );
             }
         }
@@ -99,10 +100,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("the target's computation, as a part of an epoch", Quantity::Share),
             y: Axis::new("bandwidth", Quantity::Bandwidth),
             series: series(&Design::ALL, curves, origin),
-            text: "A flat line says that the target's computation does not matter to the origin: while it goes on, data arrive. A \
-                   line that falls says that the origin waits for the target to serve it, so that its computation and the transfer \
-                   add up. Computation that takes longer than an epoch would slow every design down, since the next post comes \
-                   behind it."
+            text: "A flat line says that the target's computation does not matter to the origin: while it goes on, \
+                   data arrive. A line that falls says that the origin waits for the target to serve it, so that its \
+                   computation and the transfer add up. Computation that takes longer than an epoch would slow every \
+                   design down, since the next post comes behind it."
                 .into(),
         });
     }

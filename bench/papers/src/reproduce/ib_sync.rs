@@ -10,13 +10,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-sync",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.4, figure 9",
     title: "empty epochs against the number of origins",
-    protocol: "One target posts to all origins and waits; each origin starts and completes; nothing else is done. The time of an \
-               iteration. Simulated on the paper's cluster of 8 nodes (profile infiniband-2004), 1 to 7 origins, and measured on 2 \
-               and 4 processes of this machine.",
+    protocol: "One target posts to all origins and waits; each origin starts and completes; nothing else is done. The \
+               time of an iteration. Simulated on the paper's cluster of 8 nodes (profile infiniband-2004), 1 to 7 \
+               origins, and measured on 2 and 4 processes of this machine.",
     found: "With one origin 14.78 µs instead of 16.52 µs; slightly less with more of them, too.",
-    lesson: "Post, start, complete and wait is two messages for each pair, one there and one back, whatever carries them. The second \
-             one cannot leave before the first one has come. So an empty epoch costs twice what a small message costs, and more \
-             origins cost what it costs one target to tell and to hear of more.",
+    lesson: "Post, start, complete and wait is two messages for each pair, one there and one back, whatever carries \
+             them. The second one cannot leave before the first one has come. So an empty epoch costs twice what a \
+             small message costs, and more origins cost what it costs one target to tell and to hear of more.",
     seconds: (10, 30),
     run,
 };
@@ -99,8 +99,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: Axis::new("origins", Quantity::Count),
         y: Axis::new("time of an epoch", Quantity::Time),
         series: shown,
-        text: "The height at one origin is two messages that follow each other. From there a curve rises by what the target does for \
-               each more: put a flag and look at one, or send a message and receive one."
+        text: "The height at one origin is two messages that follow each other. From there a curve rises by what the \
+               target does for each more: put a flag and look at one, or send a message and receive one."
             .into(),
     });
     Ok(finding)

@@ -11,10 +11,10 @@
 //! * 6.3 µs for a put to be seen, half of the 12.6 µs of an epoch with one small put: what the profile was fitted to. A
 //!   figure of 12.6 µs would be no reproduction.
 //! * 865 MB/s at 256 KiB: the profile's bandwidth. No reproduction either.
-//! * 7.6 µs for a small message of sends and receives (J. Liu and others, IPDPS 2004), a measurement of the system below, from
-//!   which [`send_receive`] has its processors' time.
-//! * That a put is two messages there, one about it and one of its data, is what section 3.1 of the paper says; it was fitted
-//!   to no figure.
+//! * 7.6 µs for a small message of sends and receives (J. Liu and others, IPDPS 2004), a measurement of the system
+//!   below, from which [`send_receive`] has its processors' time.
+//! * That a put is two messages there, one about it and one of its data, is what section 3.1 of the paper says; it was
+//!   fitted to no figure.
 //! * All else is predicted: every other figure of these experiments, and how they depend on sizes, bursts, computation and
 //!   origins.
 //!
@@ -256,8 +256,8 @@ impl Epochs {
         self.release(ra, target)
     }
 
-    /// Waits until long operations are acknowledged: they leave from the program's memory, which is its own again then. Short
-    /// ones were copied.
+    /// Waits until long operations are acknowledged: they leave from the program's memory, which is its own again then.
+    /// Short ones were copied.
     fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         if self.bytes > EAGER {
             ra.flush(target)?;
@@ -276,8 +276,8 @@ impl Epochs {
         })
     }
 
-    /// Epochs of gets. Those of one-sided windows overlap each other: the window that is synchronized is beside another one,
-    /// which stands open for a batch, since active epochs have none.
+    /// Epochs of gets. Those of one-sided windows overlap each other: the window that is synchronized is beside another
+    /// one, which stands open for a batch, since active epochs have none.
     fn gets<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,

@@ -11,17 +11,19 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mpich2-ghost",
     source: "MPICH-2 (Thakur, Gropp, Toonen, EuroPVM/MPI'04), figures 1, 3 and 4, table 1",
     title: "ghost exchange, one-sided against point-to-point",
-    protocol: "Each rank sends a message to each of its four neighbours, by receives and sends, or by puts with fence, PSCW or \
-               lock-unlock; told is the time of a step with puts, divided by that with messages. Puts are messages, too: those of \
-               the two-sided transport, with MPICH-2's deferred synchronization, and with two barriers and an acknowledgement for \
-               each put in place of the fence, which is what LAM's and Sun's fences do. Simulated with 16 ranks on a cluster of \
-               the time (profile infiniband-2004, one rank a node) and on a shared-memory machine (profile one-node); measured on \
-               2 processes of this machine, each the other's four neighbours, beside 2 simulated ones.",
-    found: "Short messages of MPICH-2's deferred design take 2 to 3.5 times as long as point-to-point ones, where LAM's fence takes \
-            19 and Sun's 7 times as long; the ratios fall to about 1 from 16 KiB on.",
-    lesson: "A put has to be told when it may begin and when it is done. A library that has only messages can answer with barriers, \
-             which cost more than the message itself if that is short; or it can do nothing at the epoch's start, queue the puts, \
-             and send everything at its end, when one count tells each rank how much to expect.",
+    protocol: "Each rank sends a message to each of its four neighbours, by receives and sends, or by puts with \
+               fence, PSCW or lock-unlock; told is the time of a step with puts, divided by that with messages. Puts \
+               are messages, too: those of the two-sided transport, with MPICH-2's deferred synchronization, and with \
+               two barriers and an acknowledgement for each put in place of the fence, which is what LAM's and Sun's \
+               fences do. Simulated with 16 ranks on a cluster of the time (profile infiniband-2004, one rank a node) \
+               and on a shared-memory machine (profile one-node); measured on 2 processes of this machine, each the \
+               other's four neighbours, beside 2 simulated ones.",
+    found: "Short messages of MPICH-2's deferred design take 2 to 3.5 times as long as point-to-point ones, where \
+            LAM's fence takes 19 and Sun's 7 times as long; the ratios fall to about 1 from 16 KiB on.",
+    lesson: "A put has to be told when it may begin and when it is done. A library that has only messages can answer \
+             with barriers, which cost more than the message itself if that is short; or it can do nothing at the \
+             epoch's start, queue the puts, and send everything at its end, when one count tells each rank how much \
+             to expect.",
     seconds: (15, 60),
     run,
 };
@@ -117,15 +119,15 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let typical = |way: usize| median(here[way][..SHORT].iter().copied());
     finding.claim(
         places[..3].iter().all(|(_, ratios)| below(1, 0, ratios)) && typical(1) < typical(0),
-        "without barriers a fence of short messages (16, 64, 256 B) is several times faster: 3.5 3.28 2.35 instead of LAM's 18.9 \
-         18.1 13.6 on the cluster, 3.4 2.94 3.0 instead of Sun's 6.9 9.2 7.0 on the SMP",
+        "without barriers a fence of short messages (16, 64, 256 B) is several times faster: 3.5 3.28 2.35 instead of \
+         LAM's 18.9 18.1 13.6 on the cluster, 3.4 2.94 3.0 instead of Sun's 6.9 9.2 7.0 on the SMP",
         format!("deferred fence: {}; fence of two barriers: {}", tell(&places, 1), tell(&places, 0)),
     );
     // Of two ranks a fence needs one message in either direction, as PSCW does.
     finding.claim(
         below(2, 1, &cluster) && below(2, 1, &smp),
-        "PSCW, which synchronizes neighbours only, takes less than a fence for short messages: 2.03 1.94 1.60 on the cluster, 2.45 \
-         2.47 2.55 on the SMP",
+        "PSCW, which synchronizes neighbours only, takes less than a fence for short messages: 2.03 1.94 1.60 on the \
+         cluster, 2.45 2.47 2.55 on the SMP",
         format!("deferred PSCW: {}", tell(&places, 2)),
     );
     finding.claim(
@@ -161,8 +163,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         |ratios: &Ratios| (1..WAYS.len()).all(|way| ratios[way][last] < 1.25 && ratios[way][last] < ratios[way][0]);
     finding.claim(
         close(&cluster),
-        "on the cluster the ratios fall with the size to about 1, or below where a long message has to wait for its receive: fence \
-         1.22 and PSCW 1.08 at 256 KiB",
+        "on the cluster the ratios fall with the size to about 1, or below where a long message has to wait for its \
+         receive: fence 1.22 and PSCW 1.08 at 256 KiB",
         format!("cluster, simulated: fence, PSCW and lock {} at 256 KiB", ends(&cluster)),
     );
     finding.claim(
@@ -171,9 +173,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         format!("fence, PSCW and lock at 256 KiB: SMP, simulated {}; 2 processes here {}", ends(&smp), ends(&here)),
     );
     if finding.claims.last().is_some_and(|claim| !claim.holds) {
-        finding.why = "our puts over messages are copied more often than messages: into the queue at the origin, and at the \
-                       target from the packet to their place, where MPICH-2 received straight into the window; in shared \
-                       memory copies are all that a long message costs"
+        finding.why = "our puts over messages are copied more often than messages: into the queue at the origin, and \
+                       at the target from the packet to their place, where MPICH-2 received straight into the window; \
+                       in shared memory copies are all that a long message costs"
             .into();
     }
     for (name, title, published, ours, origin) in [
@@ -207,10 +209,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("message", Quantity::Bytes),
             y: Axis::new("time in that of messages", Quantity::Ratio),
             series: ours.chain(of_paper).collect(),
-            text: "At 1 a put costs no more than a message. On the left, where messages are short, the height of a line is the \
-                   price of its synchronization: the fence of two barriers is on top, and what synchronizes with less messages \
-                   is lower. On the right the data's time is all there is, and the lines meet near 1; below it, puts are faster, \
-                   since a long message first asks its receiver for room, and a put need not."
+            text: "At 1 a put costs no more than a message. On the left, where messages are short, the height of a \
+                   line is the price of its synchronization: the fence of two barriers is on top, and what \
+                   synchronizes with less messages is lower. On the right the data's time is all there is, and the \
+                   lines meet near 1; below it, puts are faster, since a long message first asks its receiver for \
+                   room, and a put need not."
                 .into(),
         });
     }

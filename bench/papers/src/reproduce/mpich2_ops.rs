@@ -20,17 +20,18 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mpich2-ops",
     source: "MPICH-2 (Thakur, Gropp, Toonen, EuroPVM/MPI 2004), section 4",
     title: "messages of an epoch",
-    protocol: "In an epoch each rank puts k words to its right neighbour, or puts some and gets one; the messages that all ranks \
-               send for it are counted, by kind. Optimized is our two-sided transport with the deferred design of the paper. \
-               Naive is what the paper calls so: one-sided windows, whose fence is a barrier at either end of the epoch, and whose \
-               start waits for a post and whose complete tells each target; there one-sided operations on other ranks are \
-               counted. On simulated ranks and on threads; counts do not depend on where they run.",
-    found: "A fence epoch needs no barrier, post-start-complete-wait one zero-byte message for each pair, and a lock with a single \
-            short operation one message and its acknowledgement.",
-    lesson: "What an epoch costs when little is sent in it is its synchronization. If operations wait at their origin until the \
-             epoch ends, all of it is known by then: who has to be told what, what can travel together, and what is known \
-             anyway. So one message can ask for a lock, carry the data and give the lock back, where three would do these one \
-             by one. The price is that nothing moves while the program computes.",
+    protocol: "In an epoch each rank puts k words to its right neighbour, or puts some and gets one; the messages \
+               that all ranks send for it are counted, by kind. Optimized is our two-sided transport with the \
+               deferred design of the paper. Naive is what the paper calls so: one-sided windows, whose fence is a \
+               barrier at either end of the epoch, and whose start waits for a post and whose complete tells each \
+               target; there one-sided operations on other ranks are counted. On simulated ranks and on threads; \
+               counts do not depend on where they run.",
+    found: "A fence epoch needs no barrier, post-start-complete-wait one zero-byte message for each pair, and a lock \
+            with a single short operation one message and its acknowledgement.",
+    lesson: "What an epoch costs when little is sent in it is its synchronization. If operations wait at their origin \
+             until the epoch ends, all of it is known by then: who has to be told what, what can travel together, and \
+             what is known anyway. So one message can ask for a lock, carry the data and give the lock back, where \
+             three would do these one by one. The price is that nothing moves while the program computes.",
     seconds: (4, 15),
     run,
 };
@@ -197,8 +198,8 @@ impl Paper {
         u64::from(!nocheck) + u64::from(puts.max(1))
     }
 
-    /// 4.3, the general case: lock-request, lock-granted, the operations, the last of which releases; if the lock is shared, an
-    /// acknowledgement, unless there is a get: that is last, and its data tell the same.
+    /// 4.3, the general case: lock-request, lock-granted, the operations, the last of which releases; if the lock is
+    /// shared, an acknowledgement, unless there is a get: that is last, and its data tell the same.
     fn lock(shared: bool, puts: u32, get: bool) -> u64 {
         let (request_and_grant, data, acknowledgement) = (2, u64::from(get), u64::from(shared && !get));
         request_and_grant + u64::from(puts) + u64::from(get) + data + acknowledgement
@@ -368,8 +369,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         if group == "get" {
             because(
                 &mut finding,
-                "a get here returns its value when it is called, so nobody knows then that it is the last operation, and the \
-                 lock is released by a message of its own behind it",
+                "a get here returns its value when it is called, so nobody knows then that it is the last operation, \
+                 and the lock is released by a message of its own behind it",
             );
         }
         if group == "get" {
@@ -401,10 +402,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: Axis::new("ranks", Quantity::Count),
         y: Axis::new("messages of a rank", Quantity::Count),
         series: curves,
-        text: "A barrier takes as many rounds as the number of ranks can be halved, and a rank sends a message in each. The naive \
-               fence epoch has two of them. The deferred one has none: at its end, ranks add up who has something for whom, in as \
-               many rounds as one barrier, and then each knows how many operations to wait for. So it needs half of the \
-               messages, and the more ranks there are, the less the put itself counts."
+        text: "A barrier takes as many rounds as the number of ranks can be halved, and a rank sends a message in \
+               each. The naive fence epoch has two of them. The deferred one has none: at its end, ranks add up who \
+               has something for whom, in as many rounds as one barrier, and then each knows how many operations to \
+               wait for. So it needs half of the messages, and the more ranks there are, the less the put itself \
+               counts."
             .into(),
     });
     Ok(finding)

@@ -1,13 +1,15 @@
-//! One-sided communication over sends and receives, as MPICH2 over InfiniBand had it: what the MVAPICH2 paper compares with.
+//! One-sided communication over sends and receives, as MPICH2 over InfiniBand had it: what the MVAPICH2 paper compares
+//! with.
 //!
 //! # Sources
 //!
-//! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, section 3: operations
-//!   wait for `complete`; a put is a message that says what it is, and one of its data; short ones are copied through buffers,
-//!   long ones begin with a handshake; the target serves them in `wait`; gets are answered by writes.
-//! * J. Liu and others, Design and Implementation of MPICH2 over InfiniBand with RDMA Support, IPDPS 2004: a ring of buffers
-//!   for each pair of processes, into which a sender writes remotely what the receiver polls for; a small message takes
-//!   7.6 µs.
+//! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, section 3:
+//!   operations wait for `complete`; a put is a message that says what it is, and one of its data; short ones are
+//!   copied through buffers, long ones begin with a handshake; the target serves them in `wait`; gets are answered by
+//!   writes.
+//! * J. Liu and others, Design and Implementation of MPICH2 over InfiniBand with RDMA Support, IPDPS 2004: a ring of
+//!   buffers for each pair of processes, into which a sender writes remotely what the receiver polls for; a small
+//!   message takes 7.6 µs.
 //!
 //! # State
 //!
