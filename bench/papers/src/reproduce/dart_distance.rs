@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "DART (Zhou, Idrees, Gracia, Euro-Par'15), section 4.1, figures 3 and 4",
     title: "blocking put and get against the distance of the ranks",
     protocol: "Rank 0 of 256 writes to, and reads from, ranks 1 to 255, 8 B and 1 MiB, and waits for each operation. \
-               Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks a node (profile aries, whose times \
+               Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks per node (profile aries, whose times \
                are mostly assumed). DART: inside a node the processor copies. Native MPI: the adapter carries out \
                operations inside a node, too.",
     found: "The latency is constant inside a node and goes up at its border (between 16 and 32 in the paper's \

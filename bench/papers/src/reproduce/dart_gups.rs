@@ -68,7 +68,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let mut finding = Finding::new();
     let columns =
         ["ranks", "hybrid", "RMA only", "hybrid in RMA only", "for the mean rank", "on the own node", "by messages"];
-    let mut table = Table::new("Updates a second of all ranks", columns);
+    let mut table = Table::new("Updates per second of all ranks", columns);
     let pairs = || curves[0].iter().zip(&curves[1]).map(|(&(ranks, hybrid), &(_, rma))| (ranks, hybrid, rma));
     let gains_of_mean: Vec<f64> = means[0].iter().zip(&means[1]).map(|(hybrid, rma)| rma / hybrid).collect();
     for ((ranks, hybrid, rma), &mean) in pairs().zip(&gains_of_mean) {

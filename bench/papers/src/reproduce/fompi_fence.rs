@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), section 2.3, figure 6b",
     title: "fence against ranks",
     protocol: "Every rank makes empty fences, one after the other; the time of one, on the slowest rank. Simulated on \
-               the Cray XE6's network (profile gemini, 32 ranks a node), and measured on 2 processes of this machine. \
+               the Cray XE6's network (profile gemini, 32 ranks per node), and measured on 2 processes of this machine. \
                The naive fence of two barriers runs beside it.",
     found: "A fence takes O(log p) time and O(1) memory: it is a flush and a barrier by dissemination.",
     lesson: "A fence is the simplest way to synchronize a window: every rank waits for every other. No rank can know \

@@ -12,7 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "random inserts into a distributed hash table",
     protocol: "Every rank inserts random keys: a compare_and_swap into the slot; if it is taken, a fetch_and_op for a \
                cell of the overflow heap and a compare_and_swap that links it. Simulated on the Cray XE6's network \
-               (profile gemini, 32 ranks a node), and measured on 1, 2 and 4 processes of this machine. The same over \
+               (profile gemini, 32 ranks per node), and measured on 1, 2 and 4 processes of this machine. The same over \
                messages, which the target serves (two-sided transport), is run beside it.",
     found: "Inserts per second scale with the number of ranks.",
     lesson: "A hash table needs no order among its inserts, only a single owner of each slot. A compare_and_swap at \
@@ -47,7 +47,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let here = context.medians(5, &jobs, |ran| jobs[0].0.rate(ran))?;
 
     let mut finding = Finding::new();
-    let mut table = Table::new("Inserts a second", ["ranks", "all ranks", "each rank", "all ranks, by messages"]);
+    let mut table = Table::new("Inserts per second", ["ranks", "all ranks", "each rank", "all ranks, by messages"]);
     for (&(ranks, rate), &(_, messages)) in curves[0].iter().zip(&curves[1]) {
         table.row([Value::Count(ranks as u64), Value::Rate(rate), Value::Rate(rate / ranks), Value::Rate(messages)]);
     }

@@ -295,7 +295,7 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
         name: "rate".into(),
         title: "Message rate of one rank".into(),
         x: axis(),
-        y: Axis::new("puts a second", Quantity::Rate),
+        y: Axis::new("puts per second", Quantity::Rate),
         series: vec![
             series("other node", Origin::Simulated, 0, rate(&far.burst)),
             series("same node", Origin::Simulated, 2, rate(&near.burst)),

@@ -18,7 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "lock, lock_all and flush: operations and times at any number of ranks",
     protocol: "The last of p ranks, alone, locks and unlocks an allocated window with the two-level policy (master \
                and target at rank 0): each call's network operations are counted, and its time is taken. Simulated on \
-               profile gemini, 32 ranks a node, from 2 to 4,096 ranks (65,536 with --long); the times on 2 processes \
+               profile gemini, 32 ranks per node, from 2 to 4,096 ranks (65,536 with --long); the times on 2 processes \
                of this machine, too.",
     found: "A constant number of operations for p processes: lock_all has one phase (one operation at the master), an \
             exclusive lock two (master, then target); flush takes O(1) time and memory.",

@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "Conjugate gradients on a four-dimensional lattice, 4 × 4 × 4 × 8 sites for each rank: in each \
                iteration faces go to 8 neighbours, and two sums over all ranks. Faces by puts followed by a flag \
                under lock_all, by PSCW, by fences, and by two-sided messages. Simulated on the Cray XE6's network \
-               (profile gemini, 32 ranks a node), 250 ns of computing for a site in an iteration (assumed: as many \
+               (profile gemini, 32 ranks per node), 250 ns of computing for a site in an iteration (assumed: as many \
                floating-point operations at 1 ns); and measured on 2 processes of this machine. Separate code \
                computes the residual of each run, and up to 65,536 sites the solution is compared with a sequential \
                one.",

@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                then the same with log2(p) neighbours on either side, at the distances 1, 2, 4, and so on. The time of \
                an epoch on the slowest rank, the operations of each call, and the memory of a window of no bytes: in \
                the symmetric heap and beside it. By matching lists (foMPI's) and by a flag for each rank \
-               (MVAPICH2's). Simulated on profile gemini, 32 ranks a node, and measured on 2 to 8 processes of this \
+               (MVAPICH2's). Simulated on profile gemini, 32 ranks per node, and measured on 2 to 8 processes of this \
                machine.",
     found: "Start and wait take O(1) time, post and complete O(log p) for programs with as many neighbours; memory \
             O(log p) for scalable programs.",

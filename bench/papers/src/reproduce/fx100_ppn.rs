@@ -11,7 +11,7 @@ use rmalab_report::statistics::median;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-ppn",
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 10",
-    title: "lock_all and unlock_all of each rank, with 1, 8 and 32 ranks a node",
+    title: "lock_all and unlock_all of each rank, with 1, 8 and 32 ranks per node",
     protocol: "As fx100-lockall, on 128 nodes with 1, 8 and 32 ranks each; the time of all pairs of each rank, for \
                every rank, and the hops from its node to that of the lock. Simulated on profile fx100; quick runs \
                make fewer pairs than the study's 1,000, and give the time scaled to 1,000.",
@@ -39,7 +39,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let pairs = context.pick(200, 1000);
     let mut found = Vec::new();
     for (per_node, _) in PUBLISHED {
-        let key = format!("{per_node} ranks a node, {pairs} pairs");
+        let key = format!("{per_node} ranks per node, {pairs} pairs");
         let ranks = NODES * per_node;
         let times = context.keep(&key, || validate::locks(&profile, ranks, per_node, pairs, context.stop()))?;
         let thousand = |time: &f64| time / f64::from(pairs) * 1000.0;
@@ -55,7 +55,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
         |per_node: u32| PUBLISHED.iter().find(|point| point.0 == per_node).map_or(f64::NAN, |point| point.1);
     let mut table = Table::new(
         "1,000 pairs on 128 nodes",
-        ["ranks a node", "published, slowest", "slowest", "deviation", "median", "fastest"],
+        ["ranks per node", "published, slowest", "slowest", "deviation", "median", "fastest"],
     );
     for (per_node, times) in found {
         let (published, here) = (published(*per_node), times.slowest());
@@ -76,7 +76,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
     finding.tables.push(table);
     if let Some((per_node, full)) = found.last() {
         let mut table = Table::new(
-            format!("1,000 pairs with {per_node} ranks a node, by the hops to the lock's node"),
+            format!("1,000 pairs with {per_node} ranks per node, by the hops to the lock's node"),
             ["hops", "ranks", "fastest", "median", "slowest"],
         );
         let mut medians = Vec::new();
@@ -108,7 +108,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
         let (fastest, slowest) = (full.fastest(), full.slowest());
         finding.fitted(
             (fastest / FASTEST).log2().abs() <= 1.0,
-            "from 0.1 s to 2.2 s, with 32 ranks a node",
+            "from 0.1 s to 2.2 s, with 32 ranks per node",
             format!(
                 "from {} to {}, simulated; the fastest within a factor of two counts as agreement",
                 Value::Time(fastest),
@@ -133,7 +133,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
         });
         finding.plots.push(Plot {
             name: "hops".into(),
-            title: "1,000 pairs with 32 ranks a node, by distance".into(),
+            title: "1,000 pairs with 32 ranks per node, by distance".into(),
             x: Axis::new("hops to the node of the lock", Quantity::Number),
             y: Axis::new("time of 1,000 pairs", Quantity::Time),
             series: series.collect(),

@@ -19,9 +19,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                overlap each other; those of our two-sided transport do not, since each returns its value.",
     found: "One-sided puts are always ahead, by up to 77 %, with 865 MB/s at 256 KiB; one-sided gets of small \
             messages are slower than gets by send and receive, which are answered by writes.",
-    lesson: "A put leaves, and the next one follows at once. A get asks first, and an adapter that reads the memory \
-             of its node takes longer than one that writes it. Many operations in one epoch share the cost of its \
-             synchronization, so that what is left is what each operation costs: processors' time when they are \
+    lesson: "A put leaves, and the next one follows at once. A get first sends a request, and an adapter that reads \
+             the memory of its node takes longer than one that writes it. Many operations in one epoch share the cost \
+             of its synchronization, so that the cost of the operations remains: processors' time when they are \
              short, copies and handshakes when they are not, and the wire when they are long.",
     seconds: (25, 90),
     run,
@@ -29,7 +29,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const BURST: u32 = 16;
 
-/// What an experiment shows of one pattern: curves of the designs, simulated and here.
+/// The results of one pattern: curves of the designs, simulated and here.
 type Curves = Vec<Vec<(f64, f64)>>;
 
 fn run(context: &Context<'_>) -> Result<Finding> {
@@ -70,7 +70,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.tables.push(tabulated(title, &columns, curves, |bytes| Value::Bytes(bytes as u64), Value::Bandwidth));
         let mut shown = series(&Design::ALL, curves, origin);
         if (what, origin) == ("puts", Origin::Simulated) {
-            // What the simulated adapter's bandwidth was taken from: no claim.
+            // The simulated adapter's bandwidth comes from this figure, so it is no claim.
             let (name, points) = ("one-sided, the paper".into(), vec![(262_144.0, 865e6)]);
             shown.push(Series {
                 name,
@@ -83,18 +83,18 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         }
         finding.plots.push(Plot {
             name: format!("{what}-{}", if origin == Origin::Simulated { "cluster" } else { "here" }),
-            title: format!("Bandwidth of {what}, 16 an epoch, {place}"),
+            title: format!("Bandwidth of {what}, 16 per epoch, {place}"),
             x: Axis::new("bytes of an operation", Quantity::Bytes),
             y: Axis::new("bandwidth", Quantity::Bandwidth),
             series: shown,
-            text: "A curve that rises by the same factor as the bytes says that an operation costs the same whatever \
-                   its size; where it becomes flat the wire, or the memory, is what limits. The distance of two \
-                   curves at the left is what an operation costs one design more than the other; it closes at the \
-                   right, where bytes are all that counts."
+            text: "A curve that rises by the same factor as the bytes shows that an operation costs the same whatever \
+                   its size; where it becomes flat the wire, or the memory, is the limit. The distance of two \
+                   curves at the left is the additional cost of an operation in one design; it closes at the \
+                   right, where only bytes matter."
                 .into(),
         });
     }
-    // How much better the first design is than the second, over all sizes.
+    // The lead of the first design over the second, for all sizes.
     let gains = |curves: &Curves| -> Vec<(f64, f64)> {
         curves[0].iter().zip(&curves[1]).map(|(one, two)| (one.0, one.1 / two.1 - 1.0)).collect()
     };
@@ -114,8 +114,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     because(
         &mut finding,
-        "how much one-sided puts gain depends on what processors do for each message and adapters for each write, of \
-         which the paper tells only sums",
+        "the gain of one-sided puts depends on the processors' work for each message and the adapters' for each \
+         write, of which the paper gives only sums",
     );
     let small =
         |gains: &[(f64, f64)]| -> Vec<(f64, f64)> { gains.iter().copied().filter(|gain| gain.0 <= 64.0).collect() };
@@ -146,7 +146,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         of_gets.iter().all(|gain| gain.1 < 0.0),
         "one-sided gets of small messages are slower",
         format!(
-            "2 processes here, up to 64 B: {} of the bandwidth of send and receive at least",
+            "2 processes here, up to 64 B: at least {} of the bandwidth of send and receive",
             Value::Ratio(1.0 + least(&of_gets))
         ),
     );

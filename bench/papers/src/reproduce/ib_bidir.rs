@@ -19,9 +19,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                our own messages, and the deferred fence of our two-sided transport, which is the original design.",
     found: "Two-sided communication is ahead for very small messages, since it synchronizes by the message itself; \
             one-sided communication by RDMA is ahead beyond 4 KiB, and ahead of the original design at every size.",
-    lesson: "A receive says two things at once: here is the data, and it has come. A put says only the first, and a \
-             fence has to follow. For a few bytes that is a loss. Long messages have to be copied twice, or to ask \
-             first, when they are sent to a receive, and a put does neither: there it wins.",
+    lesson: "A receive means two things at once: the data, and their arrival. A put has only the first, and a fence \
+             has to follow. For a few bytes that is a loss. Long messages have to be copied twice, or begin with a \
+             request, when they are sent to a receive, and a put does neither: there it wins.",
     seconds: (15, 60),
     run,
 };
@@ -61,7 +61,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.claim(
             most < 1.0,
             "isend and irecv are ahead for very small messages",
-            format!("{where_}: up to 16 B they take {} of the time of put and fence at the most", Value::Ratio(most)),
+            format!("{where_}: up to 16 B they take at most {} of the time of put and fence", Value::Ratio(most)),
         );
         because(
             &mut finding,
@@ -73,13 +73,13 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.claim(
             of_large > 1.0,
             "put and fence are ahead beyond 4 KiB",
-            format!("{where_}: beyond 4 KiB isend and irecv take {} of their time at least", Value::Ratio(of_large)),
+            format!("{where_}: beyond 4 KiB isend and irecv take at least {} of their time", Value::Ratio(of_large)),
         );
         let of_all = least(2, &rows(&|_| true));
         finding.claim(
             of_all > 1.0,
             "put and fence by RDMA are ahead of the original design at every size",
-            format!("{where_}: the two-sided transport takes {} of their time at least", Value::Ratio(of_all)),
+            format!("{where_}: the two-sided transport takes at least {} of their time", Value::Ratio(of_all)),
         );
         let place = if where_ == "simulated" {
             ("cluster", "the paper's cluster")
@@ -95,9 +95,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("bytes each way", Quantity::Bytes),
             y: Axis::new("time of a round", Quantity::Time),
             series: shown,
-            text: "Look for the place where the curve of put and fence crosses that of isend and irecv. At its left \
-                   the fence is what costs: the put has to be known to be complete, and then everybody has to know \
-                   that of everybody. At its right copies and the handshake of long messages cost more than that."
+            text: "Find the point where the curve of put and fence crosses that of isend and irecv. At its left the \
+                   cost is the fence: the put must be complete, and every rank must know that of every \
+                   other. At its right copies and the handshake of long messages cost more than that."
                 .into(),
         });
     }

@@ -1,4 +1,4 @@
-//! MVAPICH2's ping-pong of one put an epoch.
+//! MVAPICH2's ping-pong of one put per epoch.
 
 use super::infiniband::{
     Design, Epochs, Pattern, because, beside, cluster, curves, measured, near, numbers, series, simulated, sizes,
@@ -12,16 +12,16 @@ use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Valu
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-latency",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.2, figure 5",
-    title: "ping-pong of one put an epoch",
+    title: "ping-pong of one put per epoch",
     protocol: "Two processes take turns: one posts and waits, the other one starts, puts and completes; the time of \
                an epoch. Simulated on the paper's cluster (profile infiniband-2004, fitted to 6.3 µs for a put to be \
                seen), and measured on 2 processes of this machine. One-sided: post and complete are flags that are \
                put; send/receive: MPICH2's design over rings of InfiniBand, whose small messages take 7.6 µs by its \
                own paper; and our two-sided transport.",
     found: "Small messages take 12.6 µs instead of 15.6 µs, 19 % less; large ones up to 17 µs less, since there is no handshake.",
-    lesson: "A message that two processors have to agree about costs what the network takes, and what the processors \
-             do: find the receive that it belongs to, copy it, or ask first where it goes. A put knows where it goes. \
-             What is left is to tell the target when it may look, and a flag that is written behind the data does \
+    lesson: "A message that needs two processors costs the network's time, and the processors' time: to find \
+             the receive for it, and copy it, or to negotiate its destination. A put has its destination. \
+             It only has to notify the target, and a flag that follows the data does \
              that.",
     seconds: (15, 60),
     run,
@@ -51,7 +51,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     }
 
     let small = [cluster[0][0].1, cluster[1][0].1];
-    let half = " (half of it is what a put of the profile was fitted to)";
+    let half = " (the profile was fitted to half of it, the time of a put)";
     for (time, paper, design, fitted) in
         [(small[0], 12_600.0, "one-sided", half), (small[1], 15_600.0, "send/receive", "")]
     {
@@ -62,8 +62,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         );
         because(
             &mut finding,
-            "a rank posts for the next epoch right behind its own put, so that the post is there when the other one \
-             starts, and the simulated processors spend no time on descriptors and completions but the profile's 0.6 \
+            "a rank posts for the next epoch right after its own put, so that the post is there when the other one \
+             starts, and the simulated processors spend no time on descriptors and completions except the profile's 0.6 \
              µs: so a simulated epoch is little more than one message, where the paper's is nearly two",
         );
     }
@@ -75,7 +75,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     because(
         &mut finding,
-        "what sends and receives cost more than puts is not more in the model than what 7.6 µs a message say",
+        "in the model, sends and receives exceed puts only by the difference from 7.6 µs per message",
     );
     let ahead = cluster[0].iter().zip(&cluster[1]).all(|(one, two)| one.1 < two.1);
     finding.claim(
@@ -98,7 +98,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             ratios.iter().all(|&(bytes, ratio)| ratio > if bytes <= 4096.0 { 1.0 } else { 0.9 }),
             format!("one-sided is ahead of {name}"),
             format!(
-                "2 processes here: {name} takes {} of its time for 4 B, and {} at least",
+                "2 processes here: {name} takes {} of its time for 4 B, and at least {}",
                 Value::Ratio(ratios[0].1),
                 Value::Ratio(least)
             ),
@@ -121,26 +121,26 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let y = || Axis::new("time of an epoch", Quantity::Time);
     finding.plots.push(Plot {
         name: "cluster".into(),
-        title: "One put an epoch, on the paper's cluster".into(),
+        title: "One put per epoch, on the paper's cluster".into(),
         x: x(),
         y: y(),
         series: shown,
-        text: "At the left everything is latency: an epoch takes as long as the messages that have to follow each \
-               other. At the right it is the bandwidth, which all designs share. The step in the send/receive curve \
-               is where messages become too long for the buffers at the target, and ask first. Our two-sided \
+        text: "At the left everything is latency: an epoch takes as long as its sequence of \
+               messages. At the right it is the bandwidth, which all designs share. The step in the send/receive curve \
+               is where messages exceed the buffers at the target, and begin with a handshake. Our two-sided \
                transport has one ring for all its senders, so each message begins with an atomic operation that takes \
-               a place in it, there and back: that is the distance of its curve."
+               a slot in it, there and back: that is the distance of its curve."
             .into(),
     });
     finding.plots.push(Plot {
         name: "here".into(),
-        title: "One put an epoch, on 2 processes of this machine".into(),
+        title: "One put per epoch, on 2 processes of this machine".into(),
         x: x(),
         y: y(),
         series: series(&Design::ALL, &here, Origin::Measured),
-        text: "The same programs over shared memory. There is no network, so what remains is the processors' work: a \
-               put copies once, messages are copied into a ring and out of it, and each has to be noticed by who \
-               serves it."
+        text: "The same programs over shared memory. There is no network, so only the processors' work remains: a \
+               put copies once, messages are copied into a ring and out of it, and the rank that serves \
+               them has to notice each."
             .into(),
     });
     Ok(finding)

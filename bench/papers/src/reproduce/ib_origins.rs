@@ -13,11 +13,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "All origins put 16 times 64 KiB to one target in each epoch; their bytes by the time of an epoch. \
                Simulated on the paper's cluster of 8 nodes (profile infiniband-2004), 1 to 7 origins, and measured on \
                2 and 4 processes of this machine.",
-    found: "More than 920 MB/s even with few origins, against 895 MB/s at most over sends and receives; the bus of \
+    found: "More than 920 MB/s even with few origins, against at most 895 MB/s over sends and receives; the bus of \
             the target limits both.",
-    lesson: "If several write to one, the one is the bottleneck: its adapter, its bus, or its processor. One-sided \
-             writes need only the first two. Whatever the target's processor has to do for each message comes on top, \
-             unless it is done while others' bytes arrive.",
+    lesson: "With several origins the target is the bottleneck: its adapter, its bus, or its processor. One-sided \
+             writes need only the first two. The target processor's work for each message adds to that, \
+             unless it is done while bytes of other origins arrive.",
     seconds: (10, 30),
     run,
 };
@@ -63,7 +63,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             near(most, paper),
             format!("{}: {says}", Design::ALL[style].name()),
             format!(
-                "simulated: up to {}; its adapter is given 865 MB/s, one origin's figure, which it cannot exceed",
+                "simulated: up to {}; its adapter has 865 MB/s, one origin's figure, which it cannot exceed",
                 beside(Value::Bandwidth, most, paper)
             ),
         );
@@ -84,7 +84,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let ratio = here[0][row].1 / here[2][row].1;
         finding.claim(
             ratio > 1.0,
-            "one-sided is ahead of what needs the target",
+            "one-sided is ahead of the design that needs the target",
             format!("{processes} processes here: {} of the two-sided transport's bandwidth", Value::Ratio(ratio)),
         );
     }
@@ -96,8 +96,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         series: series(&Design::ALL, &cluster, Origin::Simulated),
         text: "With one origin the latency of each epoch's synchronization shows. With more, one origin's epoch \
                begins while another one's bytes arrive, and the target's adapter always has something to do: the \
-               curves become flat at what it can take. How soon they do so, and how near to each other, is what the \
-               target's processor adds."
+               curves become flat at its limit. The speed of that, and the level, depend on the \
+               target's processor."
             .into(),
     });
     Ok(finding)

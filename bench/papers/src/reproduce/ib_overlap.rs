@@ -9,14 +9,14 @@ use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-overlap",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.5, figure 10",
-    title: "computation behind each put, 64 KiB",
-    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch, with computation behind each; the time of an epoch \
+    title: "computation after each put, 64 KiB",
+    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch, with computation after each; the time of an epoch \
                against the computation. Simulated on the paper's cluster (profile infiniband-2004), where a put takes \
                76 µs of the wire, and measured on 2 processes of this machine.",
-    found: "Computation does not slow the one-sided design down; it does the one over sends and receives.",
-    lesson: "A processor that has told its adapter what to send is free. If operations only begin when the epoch \
+    found: "Computation slows only the design over sends and receives down, not the one-sided one.",
+    lesson: "A processor is free after it has issued a transfer to its adapter. If operations only begin when the epoch \
              ends, or if a handshake needs the processor while it computes, then the program computes first and \
-             communicates afterwards, and the times add up. Whether they do is what this measures.",
+             communicates afterwards, and the times add up. This experiment measures that.",
     seconds: (8, 30),
     run,
 };
@@ -25,10 +25,10 @@ const BURST: u32 = 16;
 
 const BYTES: usize = 65536;
 
-/// Computation behind a put, as a part of what the put takes.
+/// Computation after a put, as a share of the put's time.
 const PARTS: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
 
-/// How much of the computation shows in the time of an epoch, which other causes can make longer or shorter as well.
+/// The share of the computation that is visible in the time of an epoch, which other causes can also change.
 fn shows_as(share: f64) -> String {
     if share < 0.0 {
         "none of the computation shows: the epoch is not longer with it".into()
@@ -46,7 +46,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let jobs = |times: &[u64], world: &Ranks| -> Vec<(Epochs, Ranks)> {
         Design::ALL.into_iter().flat_map(|design| times.iter().map(move |&time| job(design, time, world))).collect()
     };
-    // What a put takes without computation.
+    // The time of a put without computation.
     let alone = |time: f64| time / f64::from(BURST);
     let behind = |put: f64| PARTS.map(|part| (part * put) as u64);
     let (network, processes) = (cluster(2), Ranks::processes(2));
@@ -61,14 +61,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         ("here", "2 processes here", put_here, &here, Origin::Measured),
     ] {
         let columns =
-            ["behind each put".to_owned()].into_iter().chain(Design::ALL.map(|design| design.name().to_owned()));
+            ["after each put".to_owned()].into_iter().chain(Design::ALL.map(|design| design.name().to_owned()));
         let mut table = Table::new(format!("Time of an epoch, {place}; a put takes {}", Value::Time(put)), columns);
         for (row, part) in PARTS.iter().enumerate() {
             let times = curves.iter().map(|curve| Value::Time(curve[row].1));
             table.row([Value::Time(part * put)].into_iter().chain(times));
         }
         finding.tables.push(table);
-        // The share of the computation that shows in the time of the epoch.
+        // The share of the computation that is visible in the time of the epoch.
         let last = PARTS.len() - 1;
         let shows = |curve: &[(f64, f64)]| (curve[last].1 - curve[0].1) / (PARTS[last] * put * f64::from(BURST));
         let shown: Vec<f64> = curves.iter().map(|curve| shows(curve)).collect();
@@ -79,13 +79,13 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         );
         because(
             &mut finding,
-            "between processes of one machine there is no adapter that could carry a put out: the processor that puts \
-             copies the bytes itself, and computes when it has done so",
+            "processes of one machine have no adapter to carry out a put: the processor that puts \
+             copies the bytes itself, and computes afterwards",
         );
         for other in [1, 2] {
             finding.claim(
                 shown[other] > 0.5,
-                "computation slows down what is done by sends and receives",
+                "computation slows down sends and receives",
                 format!("{place}, {}: {}", Design::ALL[other].name(), shows_as(shown[other])),
             );
             because(
@@ -96,11 +96,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.plots.push(Plot {
             name: name.into(),
             title: format!("16 puts of 64 KiB with computation between, {place}"),
-            x: Axis::new("computation, as a part of what the put takes", Quantity::Share),
+            x: Axis::new("computation, as a share of the put's time", Quantity::Share),
             y: Axis::new("time of an epoch", Quantity::Time),
             series: series(&Design::ALL, curves, origin),
-            text: "A flat line says that the computation is hidden: it is done while the bytes are on their way. A \
-                   line that rises says that it is not, and a slope as steep as the computation itself says that none \
+            text: "A flat line means that the computation is hidden: it overlaps the transfer. A \
+                   line that rises means that it is not, and a slope as steep as the computation itself means that none \
                    of it is."
                 .into(),
         });

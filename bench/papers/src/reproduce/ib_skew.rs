@@ -11,12 +11,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.6, figure 11",
     title: "computation of the target between post and wait, 64 KiB",
     protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch; the target computes between post and wait. \
-               Bandwidth against that computation, as a part of the time that the epoch takes without it. Simulated \
+               Bandwidth against that computation, as a share of the epoch's time without it. Simulated \
                on the paper's cluster (profile infiniband-2004), and measured on 2 processes of this machine.",
-    found: "The one-sided design is not affected at all; the bandwidth of the one over sends and receives drops.",
-    lesson: "Processes are never quite in step. If an operation needs its target to answer, the origin waits for \
-             whatever the target is doing. A put into the memory of a process needs nothing of it: the target may \
-             compute as long as the data are on their way, and finds them there.",
+    found: "The one-sided design is not affected; the bandwidth of the design over sends and receives drops.",
+    lesson: "Processes are never exactly in step. If an operation needs its target's answer, the origin waits for \
+             the target's computing. A put into the memory of a process does not need the process: the target may \
+             compute during the transfer, and finds the data there.",
     seconds: (8, 30),
     run,
 };
@@ -25,7 +25,7 @@ const BURST: u32 = 16;
 
 const BYTES: usize = 65536;
 
-/// Computation at the target, as a part of the time of an epoch.
+/// Computation at the target, as a share of the time of an epoch.
 const PARTS: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
 
 fn run(context: &Context<'_>) -> Result<Finding> {
@@ -78,18 +78,18 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         if origin == Origin::Measured {
             because(
                 &mut finding,
-                "the puts are copied by the origin's processor, which shares memory and caches, and under load the \
+                "the origin's processor copies the puts. It shares memory and caches, and under load the \
                  processor itself, with the target that computes",
             );
         }
         for other in [1, 2] {
-            let lowers = "it lowers the bandwidth of what is done by sends and receives";
+            let lowers = "it lowers the bandwidth of sends and receives";
             finding.claim(shows[other] > 0.5, lowers, says(other));
             if origin == Origin::Measured {
                 because(
                     &mut finding,
                     "an epoch over messages takes many times as long here as the computation, which passes while \
-                     requests wait in their slots, and two processors that copy beside each other vary by more than \
+                     requests wait in their slots, and two processors that copy at the same time vary by more than \
                      it",
                 );
             }
@@ -97,13 +97,13 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.plots.push(Plot {
             name: name.into(),
             title: format!("Bandwidth of 16 puts of 64 KiB to a target that computes, {place}"),
-            x: Axis::new("the target's computation, as a part of an epoch", Quantity::Share),
+            x: Axis::new("the target's computation, as a share of an epoch", Quantity::Share),
             y: Axis::new("bandwidth", Quantity::Bandwidth),
             series: series(&Design::ALL, curves, origin),
-            text: "A flat line says that the target's computation does not matter to the origin: while it goes on, \
-                   data arrive. A line that falls says that the origin waits for the target to serve it, so that its \
+            text: "A flat line means that the target's computation does not affect the origin: meanwhile, \
+                   data arrive. A line that falls means that the origin waits for the target to serve it, so that its \
                    computation and the transfer add up. Computation that takes longer than an epoch would slow every \
-                   design down, since the next post comes behind it."
+                   design down, since the next post comes after it."
                 .into(),
         });
     }

@@ -10,13 +10,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-sync",
     source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.4, figure 9",
     title: "empty epochs against the number of origins",
-    protocol: "One target posts to all origins and waits; each origin starts and completes; nothing else is done. The \
-               time of an iteration. Simulated on the paper's cluster of 8 nodes (profile infiniband-2004), 1 to 7 \
-               origins, and measured on 2 and 4 processes of this machine.",
-    found: "With one origin 14.78 µs instead of 16.52 µs; slightly less with more of them, too.",
-    lesson: "Post, start, complete and wait is two messages for each pair, one there and one back, whatever carries \
-             them. The second one cannot leave before the first one has come. So an empty epoch costs twice what a \
-             small message costs, and more origins cost what it costs one target to tell and to hear of more.",
+    protocol: "One target posts to all origins and waits; each origin starts and completes; there are no operations. \
+               The time of an iteration. Simulated on the paper's cluster of 8 nodes (profile infiniband-2004), 1 to \
+               7 origins, and measured on 2 and 4 processes of this machine.",
+    found: "With one origin 14.78 µs instead of 16.52 µs; also slightly less with several.",
+    lesson: "Post, start, complete and wait are two messages for each pair, one there and one back, in every design. \
+             The second one cannot leave before the arrival of the first. So an empty epoch costs twice as much as a \
+             small message, and each origin adds the target's cost to notify it and to notice its message.",
     seconds: (10, 30),
     run,
 };
@@ -100,7 +100,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         y: Axis::new("time of an epoch", Quantity::Time),
         series: shown,
         text: "The height at one origin is two messages that follow each other. From there a curve rises by what the \
-               target does for each more: put a flag and look at one, or send a message and receive one."
+               target's work for each further origin: put a flag and poll one, or send a message and receive one."
             .into(),
     });
     Ok(finding)

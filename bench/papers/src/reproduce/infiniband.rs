@@ -1,24 +1,24 @@
-//! The MVAPICH2 paper's measurements: epochs of one target and its origins, by three designs.
+//! The MVAPICH2 paper's measurements: epochs of one target and its origins, with three designs.
 //!
-//! | design | what it stands for |
+//! | design | meaning |
 //! | --- | --- |
-//! | [`Design::Rdma`] | the paper's own: operations are one-sided, and so are the flags of post and complete |
-//! | [`Design::SendReceive`] | what it is compared with, MPICH2 over sends and receives of InfiniBand ([`send_receive`]) |
-//! | [`Design::TwoSided`] | the two-sided transport of our windows: one ring for all senders, whose memory does not grow with them |
+//! | [`Design::Rdma`] | the paper's own: operations, and the flags of post and complete, are one-sided |
+//! | [`Design::SendReceive`] | the paper's reference, MPICH2 over sends and receives of InfiniBand ([`send_receive`]) |
+//! | [`Design::TwoSided`] | the two-sided transport of our windows: one ring of constant size for all senders |
 //!
-//! # What the simulated cluster is fitted to, and what is predicted
+//! # Fitted and predicted figures
 //!
-//! * 6.3 µs for a put to be seen, half of the 12.6 µs of an epoch with one small put: what the profile was fitted to. A
-//!   figure of 12.6 µs would be no reproduction.
-//! * 865 MB/s at 256 KiB: the profile's bandwidth. No reproduction either.
+//! * 6.3 µs from a put to its visibility, half of the 12.6 µs of an epoch with one small put: the profile was fitted to
+//!   it. A figure of 12.6 µs would be no reproduction.
+//! * 865 MB/s at 256 KiB: the profile's bandwidth. This is no reproduction either.
 //! * 7.6 µs for a small message of sends and receives (J. Liu and others, IPDPS 2004), a measurement of the system
 //!   below, from which [`send_receive`] has its processors' time.
-//! * That a put is two messages there, one about it and one of its data, is what section 3.1 of the paper says; it was
-//!   fitted to no figure.
-//! * All else is predicted: every other figure of these experiments, and how they depend on sizes, bursts, computation and
-//!   origins.
+//! * A put is two messages there, one about it and one with its data, by section 3.1 of the paper; this is not fitted to
+//!   any figure.
+//! * Everything else is predicted: every other figure of these experiments, and the effects of sizes, bursts, computation
+//!   and origins.
 //!
-//! The simulated processors of the one-sided design take no time but for what the profile says of an operation.
+//! The simulated processors of the one-sided design take only the profile's time of an operation.
 //!
 //! [`send_receive`]: super::send_receive
 
@@ -36,12 +36,12 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Place, Ran, Ranks, elapsed};
 use rmalab_report::finding::{Finding, Origin, Series, Table, Value};
 
-/// The simulated cluster: as many nodes, with a rank each.
+/// The size of the simulated cluster: this many nodes, with one rank on each.
 pub(super) fn cluster(ranks: u32) -> Ranks {
     Ranks::simulated("infiniband-2004", ranks).ranks_per_node(1)
 }
 
-/// How one-sided communication is done.
+/// Designs of one-sided communication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Design {
     Rdma,
@@ -52,7 +52,7 @@ pub(super) enum Design {
 }
 
 impl Design {
-    /// Those that the paper has, and our transport.
+    /// The paper's designs, and our transport.
     pub(super) const ALL: [Design; 3] = [Design::Rdma, Design::SendReceive, Design::TwoSided];
 
     pub(super) fn name(self) -> &'static str {
@@ -65,10 +65,10 @@ impl Design {
     }
 }
 
-/// Who does what in an epoch.
+/// Roles of the ranks in an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Pattern {
-    /// Of two ranks each is the target of the other in turn.
+    /// Two ranks are in turn the target of the other.
     PingPong,
     /// All ranks but 0 put to rank 0.
     Puts,
@@ -87,11 +87,11 @@ pub(crate) struct Epochs {
     pub(super) bytes: usize,
     /// Operations of an origin in an epoch.
     pub(super) burst: u32,
-    /// Nanoseconds of computing behind each operation.
+    /// Nanoseconds of computing after each operation.
     pub(super) between: u64,
     /// Nanoseconds of computing at the target, between post and wait.
     pub(super) skew: u64,
-    /// Whether processors' time is modelled: for simulated ranks.
+    /// Whether to model the time of processors: for simulated ranks.
     pub(super) modelled: bool,
     pub(super) rounds: u32,
 }
@@ -102,13 +102,13 @@ impl Epochs {
         Epochs { design, pattern, bytes, burst: 1, between: 0, skew: 0, modelled: false, rounds: 1 }
     }
 
-    /// As many operations in an epoch.
+    /// That many operations in an epoch.
     pub(super) fn burst(mut self, burst: u32) -> Epochs {
         self.burst = burst;
         self
     }
 
-    /// With the world where it runs; there are as many rounds as that needs.
+    /// A run on its world, with as many rounds as that needs.
     pub(super) fn on(mut self, world: Ranks) -> (Epochs, Ranks) {
         self.modelled = matches!(world.place, Place::Sim(_));
         let bytes = self.bytes as u64 * u64::from(self.burst.max(1)) * u64::from(world.ranks - 1);
@@ -139,7 +139,7 @@ impl Epochs {
         Burst { count: self.burst, bytes: self.bytes, gets: self.pattern == Pattern::Gets }
     }
 
-    /// What an origin does after an operation.
+    /// The action of an origin after an operation.
     fn compute<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         if self.between > 0 {
             ra.compute(Duration::from_nanos(self.between))?;
@@ -147,7 +147,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// What a target does in an exposure epoch.
+    /// The action of a target in an exposure epoch.
     fn expose<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         if self.skew > 0 {
             ra.compute(Duration::from_nanos(self.skew))?;
@@ -155,13 +155,13 @@ impl Epochs {
         Ok(())
     }
 
-    /// Makes the rounds; nanoseconds of one.
+    /// Runs the rounds; returns the nanoseconds of one.
     fn timed<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
         mut round: impl FnMut(u8) -> Result<()>,
     ) -> Result<f64> {
-        // Memory is touched, and adapters have nothing to do, when the clock starts.
+        // All pages are touched, and adapters are idle, when the clock starts.
         for number in 0..2 {
             round(number)?;
         }
@@ -180,7 +180,7 @@ impl Epochs {
         if found == wanted || self.burst == 0 {
             return Ok(());
         }
-        Err(Error::Ranks(format!("{self:?}: the last byte is {found} and not {wanted}")))
+        Err(Error::Ranks(format!("{self:?}: the last byte is {found} instead of {wanted}")))
     }
 
     fn by_window<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
@@ -256,8 +256,8 @@ impl Epochs {
         self.release(ra, target)
     }
 
-    /// Waits until long operations are acknowledged: they leave from the program's memory, which is its own again then.
-    /// Short ones were copied.
+    /// Waits until long operations are acknowledged. They leave directly from the program's memory, which may change after
+    /// that. Short ones were copied.
     fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         if self.bytes > EAGER {
             ra.flush(target)?;
@@ -276,8 +276,8 @@ impl Epochs {
         })
     }
 
-    /// Epochs of gets. Those of one-sided windows overlap each other: the window that is synchronized is beside another
-    /// one, which stands open for a batch, since active epochs have none.
+    /// Epochs of gets. Those of one-sided windows overlap each other: in addition to the synchronized window, a second
+    /// one stays open for a batch, since active epochs have no batches.
     fn gets<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -320,7 +320,7 @@ impl Epochs {
         };
         memory.free()?;
         if team.rank() != Rank(0) && parts.last() != Some(&CONTENT) {
-            return Err(Error::Ranks(format!("{self:?}: the last byte is {:?} and not {CONTENT}", parts.last())));
+            return Err(Error::Ranks(format!("{self:?}: the last byte is {:?} instead of {CONTENT}", parts.last())));
         }
         Ok(time)
     }
@@ -365,7 +365,7 @@ impl Epochs {
             }
             _ => self.timed(&team, |round| {
                 data.fill(round);
-                // Operations are queued; the program computes behind each.
+                // Operations are queued; the program computes after each.
                 (0..self.burst).try_for_each(|_| self.compute(ra))?;
                 ends.complete(Rank(0), burst, &data)
             })?,
@@ -427,23 +427,23 @@ pub(super) fn slowest(ran: &Ran<f64>) -> f64 {
     ran.ranks.iter().copied().fold(0.0, f64::max)
 }
 
-/// Runs simulated epochs; times in the order of the jobs.
+/// Runs simulated epochs; returns the times in the order of the jobs.
 pub(super) fn simulated(context: &Context<'_>, jobs: &[(Epochs, Ranks)]) -> Result<Vec<f64>> {
     jobs.iter().map(|(job, world)| context.run(job, world).map(|ran| slowest(&ran))).collect()
 }
 
-/// Runs epochs of processes of this machine in turn; medians in the order of the jobs.
+/// Runs epochs of processes of this machine in turn; returns the medians in the order of the jobs.
 pub(super) fn measured(context: &Context<'_>, jobs: &[(Epochs, Ranks)]) -> Result<Vec<f64>> {
     context.medians(context.pick(5, 9), jobs, slowest)
 }
 
-/// For each design a curve over values, from times in the order in which designs and values were run, design by design.
+/// For each design a curve over values, from times in the order of the runs, design by design.
 pub(super) fn curves(values: &[f64], times: &[f64], y: impl Fn(f64, f64) -> f64) -> Vec<Vec<(f64, f64)>> {
     let curve = |times: &[f64]| values.iter().zip(times).map(|(&x, &time)| (x, y(x, time))).collect();
     times.chunks(values.len().max(1)).map(curve).collect()
 }
 
-/// As series of a plot, with the designs' names.
+/// The curves as series of a plot, with the designs' names.
 pub(super) fn series(designs: &[Design], curves: &[Vec<(f64, f64)>], origin: Origin) -> Vec<Series> {
     let each = designs.iter().zip(curves).enumerate();
     each.map(|(style, (design, points))| Series {
@@ -457,17 +457,17 @@ pub(super) fn series(designs: &[Design], curves: &[Vec<(f64, f64)>], origin: Ori
     .collect()
 }
 
-/// How far `here` is from what the paper has, as a part of that.
+/// The difference of `here` from the paper's figure, as a share of that.
 pub(super) fn off(here: f64, paper: f64) -> f64 {
     here / paper - 1.0
 }
 
-/// Whether an absolute figure of the simulator counts as reproduced: it is within 15 % of the paper's.
+/// Returns whether an absolute figure of the simulator counts as reproduced: it is within 15 % of the paper's.
 pub(super) fn near(here: f64, paper: f64) -> bool {
     off(here, paper).abs() <= 0.15
 }
 
-/// A figure, and how far it is from the paper's.
+/// A figure, and its difference from the paper's.
 pub(super) fn beside(value: fn(f64) -> Value, here: f64, paper: f64) -> String {
     format!("{}, {:+.0} %", value(here), 100.0 * off(here, paper))
 }
@@ -482,7 +482,7 @@ pub(super) fn sizes_here(context: &Context<'_>) -> Vec<usize> {
     (2..=18).step_by(context.pick(4, 1)).map(|power| 1 << power).collect()
 }
 
-/// As numbers.
+/// The sizes as numbers.
 pub(super) fn numbers(sizes: &[usize]) -> Vec<f64> {
     sizes.iter().map(|&bytes| bytes as f64).collect()
 }
@@ -503,7 +503,7 @@ pub(super) fn tabulated(
     table
 }
 
-/// Why the claim before does not hold, if it does not.
+/// The reason why the last claim does not hold, if it does not.
 pub(super) fn because(finding: &mut Finding, reason: &str) {
     if finding.claims.last().is_some_and(|claim| !claim.holds) && !finding.why.contains(reason) {
         if !finding.why.is_empty() {
@@ -553,8 +553,9 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_epoch_is_two_messages_one_after_the_other() {
-        // Of 6.3 µs by puts; of 7.6 µs, less the half of the processor's time that only the next message waits for.
+    fn an_empty_epoch_is_two_consecutive_messages() {
+        // Each takes 6.3 µs with puts; or 7.6 µs, less the half of the processor's time that only the next message
+        // waits for.
         let rdma = time(Epochs::new(Design::Rdma, Pattern::Puts, 0).burst(0), cluster(2));
         assert!((12_600.0..13_000.0).contains(&rdma), "{rdma} ns");
         let messages = time(Epochs::new(Design::SendReceive, Pattern::Puts, 0).burst(0), cluster(2));
@@ -585,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_those_of_claims_that_do_not_hold() {
+    fn only_claims_that_do_not_hold_have_reasons() {
         let mut finding = Finding::new();
         for (holds, reason) in [(true, "none"), (false, "one"), (false, "another"), (false, "one")] {
             finding.claim(holds, "a", "b");

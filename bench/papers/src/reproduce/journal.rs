@@ -1,4 +1,4 @@
-//! What an unfinished run has measured: a file of lines, so that it can be stopped, or killed, and go on.
+//! The journal of an unfinished run: a file of results, one on each line, from which a stopped or killed run resumes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use rmalab_job::{Error, Result};
 
-/// Results by their keys; each is a line of a file before anybody sees it.
+/// Results by their keys; each is written to the file first.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub struct Journal {
     kept: HashMap<String, serde_json::Value>,
 }
 
-/// The first line: whose results these are. Those of another program, or of other options, are no use.
+/// The first line identifies the run. Results of another program, or with other options, are not usable.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Head {
     rmalab_journal: u32,
@@ -31,28 +31,28 @@ struct Entry<'a> {
     value: serde_json::Value,
 }
 
-/// The version of the file's form.
+/// The version of the file's format.
 const VERSION: u32 = 1;
 
 impl Journal {
-    /// Opens the journal at `path`, or makes one. `of` names all that the results depend on beside their keys, such as
-    /// the build; `fresh` throws away what is there.
+    /// Opens the journal at `path`, or creates one. `of` identifies all data on which results depend beside their keys,
+    /// such as the build; `fresh` discards existing results.
     ///
-    /// A last line that was not written completely is dropped.
+    /// An incomplete last line is dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when there is a file that is no journal, or one of another `of`; [`Error::File`].
+    /// [`Error::Usage`] when the file is not a journal, or has another `of`; [`Error::File`].
     pub fn open(path: &Path, of: &str, fresh: bool) -> Result<Journal> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let head = Head { rmalab_journal: VERSION, of: of.to_owned() };
         let file = OpenOptions::new().create(true).append(true).read(true).open(path).map_err(failed)?;
-        // Until this process ends, however it ends.
+        // Until this process ends, in any way.
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::usage(format!(
-                    "{} is being written by another run; wait for it to end, or name another report",
+                    "another run writes {}; wait for it to end, or name another report",
                     path.display()
                 )));
             }
@@ -66,13 +66,13 @@ impl Journal {
         if let Some(first) = lines.next() {
             let found: Head = serde_json::from_str(first).map_err(|_| {
                 Error::usage(format!(
-                    "{} is no journal of an unfinished run; move it away, or name another report",
+                    "{} is not the journal of an unfinished run; move it away, or name another report",
                     path.display()
                 ))
             })?;
             if found != head && !fresh {
                 return Err(Error::usage(format!(
-                    "{} holds results of another run ({}); go on with that one, or start again with --fresh",
+                    "{} has results of another run ({}); resume that one, or start again with --fresh",
                     path.display(),
                     found.of
                 )));
@@ -87,7 +87,7 @@ impl Journal {
             }
         } else if !serde_json::to_string(&head).expect("two values are JSON").starts_with(&text) {
             return Err(Error::usage(format!(
-                "{} is no journal of an unfinished run; move it away, or name another report",
+                "{} is not the journal of an unfinished run; move it away, or name another report",
                 path.display()
             )));
         }
@@ -99,12 +99,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// How many results there are.
+    /// The number of results.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
@@ -114,12 +114,12 @@ impl Journal {
         &self.path
     }
 
-    /// The result of that key, if there is one and it is a `T`.
+    /// The result with that key, if there is one of type `T`.
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         T::deserialize(self.kept.get(key)?).ok()
     }
 
-    /// Keeps a result.
+    /// Adds a result.
     pub(crate) fn put<T: Serialize>(&mut self, key: &str, value: &T) -> Result<()> {
         let value = serde_json::to_value(value).expect("a result is JSON");
         self.line(&Entry { key: key.into(), value: value.clone() })?;
@@ -133,7 +133,7 @@ impl Journal {
         self.file.write_all(&line).map_err(|source| Error::File { path: self.path.clone(), source })
     }
 
-    /// Removes the file: everything is done.
+    /// Removes the file at the end of the run.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_outlive_a_kill_in_the_middle_of_a_line() {
+    fn results_survive_a_kill_in_the_middle_of_a_line() {
         let at = tempfile::tempdir().unwrap();
         let path = at.path().join("journal");
         let mut journal = Journal::open(&path, "build 1", false).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_do_not_write_one_journal() {
+    fn two_runs_do_not_share_a_journal() {
         let at = tempfile::tempdir().unwrap();
         let path = at.path().join("journal");
         let mut journal = Journal::open(&path, "build 1", false).unwrap();
@@ -190,7 +190,7 @@ mod tests {
         {
             fs::write(&path, text).unwrap();
             let error = Journal::open(&path, "build 1", fresh).unwrap_err().to_string();
-            assert!(error.contains("is no journal"), "{error}");
+            assert!(error.contains("is not the journal"), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         fs::remove_file(&path).unwrap();

@@ -12,17 +12,17 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "MPICH-2 (Thakur, Gropp, Toonen, EuroPVM/MPI'04), figures 1, 3 and 4, table 1",
     title: "ghost exchange, one-sided against point-to-point",
     protocol: "Each rank sends a message to each of its four neighbours, by receives and sends, or by puts with \
-               fence, PSCW or lock-unlock; told is the time of a step with puts, divided by that with messages. Puts \
-               are messages, too: those of the two-sided transport, with MPICH-2's deferred synchronization, and with \
-               two barriers and an acknowledgement for each put in place of the fence, which is what LAM's and Sun's \
-               fences do. Simulated with 16 ranks on a cluster of the time (profile infiniband-2004, one rank a node) \
-               and on a shared-memory machine (profile one-node); measured on 2 processes of this machine, each the \
-               other's four neighbours, beside 2 simulated ones.",
+               fence, PSCW or lock-unlock; the result is the time of a step with puts, divided by that with messages. \
+               Puts are messages, too: those of the two-sided transport, with MPICH-2's deferred synchronization, and \
+               with two barriers and an acknowledgement for each put in place of the fence, which is what LAM's and \
+               Sun's fences do. Simulated with 16 ranks on a cluster of the time (profile infiniband-2004, one rank \
+               per node) and on a shared-memory machine (profile one-node); measured on 2 processes of this machine, \
+               each the other's four neighbours, beside 2 simulated ones.",
     found: "Short messages of MPICH-2's deferred design take 2 to 3.5 times as long as point-to-point ones, where \
             LAM's fence takes 19 and Sun's 7 times as long; the ratios fall to about 1 from 16 KiB on.",
-    lesson: "A put has to be told when it may begin and when it is done. A library that has only messages can answer \
-             with barriers, which cost more than the message itself if that is short; or it can do nothing at the \
-             epoch's start, queue the puts, and send everything at its end, when one count tells each rank how much \
+    lesson: "A put needs permission to begin and a notification of its end. A library that has only messages can \
+             provide these with barriers, which cost more than a short message itself; or it can do nothing at the \
+             epoch's start, queue the puts, and send everything at its end, when one count gives each rank its number \
              to expect.",
     seconds: (15, 60),
     run,
@@ -31,10 +31,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// Bytes of the messages.
 const BYTES: [u64; 7] = [16, 64, 256, 1 << 10, 16 << 10, 64 << 10, 256 << 10];
 
-/// Up to here messages are short.
+/// The largest short message.
 const SHORT: usize = 3;
 
-/// What is compared with point-to-point messages.
+/// The synchronizations that are compared with point-to-point messages.
 const WAYS: [(Synchronization, &str); 4] = [
     (Synchronization::Barriers, "fence of two barriers"),
     (Synchronization::Fence, "deferred fence"),
@@ -42,7 +42,7 @@ const WAYS: [(Synchronization, &str); 4] = [
     (Synchronization::Lock, "lock"),
 ];
 
-/// The paper's ratios: whose, on what, and of which of [`WAYS`].
+/// The paper's ratios: the implementation, the machine, and the index in [`WAYS`].
 const PUBLISHED: [(&str, usize, [f64; 7]); 10] = [
     ("LAM, cluster, fence", 0, [18.9, 18.1, 13.6, 5.1, 1.40, 1.03, 1.30]),
     ("LAM, cluster, PSCW", 2, [3.3, 3.2, 2.4, 1.52, 1.02, 0.95, 1.21]),
@@ -56,7 +56,7 @@ const PUBLISHED: [(&str, usize, [f64; 7]); 10] = [
     ("MPICH-2, SMP, lock", 3, [2.24, 2.30, 2.38, 1.92, 0.79, 0.77, 0.94]),
 ];
 
-/// Ratios by way, and by size.
+/// Ratios by synchronization, and by size.
 type Ratios = [[f64; BYTES.len()]; WAYS.len()];
 
 fn step(ghost: &Ghost, ran: &Ran<<Ghost as rmalab_job::Job>::Out>) -> f64 {
@@ -115,7 +115,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     };
     let below =
         |low: usize, high: usize, ratios: &Ratios| (0..SHORT).all(|size| ratios[low][size] < ratios[high][size]);
-    // Of what was measured, the sizes' median, which one interrupted run does not decide.
+    // The median over the sizes for measured ratios, so that one interrupted run does not decide.
     let typical = |way: usize| median(here[way][..SHORT].iter().copied());
     finding.claim(
         places[..3].iter().all(|(_, ratios)| below(1, 0, ratios)) && typical(1) < typical(0),
@@ -123,7 +123,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
          LAM's 18.9 18.1 13.6 on the cluster, 3.4 2.94 3.0 instead of Sun's 6.9 9.2 7.0 on the SMP",
         format!("deferred fence: {}; fence of two barriers: {}", tell(&places, 1), tell(&places, 0)),
     );
-    // Of two ranks a fence needs one message in either direction, as PSCW does.
+    // With two ranks a fence needs one message in either direction, as PSCW does.
     finding.claim(
         below(2, 1, &cluster) && below(2, 1, &smp),
         "PSCW, which synchronizes neighbours only, takes less than a fence for short messages: 2.03 1.94 1.60 on the \
@@ -135,7 +135,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         "lock-unlock of a single short put, which its request carries, takes less than a fence: 2.24 2.30 2.38 on the SMP",
         format!(
             "lock: {}; four locks are four round trips with any number of ranks, and a fence's messages grow with their \
-             logarithm, so that of two ranks the fence is ahead",
+             logarithm, so the fence is ahead with two ranks",
             tell(&places[1..], 3)
         ),
     );
@@ -174,8 +174,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     if finding.claims.last().is_some_and(|claim| !claim.holds) {
         finding.why = "our puts over messages are copied more often than messages: into the queue at the origin, and \
-                       at the target from the packet to their place, where MPICH-2 received straight into the window; \
-                       in shared memory copies are all that a long message costs"
+                       at the target from the packet to their destination, while MPICH-2 received directly into the \
+                       window; in shared memory copies determine the cost of a long message"
             .into();
     }
     for (name, title, published, ours, origin) in [
@@ -210,10 +210,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             y: Axis::new("time in that of messages", Quantity::Ratio),
             series: ours.chain(of_paper).collect(),
             text: "At 1 a put costs no more than a message. On the left, where messages are short, the height of a \
-                   line is the price of its synchronization: the fence of two barriers is on top, and what \
-                   synchronizes with less messages is lower. On the right the data's time is all there is, and the \
-                   lines meet near 1; below it, puts are faster, since a long message first asks its receiver for \
-                   room, and a put need not."
+                   line is the price of its synchronization: the fence of two barriers is on top, and \
+                   synchronizations with fewer messages are lower. On the right only the data's time remains, and the \
+                   lines meet near 1; below it, puts are faster, since a long message first requests room from its \
+                   receiver, and a put need not."
                 .into(),
         });
     }

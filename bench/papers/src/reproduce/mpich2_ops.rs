@@ -1,7 +1,7 @@
 //! MPICH-2's messages for each kind of epoch, counted.
 //!
-//! The numbers that [`Paper`] computes are those that section 4 of the paper tells in words, and nothing else: they are
-//! compared with counts for equality.
+//! [`Paper`] computes exactly the numbers that section 4 of the paper states in words. The check compares them with
+//! counts for equality.
 
 use rmalab_atomics::{Counted, Rank, RemoteAtomics};
 use rmalab_windows::messages::Kind;
@@ -22,21 +22,21 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "messages of an epoch",
     protocol: "In an epoch each rank puts k words to its right neighbour, or puts some and gets one; the messages \
                that all ranks send for it are counted, by kind. Optimized is our two-sided transport with the \
-               deferred design of the paper. Naive is what the paper calls so: one-sided windows, whose fence is a \
+               deferred design of the paper. Naive has the paper's meaning: one-sided windows, whose fence is a \
                barrier at either end of the epoch, and whose start waits for a post and whose complete tells each \
                target; there one-sided operations on other ranks are counted. On simulated ranks and on threads; \
-               counts do not depend on where they run.",
+               counts do not depend on the place of the ranks.",
     found: "A fence epoch needs no barrier, post-start-complete-wait one zero-byte message for each pair, and a lock \
             with a single short operation one message and its acknowledgement.",
-    lesson: "What an epoch costs when little is sent in it is its synchronization. If operations wait at their origin \
-             until the epoch ends, all of it is known by then: who has to be told what, what can travel together, and \
-             what is known anyway. So one message can ask for a lock, carry the data and give the lock back, where \
-             three would do these one by one. The price is that nothing moves while the program computes.",
+    lesson: "The cost of an epoch with little data is its synchronization. If operations wait at their origin until \
+             the epoch ends, all of them are known by then: which ranks need which data, and which messages can \
+             travel together. So one message can request a lock, carry the data and release the lock, instead of \
+             three messages. The price is that no data move while the program computes.",
     seconds: (4, 15),
     run,
 };
 
-/// Kinds of messages that are counted.
+/// Kinds of counted messages.
 const KINDS: [(Kind, &str); 10] = [
     (SUM, "sum"),
     (POST, "post"),
@@ -57,7 +57,7 @@ const BYTES: u64 = 16384;
 enum Epoch {
     Fence,
     Pscw,
-    /// The callers vouch for each other.
+    /// With NOCHECK: each rank guarantees that its partner is ready.
     PscwNocheck,
     Exclusive,
     Shared,
@@ -84,7 +84,7 @@ impl Messages {
         let mut got = [0_u64];
         macro_rules! operations {
             ($at:expr) => {{
-                // An epoch that is not used asks for no target.
+                // An unused epoch sends no request to a target.
                 if self.puts > 0 || self.get {
                     let at = $at;
                     for _ in 0..self.puts {
@@ -127,7 +127,7 @@ impl Messages {
         let strategies = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
         let mut window = strategies.window(&team, BYTES)?;
         let sent = |window: &Window<'_, A>| KINDS.map(|(kind, _)| window.messages_sent(kind));
-        // What others ask of this rank is served from the barrier before to the one behind. These are sums themselves.
+        // This rank serves requests of other ranks from the barrier before to the one after. These are sums themselves.
         let before = sent(&window);
         team.barrier()?;
         let sums = window.messages_sent(SUM);
@@ -158,7 +158,7 @@ impl Messages {
 }
 
 impl Job for Messages {
-    /// Packets by kind in the order of [`KINDS`]; of one-sided windows, operations on other ranks.
+    /// Packets by kind in the order of [`KINDS`]; for one-sided windows, operations on other ranks.
     type Out = Vec<u64>;
 
     const NAME: &'static str = "epoch-messages";
@@ -168,7 +168,7 @@ impl Job for Messages {
     }
 }
 
-/// What section 4 says that an epoch needs, for each pair of an origin and its target; of p ranks and k puts.
+/// The messages of an epoch by section 4, for each pair of an origin and its target; of p ranks and k puts.
 struct Paper;
 
 impl Paper {
@@ -192,21 +192,21 @@ impl Paper {
         2 + u64::from(puts)
     }
 
-    /// 4.2: a zero-byte message of the post unless NOCHECK is given, and the operations, the last of which says that it is;
-    /// without operations still a packet that says so.
+    /// 4.2: a zero-byte message of the post unless NOCHECK is given, and the operations, the last of which is marked as
+    /// such; without operations a single packet with that mark.
     fn pscw(puts: u32, nocheck: bool) -> u64 {
         u64::from(!nocheck) + u64::from(puts.max(1))
     }
 
     /// 4.3, the general case: lock-request, lock-granted, the operations, the last of which releases; if the lock is
-    /// shared, an acknowledgement, unless there is a get: that is last, and its data tell the same.
+    /// shared, an acknowledgement, unless there is a get: that is last, and its data acknowledge the release.
     fn lock(shared: bool, puts: u32, get: bool) -> u64 {
         let (request_and_grant, data, acknowledgement) = (2, u64::from(get), u64::from(shared && !get));
         request_and_grant + u64::from(puts) + u64::from(get) + data + acknowledgement
     }
 
-    /// 4.3, single operations: the lock request carries a short operation, and an acknowledgement comes back, or what was
-    /// read.
+    /// 4.3, single operations: the lock request carries a short operation, and an acknowledgement or the read data come
+    /// back.
     fn single() -> u64 {
         2
     }
@@ -216,7 +216,7 @@ fn job(epoch: Epoch, puts: u32) -> Messages {
     Messages { epoch, puts, bytes: 8, get: false, two_sided: true }
 }
 
-/// The messages of an epoch for each pair, by kind and altogether; the same for each rank, or it is no whole number.
+/// The messages of an epoch for each pair, by kind and in total; the number is not whole if ranks differ.
 fn counted(context: &Context<'_>, job: &Messages, world: &Ranks) -> Result<(Vec<u64>, f64)> {
     let ran = context.run(job, world)?;
     let mut sum = vec![0; ran.ranks.first().map_or(0, Vec::len)];
@@ -232,7 +232,7 @@ fn number(count: f64) -> Value {
     if count.fract() == 0.0 { Value::Count(count as u64) } else { Value::Number(count) }
 }
 
-/// A line of the comparison: what is counted, of which job, and what the paper says.
+/// A line of the comparison: its subject, the job, and the paper's number.
 struct Line {
     what: &'static str,
     job: Messages,
@@ -249,7 +249,7 @@ fn lines() -> Vec<(&'static str, &'static str, Vec<Line>)> {
     vec![
         (
             "naive",
-            "4.1, naive: two barriers an epoch; 4.2, naive: a post and a done message for each pair",
+            "4.1, naive: two barriers per epoch; 4.2, naive: a post and a done message for each pair",
             [
                 each("fence, naive", &|puts| naive(Epoch::Fence, puts), Paper::naive_fence),
                 each("pscw, naive", &|puts| naive(Epoch::Pscw, puts), |_, puts| Paper::naive_pscw(puts)),
@@ -344,7 +344,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 if here == wanted as f64 {
                     same += 1;
                 } else if differs.is_empty() {
-                    differs = format!("; first, {what} of {world}: {here} and not {wanted}");
+                    differs = format!("; first, {what} of {world}: {here} instead of {wanted}");
                 }
                 if group == "get" && by_kind[7] > 0 {
                     no_ack = false;
@@ -369,8 +369,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         if group == "get" {
             because(
                 &mut finding,
-                "a get here returns its value when it is called, so nobody knows then that it is the last operation, \
-                 and the lock is released by a message of its own behind it",
+                "a get here returns its value at once, so no rank knows then that it is the last operation, \
+                 and a separate message after it releases the lock",
             );
         }
         if group == "get" {
@@ -402,11 +402,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: Axis::new("ranks", Quantity::Count),
         y: Axis::new("messages of a rank", Quantity::Count),
         series: curves,
-        text: "A barrier takes as many rounds as the number of ranks can be halved, and a rank sends a message in \
-               each. The naive fence epoch has two of them. The deferred one has none: at its end, ranks add up who \
-               has something for whom, in as many rounds as one barrier, and then each knows how many operations to \
-               wait for. So it needs half of the messages, and the more ranks there are, the less the put itself \
-               counts."
+        text: "A barrier takes log2(p) rounds, rounded up, and a rank sends a message in each. The naive fence epoch \
+               has two of them. The deferred one has none: at its end, a sum over all ranks, with as many rounds as \
+               one barrier, gives each rank its number of operations to wait for. So it needs half of the messages, \
+               and the more ranks there are, the less the put itself counts."
             .into(),
     });
     Ok(finding)
@@ -431,7 +430,7 @@ mod tests {
         {
             for (group, _, lines) in lines() {
                 for Line { what, job, paper } in lines {
-                    // A release behind a get that has returned: one message that the paper does without.
+                    // A release after a get that has returned: one message more than in the paper.
                     let more = if group == "get" { 1 } else { 0 };
                     let wanted = paper(world.ranks, job.puts) + more;
                     assert_eq!(each(&job, &world), wanted as f64, "{what}, {} puts, {world}", job.puts);

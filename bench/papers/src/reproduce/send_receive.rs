@@ -1,10 +1,10 @@
-//! One-sided communication over sends and receives, as MPICH2 over InfiniBand had it: what the MVAPICH2 paper compares
-//! with.
+//! One-sided communication over sends and receives, as in MPICH2 over InfiniBand: the reference of the MVAPICH2
+//! paper.
 //!
 //! # Sources
 //!
 //! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, section 3:
-//!   operations wait for `complete`; a put is a message that says what it is, and one of its data; short ones are
+//!   operations wait for `complete`; a put is a message with its description, and one with its data; short ones are
 //!   copied through buffers, long ones begin with a handshake; the target serves them in `wait`; gets are answered by
 //!   writes.
 //! * J. Liu and others, Design and Implementation of MPICH2 over InfiniBand with RDMA Support, IPDPS 2004: a ring of
@@ -15,13 +15,13 @@
 //!
 //! Each rank has a ring of [`SLOTS`] slots for each peer, which that peer alone writes to. A slot begins with a word:
 //! number (16 bits), kind (8), whether it is the last one of its epoch (8), bytes (32). A receiver waits until the word
-//! differs from what the slot held before, and tells the sender every half ring how many messages it has read.
+//! differs from the slot's former one. Every half ring it sends the sender the number of messages that it has read.
 //!
 //! # What is modelled
 //!
-//! A simulated processor takes no time for matching, queues and descriptors. So `modelled` ranks compute for [`SOFTWARE`] a
-//! message, half of it at either end: 7.6 µs is what a message takes then, with the 6.3 µs of a put of the profile. They
-//! write a slot by one put, as MVAPICH2 does; that is not ordered within itself on other backends, where the word follows.
+//! A simulated processor takes no time for matching, queues and descriptors. So `modelled` ranks compute for [`SOFTWARE`]
+//! per message, half of it at either end: with the profile's 6.3 µs of a put, a message then takes 7.6 µs. They
+//! write a slot with one put, as MVAPICH2 does; other backends do not order the bytes of a put, so the word follows.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -39,32 +39,32 @@ pub(super) const EAGER: usize = 8192;
 /// Bytes of a slot.
 const SLOT: u64 = WORD + EAGER as u64;
 
-/// Of processors, for a message; fitted to 7.6 µs, see above.
+/// Processors' time for a message; fitted to 7.6 µs, see above.
 const SOFTWARE: Duration = Duration::from_nanos(1300);
 
-/// Between two looks at several rings.
+/// Time between two polls of several rings.
 const POLL: Duration = Duration::from_nanos(100);
 
-/// What a message is.
+/// Kinds of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// The window was posted.
     Post = 1,
     /// A put as a whole, or the answer to a get.
     Data,
-    /// A long put is to come.
+    /// The request for a long put.
     Ask,
-    /// It may.
+    /// The grant for it.
     Clear,
-    /// It has come; or, an epoch without operations has ended.
+    /// The end of it; or the end of an epoch without operations.
     Done,
     /// A get.
     Get,
-    /// What the next message is about.
+    /// The description of the next message.
     About,
 }
 
-/// A message that has come.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     from: Rank,
@@ -76,7 +76,7 @@ struct Message {
 /// Operations of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// How many.
+    /// Their number.
     pub(super) count: u32,
     /// Bytes of each.
     pub(super) bytes: usize,
@@ -89,23 +89,23 @@ pub(super) struct SendReceive<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     modelled: bool,
     rings: Disp,
-    /// For each peer, how many of this rank's messages it has read.
+    /// For each peer, the number of this rank's messages that it has read.
     heads: Disp,
-    /// Where a message is copied to that is to be sent.
+    /// The buffer of messages to send.
     staging: Disp,
-    /// Where long messages are written to: a place for each operation of each peer.
+    /// The destination of long messages: a slot for each operation of each peer.
     landing: Disp,
     sent: RefCell<Vec<u64>>,
     read: RefCell<Vec<u64>>,
     /// The words that were in the slots.
     words: RefCell<Vec<u64>>,
     buffer: RefCell<Vec<u8>>,
-    /// The last byte that has come.
+    /// The last byte of the last message.
     seen: Cell<u8>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
-    /// Bytes of a segment that it takes.
+    /// Bytes of a segment for the rings.
     pub(super) fn bytes(ranks: u32, burst: u32, bytes: usize) -> u64 {
         let ranks = u64::from(ranks);
         ranks * (SLOTS * SLOT + WORD + u64::from(burst.max(1)) * bytes as u64) + 2 * SLOT + 256
@@ -131,7 +131,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         })
     }
 
-    /// The last byte of the message that came last.
+    /// The last byte of the last received message.
     pub(super) fn seen(&self) -> u8 {
         self.seen.get()
     }
@@ -147,7 +147,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         self.rings.plus((u64::from(of.0) * SLOTS + ticket % SLOTS) * SLOT)
     }
 
-    /// Where operation `number` of `origin` lands.
+    /// The destination of operation `number` of `origin`.
     fn place(&self, origin: Rank, number: u32, burst: Burst) -> Disp {
         self.landing.plus(u64::from(origin.0 * burst.count.max(1) + number) * burst.bytes as u64)
     }
@@ -167,7 +167,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         if data.is_empty() {
             return Ok(self.ra.put(slot, word)?);
         }
-        // The copy into memory that the adapter knows.
+        // The copy into memory that is registered with the adapter.
         self.ra.post_bytes(self.ra.rank().at(self.staging.plus(WORD)), data)?;
         if self.modelled {
             let whole = [&word.to_ne_bytes()[..], data].concat();
@@ -198,7 +198,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
                         break 'found (rank, word);
                     }
                 }
-                // Lets others run, where there are more ranks than processors.
+                // Lets other ranks run if there are more ranks than processors.
                 if self.modelled { self.ra.compute(POLL)? } else { self.ra.pause(1)? }
             }
         };
@@ -224,7 +224,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         Ok(Message { from: rank, kind, last: word >> 24 & 0xff != 0, len })
     }
 
-    /// Writes a long message, whose place is known.
+    /// Writes a long message to its known destination.
     fn write(&self, to: Rank, at: Disp, last: bool, data: &[u8]) -> Result<()> {
         self.ra.post_bytes(to.at(at), data)?;
         if !self.ra.capabilities().ordered_puts {
@@ -245,7 +245,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         origins.iter().try_for_each(|&origin| self.send(origin, Kind::Post, false, &[], 0))
     }
 
-    /// The origin's complete: waits for the post, and does all operations of the epoch.
+    /// The origin's complete: waits for the post, and makes all operations of the epoch.
     pub(super) fn complete(&self, target: Rank, burst: Burst, data: &[u8]) -> Result<()> {
         let me = self.ra.rank();
         let last = |number: u32| number + 1 == burst.count;
@@ -278,7 +278,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
             self.receive(&[target])?;
             self.write(target, self.place(me, number, burst), last(number), data)?;
         }
-        // They leave from the program's memory, which is its own again when they are acknowledged.
+        // They leave directly from the program's memory, which may change after the acknowledgement.
         Ok(self.ra.flush(target)?)
     }
 
@@ -306,7 +306,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         Ok(())
     }
 
-    /// Sends a message to a peer that sends one, too: isend, irecv, waitall.
+    /// Sends a message to a peer that also sends one: isend, irecv, waitall.
     pub(super) fn exchange(&self, peer: Rank, data: &[u8]) -> Result<()> {
         if data.len() <= EAGER {
             self.send(peer, Kind::Data, true, data, data.len())?;
