@@ -1,4 +1,4 @@
-//! Gives the program its compiler, profile and commit, which go into every report.
+//! Passes compiler, profile and commit to the program, for every report.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ fn main() {
     };
     let rustc = std::env::var("RUSTC").ok().and_then(|rustc| run(&rustc, &["--version"]));
     println!("cargo::rustc-env=RMALAB_RUSTC={}", rustc.unwrap_or_else(|| "unknown".into()));
-    // PROFILE says `release` of all profiles that inherit from it, so the name comes from OUT_DIR:
+    // PROFILE is `release` for all profiles that inherit from it, so the name comes from OUT_DIR:
     // .../PROFILE/build/NAME/out.
     let out = std::env::var("OUT_DIR").unwrap_or_default();
     let profile = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);

@@ -1,6 +1,6 @@
-//! Acquire and release of every lock, alone and by two ranks, beside the locks of other crates.
+//! Acquire and release of every lock, uncontended and with two ranks, beside the locks of other crates.
 //!
-//! `cargo bench -p rmalab --bench locks -- uncontended/read` measures some of them.
+//! `cargo bench -p rmalab --bench locks -- uncontended/read` runs some of them.
 
 use std::sync::{Barrier, Mutex, RwLock};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use rmalab_locks::{
     WindowLock,
 };
 
-/// Tells a process of the shm backend what to measure: a lock's name, a side, a count and the number of ranks.
+/// The task of a process of the shm backend: a lock's name, a side, a count and the number of ranks.
 const TASK: &str = "RMALAB_BENCH_TASK";
 
 const SIDES: [(&str, LockKind); 2] = [("read", LockKind::Shared), ("write", LockKind::Exclusive)];
@@ -40,7 +40,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// All locks of the workspace, on threads and on processes, and the two atomics that they are compared with.
+/// All locks of the workspace, on threads and on processes, and two atomics for comparison.
 fn ours(group: &mut BenchmarkGroup<'_, WallTime>, ranks: u32, side: LockKind) {
     for (name, body) in loops() {
         group.bench_function(format!("local/{name}"), |bencher| {
@@ -65,7 +65,7 @@ fn longest(each: Vec<Duration>) -> Duration {
     each.into_iter().max().expect("a world has ranks")
 }
 
-/// Starts this program as the ranks of a world, which measure and hand back what they measured.
+/// Starts this program as the ranks of a world, and returns their measurements.
 fn processes(name: &str, ranks: u32, side: LockKind, count: u64) -> Duration {
     let side = SIDES.iter().find(|known| known.1 == side).expect("both sides are known").0;
     let program = std::env::current_exe().expect("this program has a file");
@@ -93,7 +93,7 @@ fn be_a_rank(task: &str) {
     world.run(|ra| body(ra, count, side)).expect("the launcher's world");
 }
 
-/// The locks of the standard library and of other crates, which know one process only.
+/// The locks of the standard library and of other crates, which support one process only.
 fn theirs(group: &mut BenchmarkGroup<'_, WallTime>, threads: usize, side: LockKind) {
     let mut bench = |name: &str, pair: &(dyn Fn() + Sync)| {
         group.bench_function(format!("threads/{name}"), |bencher| {
@@ -125,7 +125,7 @@ fn theirs(group: &mut BenchmarkGroup<'_, WallTime>, threads: usize, side: LockKi
     }
 }
 
-/// Runs `pair` so many times on each of the threads; how long the slowest took.
+/// Runs `pair` that many times on each of the threads; returns the time of the slowest.
 fn together(threads: usize, count: u64, pair: &(dyn Fn() + Sync)) -> Duration {
     let barrier = Barrier::new(threads);
     let body = || {
@@ -140,7 +140,7 @@ fn together(threads: usize, count: u64, pair: &(dyn Fn() + Sync)) -> Duration {
     })
 }
 
-/// Acquires and releases so many times on this rank, readers' or writers' side, and says how long that took.
+/// Acquires and releases that many times on this rank, on the readers' or writers' side, and returns the time.
 type Loop = fn(&Mapped, u64, LockKind) -> Duration;
 
 /// Every lock, by its name.
@@ -159,7 +159,7 @@ const LOCKS: [(&str, Loop); 9] = [
 /// The loop of one policy: lock_all and unlock_all, or exclusive lock and unlock of rank 0.
 fn pairs<W: WindowLock>(ra: &Mapped, count: u64, side: LockKind) -> Duration {
     let mut lock = W::new(ra, W::Params::default()).expect("a fresh world has room for one lock");
-    // A fair start: everybody is there, and has touched its memory.
+    // A fair start: all ranks are there, and have touched their memory.
     Collectives::new(ra).and_then(|ranks| ranks.barrier()).expect("all ranks live");
     let start = Instant::now();
     for _ in 0..count {
@@ -172,7 +172,7 @@ fn pairs<W: WindowLock>(ra: &Mapped, count: u64, side: LockKind) -> Duration {
     start.elapsed()
 }
 
-/// Two fetch_adds on a word of rank 0: the least that a lock can cost that touches memory twice.
+/// Two fetch_adds on a word of rank 0: the least cost of a lock that accesses memory twice.
 fn two_atomics(ra: &Mapped, count: u64, _side: LockKind) -> Duration {
     let word = ra.heap().alloc(128, 128).expect("a fresh world has room for a word");
     Collectives::new(ra).and_then(|ranks| ranks.barrier()).expect("all ranks live");

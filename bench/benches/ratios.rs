@@ -1,9 +1,9 @@
-//! Ratios that the locks are to keep: an uncontended acquire and release against the two atomics that it consists of,
+//! Ratios with goals for the locks: an uncontended acquire and release against the two atomics in it,
 //! the throughput of queue locks with more ranks than processors against that with two, and the start of 64 ranks.
 //!
 //! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both
-//! sides of a ratio are measured in turn, so that a slow moment of the machine meets both; the result is the median.
-//! Nothing fails when a goal is missed: that is for people to judge, who know what else the machine did.
+//! sides of a ratio are measured in turn, so that other load affects both; the result is the median.
+//! A missed goal fails nothing, since people have to judge it, who know the other load of the machine.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,17 +22,17 @@ const REPETITIONS: usize = 15;
 /// Acquisitions in one measurement: some milliseconds.
 const PAIRS: u32 = 200_000;
 
-/// How long a cell of the study is measured here; two fifths of it count.
+/// Duration of a cell of the study; two fifths of it count.
 const CELL: Duration = Duration::from_millis(150);
 
 /// Measurements of each throughput.
 const CELLS: usize = 7;
 
-/// Locks whose ranks wait in a queue.
+/// Locks with a queue of waiting ranks.
 const QUEUES: [&str; 4] = ["mcs", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral"];
 
 fn main() {
-    // `cargo test` runs bench targets to see that they work, not to measure. A rank measures whatever its arguments are.
+    // `cargo test` only checks that bench targets work. A rank measures with any arguments.
     let measure = std::env::args().any(|argument| argument == "--bench");
     if !measure && shm::launched_size().is_ok_and(|size| size.is_none()) {
         return;
@@ -40,7 +40,7 @@ fn main() {
     if std::env::var_os(MANY).is_some() {
         many_processes().run(meet).expect("this process is a rank");
     }
-    // First of all: in the process that it starts, this call is the rank.
+    // Must come first: in the process that this call starts, it runs as the rank.
     let processes = World::processes(1).run(uncontended).expect("a world of one process").remove(0);
     let threads = World::threads(1).run(uncontended).expect("a world of one thread").remove(0);
 
@@ -100,13 +100,13 @@ fn main() {
     print!("{}", document.for_arguments(std::env::args()));
 }
 
-/// What the throughput of 2 ranks may be, by that of 8.
+/// The largest allowed throughput of 2 ranks, divided by that of 8.
 const CROWD: f64 = 3.0;
 
 /// Starts of 64 ranks.
 const STARTS: usize = 5;
 
-/// In the environment of the 64 processes: that they are those.
+/// The variable that marks the 64 processes.
 const MANY: &str = "RATIOS_MANY";
 
 fn many_processes() -> Processes {
@@ -122,15 +122,15 @@ fn met(value: f64, goal: f64) -> Value {
     if value <= goal { "met" } else { "not met" }.into()
 }
 
-/// For mcs-rw-rp's readers and two-level's shared locks: the time of a pair and of two atomics, and their ratio.
+/// For readers of mcs-rw-rp and shared locks of two-level: the time of a pair and of two atomics, and their ratio.
 fn uncontended(ra: &Mapped) -> [[f64; 3]; 2] {
     [against_atomics(|| readers(ra)), against_atomics(|| shared(ra))]
 }
 
-/// What acquiring and releasing mcs-rw-rp for reading takes, in nanoseconds.
+/// The time of acquiring and releasing mcs-rw-rp for reading, in nanoseconds.
 ///
-/// The lock and the atomics are measured by loops of the same form, in functions of their own, so that the compiler can
-/// do for the one what it does for the other.
+/// Separate functions measure the lock and the atomics with loops of the same form, so that the compiler can
+/// optimize both alike.
 #[inline(never)]
 fn readers(ra: &Mapped) -> f64 {
     let place = Place::alloc(ra, Rank(0), McsRwRp::WORDS, McsRwRp::NODE).expect("the world has room");
@@ -145,7 +145,7 @@ fn readers(ra: &Mapped) -> f64 {
     time
 }
 
-/// What locking and unlocking a target in shared mode takes by two-level behind MPI's rules, in nanoseconds.
+/// The time of locking and unlocking a target in shared mode with two-level under MPI's rules, in nanoseconds.
 #[inline(never)]
 fn shared(ra: &Mapped) -> f64 {
     let mut window = WindowLocks::<TwoLevel>::new(ra, Default::default()).expect("the world has room");
@@ -157,7 +157,7 @@ fn shared(ra: &Mapped) -> f64 {
     per_pair(start)
 }
 
-/// What two locked atomics take whose results are looked at, as a lock looks at them, in nanoseconds.
+/// The time of two locked atomics with checked results, as in a lock, in nanoseconds.
 #[inline(never)]
 fn atomics(word: &AtomicU64) -> f64 {
     let start = Instant::now();
@@ -173,7 +173,7 @@ fn per_pair(start: Instant) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(PAIRS)
 }
 
-/// Medians of the time of `pair`, of that of two atomics measured in turn with it, and of their ratio.
+/// Medians of the time of `pair`, of the time of two atomics measured in turn with it, and of their ratio.
 fn against_atomics(pair: impl Fn() -> f64) -> [f64; 3] {
     let word = AtomicU64::new(0);
     let mut results = [Vec::new(), Vec::new(), Vec::new()];

@@ -1,9 +1,9 @@
-//! What windows cost beside what they are made of, on two processes over shared memory, each on a core of its own.
+//! The cost of windows beside their machine operations, on two processes over shared memory, each bound to a core.
 //!
-//! `cargo bench -p rmalab --bench windows` prints, for each operation, its time, the time of the raw machine operations
-//! that it cannot do without, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page).
-//! Medians. Nothing fails when a goal is missed: that is for people to judge, who know what else the machine did. The
-//! targets of all operations are in the other rank's memory.
+//! `cargo bench -p rmalab --bench windows` prints, for each operation, its time, the time of the necessary machine
+//! operations, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page).
+//! Values are medians. A missed goal fails nothing, since people have to judge it, who know the other load of the
+//! machine. The targets of all operations are in the other rank's memory.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use rmalab_windows::{Assert, LockKind, Op, Policy, Team, UserMemory, Window, Win
 /// Measurements of each side.
 const REPETITIONS: usize = 15;
 
-/// Operations in one measurement of something short.
+/// Operations in one measurement of a short operation.
 const SHORT: u32 = 100_000;
 
-/// In the environment of the ranks: which part they are to run.
+/// The variable with the part that the ranks have to run.
 const PART: &str = "WINDOWS_PART";
 
 const MIB: usize = 1 << 20;
@@ -32,21 +32,21 @@ const MIB: usize = 1 << 20;
 /// A line of the table: times in nanoseconds.
 type Row = (String, f64, f64, Goal);
 
-/// What a time is to be beside the raw one.
+/// The goal of a time relative to the raw one.
 #[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 enum Goal {
-    /// At most so many times the raw one.
+    /// At most that multiple of the raw one.
     Times(f64),
-    /// At most so many nanoseconds more.
+    /// At most that many nanoseconds more.
     Plus(f64),
-    /// At most so many nanoseconds, whatever the raw one.
+    /// At most that many nanoseconds, whatever the raw one.
     Within(f64),
     /// None.
     Told,
 }
 
 fn main() {
-    // `cargo test` runs bench targets to see that they work, not to measure. A rank measures whatever its arguments are.
+    // `cargo test` only checks that bench targets work. A rank measures with any arguments.
     let measure = std::env::args().any(|argument| argument == "--bench");
     if !measure && shm::launched_size().is_ok_and(|size| size.is_none()) {
         return;
@@ -117,7 +117,7 @@ fn in_turn(mut window: impl FnMut() -> f64, mut raw: impl FnMut() -> f64) -> (f6
     (median(windows), median(raws))
 }
 
-/// What one rank measures while the other one is away, and what both measure together.
+/// Measurements of one rank while the other one is idle, and of both together.
 fn pair(ra: &Mapped) -> Vec<Row> {
     bind_to_core(ra.rank()).expect("this machine lets a process choose its core");
     let team = Team::new(ra).expect("the world has room");
@@ -181,7 +181,7 @@ fn short(window: &mut Window<'_, Mapped>) -> Vec<Row> {
             },
             || {
                 each(SHORT, || {
-                    // What tells a flush whether there is anything to flush: behind the last locked instruction a load
+                    // The check whether a flush has work to do: after the last locked instruction a load
                     // begins when that has ended, and the next one waits for the load.
                     black_box(read.load(Ordering::Relaxed));
                     raw.store(value, Ordering::Relaxed);
@@ -383,11 +383,11 @@ fn each_median(mut body: impl FnMut() -> f64) -> f64 {
     median((0..REPETITIONS).map(|_| body()).collect())
 }
 
-/// What both ranks do together: fences and PSCW beside exchanges of flags.
+/// Operations of both ranks: fences and PSCW beside exchanges of flags.
 fn together(ra: &Mapped, team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped>) -> Vec<Row> {
     const ROUNDS: u32 = 20_000;
     let other = Rank(1 - ra.rank().0);
-    // Two flags a rank, each on lines of its own.
+    // Two flags for each rank, each on separate lines.
     let flags = ra.heap().alloc(256, 128).expect("the world has room");
     let numbers = [std::cell::Cell::new(0_u64), std::cell::Cell::new(0_u64)];
     let exchange = |flag: usize| {
@@ -444,7 +444,7 @@ fn together(ra: &Mapped, team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped
     rows
 }
 
-/// Making and freeing windows, beside what the kernel takes to map and first touch as much memory.
+/// Creation and release of windows, beside the kernel's time to map and first touch as much memory.
 fn making(team: &Team<'_, Mapped>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (bytes, n) in [(4096_u64, 200), (MIB as u64, 50), (16 * MIB as u64, 8)] {
@@ -498,7 +498,7 @@ fn making(team: &Team<'_, Mapped>) -> Vec<Row> {
     rows
 }
 
-/// A world of one rank, who has nobody to ask after.
+/// A world of one rank, which has no other ranks to check.
 struct Alone;
 
 impl rmalab_atomics::mapped::Liveness for Alone {
@@ -507,7 +507,7 @@ impl rmalab_atomics::mapped::Liveness for Alone {
     }
 }
 
-/// Eight ranks on the cores there are.
+/// Eight ranks on the available cores.
 fn crowd(ra: &Mapped) -> Vec<Row> {
     const ROUNDS: u32 = 200;
     let team = Team::new(ra).expect("the world has room");

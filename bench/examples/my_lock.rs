@@ -1,4 +1,4 @@
-//! A lock of your own: write it, and give it to the whole command line, which knows it by its name.
+//! A lock of your own: write it, and pass it to the whole command line, which accepts it by name.
 //!
 //! ```text
 //! cargo run --release -p rmalab --example my_lock -- verify --lock my-lock            every order of its operations
@@ -22,7 +22,7 @@ struct MyLock {
 impl RawRwLock for MyLock {
     const NAME: &'static str = "my-lock";
     const WORDS: u64 = WORD; // bytes at the home rank, zero before the first use and after the last
-    const NODE: u64 = 0; // bytes at every rank: none, for there is no queue
+    const NODE: u64 = 0; // bytes at every rank: none, since there is no queue
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(_: &A, place: Place, (): ()) -> Result<MyLock> {
@@ -62,5 +62,5 @@ fn main() -> std::process::ExitCode {
 /// `cargo test -p rmalab --example my_lock`
 #[test]
 fn it_keeps_the_contract_of_locks() {
-    rmalab_locks::suite::rw_lock::<MyLock>(()); // panics, and says on which rank, if it finds something
+    rmalab_locks::suite::rw_lock::<MyLock>(()); // panics with the rank if it finds a fault
 }

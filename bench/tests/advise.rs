@@ -1,4 +1,4 @@
-//! `rmalab advise` as people use it: what it advises where that is clear, what it refuses, what it writes.
+//! `rmalab advise` as users run it: clear advice, refused input, and its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn advise(options: Options) -> Advice {
     Advise::new(&registry, options).expect("it is right").run(&|_| ()).expect("it runs").expect("nobody has stopped it")
 }
 
-/// The advice as a terminal shows it.
+/// The advice as text for a terminal.
 fn shown(advice: &Advice) -> String {
     text::document(&advice.document(), usize::MAX)
 }
@@ -48,7 +48,7 @@ fn order(advice: &Advice) -> Vec<&'static str> {
 }
 
 #[test]
-fn lock_all_at_many_ranks_is_the_hierarchical_locks() {
+fn hierarchical_wins_for_lock_all_at_many_ranks() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 256, 32, "lock_all", "\"uniform\"", 10);
     let advice = advise(options(&work, "fx100", &["mcs-rw-rp", "hierarchical", "two-level"]));
@@ -65,7 +65,7 @@ fn lock_all_at_many_ranks_is_the_hierarchical_locks() {
 }
 
 #[test]
-fn own_targets_want_no_global_lock() {
+fn own_targets_need_no_global_lock() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 8, 8, "exclusive", "\"own\"", 200);
     let advice = advise(options(&work, "shm", &[]));
@@ -81,7 +81,7 @@ fn own_targets_want_no_global_lock() {
     assert!(matches!(mcs.standing, Standing::Worse(_)), "{mcs:?}");
 }
 
-/// Without contention all policies are alike: there is no reason to change anything.
+/// Without contention all policies are as good, so there is no reason for a change.
 #[test]
 fn a_tie_keeps_the_policy_that_the_program_has() {
     let at = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_tie_keeps_the_policy_that_the_program_has() {
     assert_eq!((advice.current, advice.choice), ("two-level", "two-level"), "{:?}", order(&advice));
     let text = shown(&advice);
     assert!(text.contains("Keep two-level. "), "{text}");
-    // Without it, the one that lets no rank starve.
+    // Otherwise, the one under which no rank starves.
     let advice = advise(options(&work, "shm", &["mcs-rw-rp", "mcs-rw-neutral"]));
     let tied = advice.rows.iter().all(|row| !matches!(row.standing, Standing::Worse(_)));
     assert!(!tied || advice.choice == "mcs-rw-neutral", "{:?}", advice.rows);
@@ -113,7 +113,7 @@ fn mutexes_are_not_offered_for_shared_locks() {
 }
 
 #[test]
-fn the_objective_is_what_is_ranked_by() {
+fn the_ranking_follows_the_objective() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 16, 4, "exclusive", "{ single = 0 }", 30);
     for objective in [Objective::Throughput, Objective::P99, Objective::Fairness] {
@@ -123,14 +123,14 @@ fn the_objective_is_what_is_ranked_by() {
         });
         let values: Vec<f64> = advice.rows.iter().map(|row| row.value(objective).mean).collect();
         let sign = if objective == Objective::P99 { 1.0 } else { -1.0 };
-        // Up to the digits in which they are compared.
+        // Up to the digits of the comparison.
         assert!(values.windows(2).all(|two| sign * (two[1] - two[0]) >= -0.01 * two[0]), "{objective:?}: {values:?}");
         assert!(advice.rows[0].value(objective).half.is_some());
     }
 }
 
 #[test]
-fn what_is_printed_chooses_the_winner() {
+fn the_printed_builder_and_info_select_the_winner() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 4, 4, "shared", "{ zipf = 0.99 }", 20);
     let advice = advise(options(&work, "shm", &["nocheck", "two-level/retract", "cohort"]));
@@ -154,7 +154,7 @@ fn traces_are_replayed() {
         let team = Team::new(ra)?;
         let mut window = Window::builder(&team).record(&dir).disp_unit(8).allocate(1 << 20)?;
         let other = Rank(1 - ra.rank().0);
-        // What a replay has to go through, too: epochs beside those of locks, far into a window larger than a
+        // Also tests replay: epochs beside locks, far into a window larger than a
         // description's.
         let fence = window.fence()?;
         fence.at(other)?.put(WindowDisp(100_000), &[1_u64; 20_000])?;
@@ -179,7 +179,7 @@ fn traces_are_replayed() {
     let advice = advise(of(&dir));
     assert!(advice.source.contains("2 ranks, 1 node") && advice.source.contains("recorded with two-level"));
     assert!(advice.rows.len() > 10 && advice.left_out.is_empty(), "{:?}", advice.left_out);
-    // All acquisitions take part: 51 of each rank.
+    // All acquisitions count: 51 of each rank.
     let first = &advice.rows[0];
     assert!(first.throughput.mean > 0.0 && first.p99.mean >= first.p50.mean);
 
@@ -242,7 +242,7 @@ fn bad_input_is_refused_with_one_line() {
 }
 
 #[test]
-fn the_command_writes_what_it_is_asked_for() {
+fn the_command_writes_the_requested_files() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 8, 4, "exclusive", "\"uniform\"", 5);
     let work = work.to_str().unwrap();
@@ -273,7 +273,7 @@ fn the_command_writes_what_it_is_asked_for() {
 
 #[test]
 fn measurements_stand_beside() {
-    // One rank, so that it can be measured wherever the test runs.
+    // One rank, so that any machine can measure it.
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
     let arguments =

@@ -1,4 +1,4 @@
-//! docs/architecture.md names files and functions; each of them exists.
+//! docs/architecture.md names files and functions; this test checks that they exist.
 
 use std::path::Path;
 

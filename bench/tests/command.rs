@@ -1,4 +1,4 @@
-//! The `rmalab` command as people use it: what it refuses, what it leaves behind.
+//! The `rmalab` command as users run it: refused arguments, and written files.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A study of some milliseconds a cell, with its report at `report`.
+/// A study with cells of some milliseconds, and its report at `report`.
 fn short_study<'a>(report: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let report = report.to_str().expect("temporary folders have plain names");
     let common = ["study", "--backend", "local", "--ranks", "2", "--duration", "10ms", "--report", report];
@@ -89,7 +89,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     assert!(!report.exists());
 }
 
-/// What a launcher of MPI ranks sets: this process is rank `rank` of `size`.
+/// The variables that a launcher of MPI ranks sets: this process is rank `rank` of `size`.
 fn as_rank(rank: u32, size: u32, arguments: &[&str]) -> Output {
     let size = size.to_string();
     let mut command = rmalab(arguments);
@@ -98,11 +98,11 @@ fn as_rank(rank: u32, size: u32, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn backends_that_are_not_there_say_what_to_do() {
+fn missing_backends_name_the_remedy() {
     for backend in ["verbs", "mpi"] {
         let output = run(&["study", "--backend", backend]);
         let said = stderr(&output);
-        // Without the feature: how to build it. With it: mpi needs its launcher, verbs a device.
+        // Without the feature: the build command. With it: mpi needs its launcher, verbs a device.
         let says = match rmalab::study::Backend::is_built(backend.parse().unwrap()) {
             false => format!("--features {backend}"),
             true if backend == "mpi" => "mpirun -n 4".to_owned(),
@@ -114,7 +114,7 @@ fn backends_that_are_not_there_say_what_to_do() {
 }
 
 #[test]
-fn ranks_of_a_job_say_once_what_is_wrong_with_their_arguments() {
+fn ranks_of_a_job_report_wrong_arguments_once() {
     for (arguments, says) in [
         (&["study"][..], "--backend shm, verbs or mpi"),
         (&["study", "--backend", "local"], "--backend shm, verbs or mpi"),
@@ -129,7 +129,7 @@ fn ranks_of_a_job_say_once_what_is_wrong_with_their_arguments() {
     }
 }
 
-/// Worlds smaller than the job are some of its ranks, and rank 0 alone tells and writes.
+/// Worlds smaller than the job use some of its ranks, and only rank 0 prints and writes.
 #[test]
 fn the_ranks_of_a_job_measure_together() {
     let at = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ fn the_ranks_of_a_job_measure_together() {
         let operations =
             ["own", "same node", "other node"].map(|far| get(&format!("{side} operations {far}")).unwrap());
         assert!(operations.iter().sum::<f64>() >= 2.0, "{cell:?}");
-        // The third rank is on a node of its own.
+        // The third rank is on a separate node.
         assert!(operations[2] == 0.0 || get("ranks") == Some(3.0), "{cell:?}");
     }
 }
@@ -194,14 +194,14 @@ fn everything_is_listed() {
 }
 
 #[test]
-fn nothing_to_do_prints_what_to_try_and_cargo_run_is_the_main_study() {
+fn no_arguments_print_suggestions_and_cargo_run_is_the_main_study() {
     let short = rmalab(&[]).env_remove("CARGO_MANIFEST_DIR").output().unwrap();
     let told = stdout(&short);
     assert!(short.status.success() && told.lines().count() < 12, "{told}");
     for command in ["rmalab study", "rmalab verify --lock mcs-rw-rp", "rmalab verify --mutant tas-split"] {
         assert!(told.contains(command), "{told}");
     }
-    // Beside `cargo run` it begins to measure.
+    // Under `cargo run` it starts to measure.
     let at = tempfile::tempdir().unwrap();
     let mut command = rmalab(&[]);
     command.env("CARGO_MANIFEST_DIR", "/any").current_dir(at.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -213,7 +213,7 @@ fn nothing_to_do_prints_what_to_try_and_cargo_run_is_the_main_study() {
 }
 
 #[test]
-fn an_older_spelling_brings_the_new_one() {
+fn an_older_option_name_suggests_the_new_one() {
     for (arguments, now) in [
         (&["study", "--locks", "mcs"][..], "rmalab study --lock"),
         (&["study", "--locks=mcs"], "rmalab study --lock"),
@@ -235,9 +235,9 @@ fn an_older_spelling_brings_the_new_one() {
     }
 }
 
-/// One grammar: sweeps of ranks, and shares in per cent, in the study as in simulations.
+/// The study and the simulations parse sweeps of ranks and shares alike.
 #[test]
-fn a_study_takes_sweeps_and_per_cent() {
+fn a_study_accepts_sweeps_and_percentages() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
     let arguments =
@@ -256,8 +256,8 @@ fn a_study_takes_sweeps_and_per_cent() {
     assert_eq!((get("ranks"), get("read fraction")), (vec![1.0, 2.0, 4.0], vec![0.9, 1.0]));
 }
 
-/// What was measured is kept until the report is written: a folder that cannot hold it any more loses nothing. And a second
-/// run does not write what the first one keeps.
+/// The journal stays until the report is written, so an unwritable folder loses no results. A second run does not
+/// write to the journal of the first.
 #[test]
 fn a_report_that_cannot_be_written_loses_nothing() {
     let at = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ fn a_report_that_cannot_be_written_loses_nothing() {
     let second = reproduce().output().unwrap();
     assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
     assert!(stderr(&second).contains("another run"), "{}", stderr(&second));
-    // While it measures, somebody puts a file into the report's place.
+    // Puts a file in the report's place during the measurement.
     fs::create_dir(&report).unwrap();
     fs::write(report.join("thesis.tex"), "mine").unwrap();
     let said: Vec<String> = lines.collect();
@@ -300,7 +300,7 @@ fn every_command_has_a_manual_page() {
     assert!(stderr(&refused).contains("/proc/man"), "{}", stderr(&refused));
 }
 
-/// The help and the book have one table of the variables that users set.
+/// The help and the book have the same table of the variables that users set.
 #[test]
 fn the_environment_is_one_table() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/environment.md");
@@ -323,16 +323,16 @@ fn the_environment_is_one_table() {
     assert_eq!(variables.count(), rows.len(), "{help}");
 }
 
-/// A reader that stops reading, as `head` does, ends a command without a word; a full disk does not.
+/// A closed reader, such as `head`, is no failure; a full disk is.
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_reader_is_no_failure() {
     for arguments in [&["completions", "bash"][..], &["list"], &["--help"], &["list", "experiments"]] {
         let mut child = rmalab(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{arguments:?}");
     }
-    // Nor is one of standard error.
+    // Nor is a closed reader of standard error.
     let mut child = rmalab(&["verify", "--lock", "tas", "--scenario", "2Wx1"]).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -366,7 +366,7 @@ fn completions_know_the_options() {
 }
 
 #[test]
-fn a_short_study_leaves_a_whole_report() {
+fn a_short_study_writes_a_complete_report() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("deep/below/report");
     let output = run(&short_study(&report, &["--read-fraction", "1,0.5", "--ranks-per-node", "1"]));
@@ -390,7 +390,7 @@ fn a_short_study_leaves_a_whole_report() {
         if get("read fraction").value.number() == Some(1.0) {
             assert!(has("reader") && !has("writer"), "{cell:?}");
         } else {
-            // A rank that gets no processor in time makes a single acquisition, which reads or writes.
+            // A rank without a processor makes a single acquisition, which reads or writes.
             assert!(has("reader") || has("writer"), "{cell:?}");
             mixed += usize::from(has("reader") && has("writer"));
         }
@@ -424,7 +424,7 @@ fn a_short_study_leaves_a_whole_report() {
 
     let table = stdout(&output);
     assert!(names.iter().all(|name| table.contains(name)), "{table}");
-    // It can be rendered again, and is no worse than itself.
+    // The report can be rendered again, and is no worse than itself.
     let at_report = report.to_str().unwrap();
     assert_eq!(stdout(&run(&["report", at_report])), table);
     let same = run(&["diff", at_report, at_report]);
@@ -447,7 +447,7 @@ fn operations_are_counted_by_distance() {
         let cell = cells.get(&cells.rows[0], &format!("reader operations {distance}"));
         cell.unwrap().value.number().unwrap()
     };
-    // lock_all and unlock_all are one operation each, at the master; no rank is ever in the way.
+    // lock_all and unlock_all are one operation each, at the master, since no rank locks exclusively.
     let all = operations("own") + operations("same node") + operations("other node");
     assert!((all - 2.0).abs() < 1e-9, "{all}");
     assert_eq!(operations("same node"), 0.0);
@@ -467,7 +467,7 @@ fn data_can_go_to_standard_output_and_to_files() {
     assert_eq!((records, cells.rows.len()), (4, 4));
     let output = run(&["report", file.to_str().unwrap(), "--format", "markdown"]);
     assert!(stdout(&output).starts_with("# Locks over network atomics\n"), "{}", stdout(&output));
-    // A disk that is full is an error.
+    // A full disk is an error.
     let full = fs::File::create("/dev/full").unwrap();
     let output = rmalab(&["report", file.to_str().unwrap()]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -475,7 +475,7 @@ fn data_can_go_to_standard_output_and_to_files() {
 }
 
 #[test]
-fn folders_that_cannot_hold_a_report_are_found_before_anything_is_measured() {
+fn folders_that_cannot_hold_a_report_are_refused_before_the_measurement() {
     let at = tempfile::tempdir().unwrap();
     let file = at.path().join("file");
     fs::write(&file, "mine").unwrap();
@@ -488,7 +488,7 @@ fn folders_that_cannot_hold_a_report_are_found_before_anything_is_measured() {
         (foreign.clone(), "not written by rmalab"),
         (Path::new("/proc/report").to_owned(), "cannot be"),
     ] {
-        // Were anything measured, this would take a minute.
+        // A measurement would take a minute.
         let output = run(&["study", "--duration", "60s", "--report", folder.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
@@ -499,13 +499,13 @@ fn folders_that_cannot_hold_a_report_are_found_before_anything_is_measured() {
 }
 
 #[test]
-fn an_interrupted_study_keeps_what_it_has_measured() {
+fn an_interrupted_study_keeps_its_measurements() {
     interrupted("local", "INT", 130);
     interrupted("shm", "INT", 130);
 }
 
 #[test]
-fn a_terminated_study_keeps_what_it_has_measured() {
+fn a_terminated_study_keeps_its_measurements() {
     interrupted("local", "TERM", 143);
 }
 
@@ -521,7 +521,7 @@ fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
     let mut child = rmalab(&arguments).arg(&report).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("study: ")));
-    // The first signals may come before the study listens: none ends it without a word.
+    // A signal ahead of the study's handler would end it without a message.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let said: Vec<String> = lines.collect();
@@ -531,7 +531,7 @@ fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
 }
 
 #[test]
-fn processes_are_ranks_as_threads_are() {
+fn processes_can_be_ranks() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
     let arguments = ["study", "--backend", "shm", "--ranks", "1,3", "--duration", "10ms", "--report"];
@@ -544,7 +544,7 @@ fn processes_are_ranks_as_threads_are() {
 }
 
 #[test]
-fn launched_programs_are_ranks_and_their_end_is_told() {
+fn launched_programs_are_ranks_and_their_exit_code_is_returned() {
     let output = run(&["launch", "-n", "3", "--", "/bin/sh", "-c", "echo $RMALAB_RANK of $RMALAB_SIZE"]);
     let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
     lines.sort();
@@ -556,7 +556,7 @@ fn launched_programs_are_ranks_and_their_end_is_told() {
 }
 
 #[test]
-fn a_record_of_no_window_is_told() {
+fn a_record_without_windows_prints_a_note() {
     let at = tempfile::tempdir().unwrap();
     let folder = at.path().join("trace");
     for (arguments, says) in [
@@ -570,7 +570,7 @@ fn a_record_of_no_window_is_told() {
 }
 
 #[test]
-fn a_segment_that_is_too_short_is_told_with_the_length() {
+fn the_error_for_a_short_segment_has_the_needed_length() {
     let program = rmalab(&[]).get_program().to_str().unwrap().to_owned();
     let output = run(&["launch", "-n", "2", "--segment", "1M", "--", &program, "run", "ghost", "--quiet"]);
     let said = stderr(&output);
@@ -581,7 +581,7 @@ fn a_segment_that_is_too_short_is_told_with_the_length() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// Interrupts a study that would take an hour when it has measured something.
+/// Interrupts an hour-long study after its first measurement.
 fn interrupted(backend: &str, signal: &str, code: i32) {
     let at = tempfile::tempdir().expect("the study ran");
     let report = at.path().join("report");
@@ -593,7 +593,7 @@ fn interrupted(backend: &str, signal: &str, code: i32) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the study ran");
-    // The first measurement is told at once.
+    // The first measurement prints a line at once.
     let mut lines = BufReader::new(child.stderr.take().expect("the study ran")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("1/")), "the study ended before it measured anything");
     let signal = format!("-{signal}");

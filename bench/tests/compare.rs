@@ -1,4 +1,4 @@
-//! `rmalab compare` as people use it: what it refuses, who is missing, and who crashes.
+//! `rmalab compare` as users run it: refused arguments, missing peers, and crashes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use rmalab::document::Document;
 use rmalab::finding::Value;
 
-/// Runs it where nothing but the programs of `path` is found.
+/// Runs it with only the programs in `path`.
 fn compare(arguments: &[&str], path: &Path) -> Output {
     let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
     command.arg("compare").args(arguments).env("PATH", path).stdin(Stdio::null());
@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Two operations, once, as short as can be.
+/// Two operations, once, with the shortest budget.
 fn short<'a>(report: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let report = report.to_str().expect("temporary folders have plain names");
     let common =
@@ -54,7 +54,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
 }
 
 #[test]
-fn who_is_missing_is_named_and_ours_is_measured_all_the_same() {
+fn missing_peers_are_named_and_ours_is_still_measured() {
     let at = tempfile::tempdir().unwrap();
     let (empty, report) = (at.path().join("empty"), at.path().join("report"));
     fs::create_dir(&empty).unwrap();
@@ -77,7 +77,7 @@ fn program(at: &Path, text: &str) {
 }
 
 #[test]
-fn who_crashes_loses_one_row() {
+fn a_crash_loses_one_row() {
     let at = tempfile::tempdir().unwrap();
     let (path, report) = (at.path().join("path"), at.path().join("report"));
     fs::create_dir(&path).unwrap();

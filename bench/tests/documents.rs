@@ -20,7 +20,7 @@ mod tutorial;
 use page::root;
 
 #[test]
-fn the_first_example_of_the_readme_is_the_one_that_is_run() {
+fn the_readme_shows_the_example_that_is_run() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let example = std::fs::read_to_string(root().join("locks/examples/counter.rs")).unwrap();
     let code = &example[example.find("use rmalab_atomics").unwrap()..];

@@ -1,6 +1,6 @@
-//! `rmalab launch --hosts`: ranks on hosts that a remote shell only pretends.
+//! `rmalab launch --hosts`: ranks on hosts of a simulated remote shell.
 //!
-//! A test starts its own binary as the ranks, for this very test, so that the ranks come to the same call.
+//! A test starts its own binary, with its own name, as the ranks, so that the ranks reach the same call.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
@@ -16,16 +16,16 @@ use rmalab_atomics::bootstrap::Membership;
 use rmalab_atomics::{Error, Rank};
 use rustix::process::{Pid, Signal};
 
-/// How long anything here may take before it counts as hung.
+/// The time after which a step counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
 
-/// Names the folder in which ranks leave files, and says that a process is a rank of a test.
+/// The variable that marks a process as a rank of a test, with the folder of its files.
 const FOLDER: &str = "RMALAB_TEST_FOLDER";
 
-/// What precedes what a rank says.
+/// The prefix of a rank's output.
 const MARK: &str = "said: ";
 
-/// The path of the test that this stands in.
+/// The path of the test with this macro.
 macro_rules! here {
     () => {{
         let test = std::any::type_name_of_val(&|| ()).split("::{{closure}}").next().unwrap_or_default();
@@ -33,10 +33,10 @@ macro_rules! here {
     }};
 }
 
-/// Is the rank in a rank: says what `body` returns, and ends.
+/// In a rank, prints the result of `body`, and ends the process.
 fn be_a_rank(body: impl FnOnce(&Membership, &Path) -> Result<String, i32>) {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    // Nobody else would end a rank that hangs.
+    // No other process would end a rank that hangs.
     std::thread::spawn(|| {
         std::thread::sleep(HUNG);
         std::process::exit(99)
@@ -57,7 +57,7 @@ fn be_a_rank(body: impl FnOnce(&Membership, &Path) -> Result<String, i32>) {
     std::process::exit(code)
 }
 
-/// Meets the others until one does not come, and says why that ended.
+/// Calls barriers until one rank fails, and returns the error.
 fn wait_for_a_failure(member: &Membership) -> String {
     loop {
         match member.barrier() {
@@ -68,7 +68,7 @@ fn wait_for_a_failure(member: &Membership) -> String {
     }
 }
 
-/// Leaves this process's id and its parent's in the folder.
+/// Writes this process's id and its parent's to the folder.
 fn leave_pids(member: &Membership, folder: &Path) {
     let text = format!("{} {}", std::process::id(), parent_id());
     let (begun, done) = (folder.join(format!("{} begun", member.rank().0)), folder.join(member.rank().0.to_string()));
@@ -76,7 +76,7 @@ fn leave_pids(member: &Membership, folder: &Path) {
     fs::rename(begun, done).unwrap();
 }
 
-/// The folder of a test, with a remote shell in it that only names the host.
+/// The folder of a test, with a remote shell that ignores the host.
 struct Setting {
     folder: tempfile::TempDir,
 }
@@ -88,7 +88,7 @@ impl Setting {
         setting
     }
 
-    /// Sets what the remote shell does, behind the host's name.
+    /// Sets the command of the remote shell, after the host's name.
     fn shell(&self, does: &str) {
         let path = self.path("rsh");
         fs::write(&path, format!("#!/bin/sh\nhost=$1; shift\n{does}\n")).unwrap();
@@ -112,7 +112,7 @@ impl Setting {
         self.launch(test, hosts).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The process ids that the ranks have left, and those of their parents.
+    /// The process ids of the ranks and of their parents, from the folder.
     fn pids(&self, size: u32) -> Vec<[i32; 2]> {
         let read = |rank: u32| {
             let text = fs::read_to_string(self.path(&rank.to_string())).ok()?;
@@ -195,7 +195,7 @@ fn the_first_failure_ends_the_job_and_is_its_exit_code() {
 }
 
 #[test]
-fn a_rank_that_is_killed_is_known_on_all_hosts() {
+fn a_killed_rank_is_detected_on_all_hosts() {
     be_a_rank(|member, folder| {
         leave_pids(member, folder);
         Ok(wait_for_a_failure(member))
@@ -211,7 +211,7 @@ fn a_rank_that_is_killed_is_known_on_all_hosts() {
 }
 
 #[test]
-fn a_host_that_is_lost_ends_the_job() {
+fn a_lost_host_ends_the_job() {
     be_a_rank(|member, folder| {
         leave_pids(member, folder);
         Ok(wait_for_a_failure(member))
@@ -235,7 +235,7 @@ fn a_host_that_is_lost_ends_the_job() {
 }
 
 #[test]
-fn nothing_is_left_of_a_launcher_that_is_killed() {
+fn a_killed_launcher_leaves_no_process() {
     be_a_rank(|member, folder| {
         leave_pids(member, folder);
         loop {
@@ -267,7 +267,7 @@ fn an_interrupt_reaches_the_ranks_of_all_hosts() {
     are_gone(&pids);
 }
 
-/// Writes more than all that is between a rank and the reader of the launcher's output can hold.
+/// Writes more than the buffers between a rank and the reader of the launcher's output can hold.
 fn write_much(member: &Membership) {
     for number in 0..60_000 {
         println!("{} {number} {}", member.rank().0, "x".repeat(40));
@@ -275,7 +275,7 @@ fn write_much(member: &Membership) {
 }
 
 #[test]
-fn a_reader_that_is_late_gets_every_line_and_no_rank_is_lost() {
+fn a_late_reader_gets_every_line_and_no_rank_is_lost() {
     be_a_rank(|member, _| {
         println!();
         write_much(member);
@@ -284,7 +284,7 @@ fn a_reader_that_is_late_gets_every_line_and_no_rank_is_lost() {
     });
     let setting = Setting::new();
     let job = setting.start(here!(), "a:1,b:1");
-    // Longer than the silence after which either side would take the other one for lost.
+    // Longer than the silence after which either side would count as lost.
     std::thread::sleep(Duration::from_secs(12));
     let output = job.wait_with_output().unwrap();
     assert_eq!(said(&output), ["[0] all is well", "[1] all is well"], "{}", stderr(&output));
@@ -337,7 +337,7 @@ fn a_rank_that_exits_without_leaving_is_named() {
 }
 
 #[test]
-fn a_remote_shell_that_fails_is_told_with_its_words() {
+fn the_error_of_a_failed_remote_shell_has_its_output() {
     let setting = Setting::new();
     setting.shell("echo no route to $host >&2; exit 255");
     let output = setting.launch(here!(), "a:2").output().unwrap();
@@ -351,7 +351,7 @@ fn a_remote_shell_that_fails_is_told_with_its_words() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_told_by_the_host() {
+fn the_host_reports_a_missing_program() {
     let setting = Setting::new();
     let mut command = Command::cargo_bin("rmalab").unwrap();
     command.args(["launch", "--interface", "lo", "--hosts", "a:1", "--rsh"]).arg(setting.path("rsh"));
@@ -361,7 +361,7 @@ fn a_program_that_is_missing_is_told_by_the_host() {
 }
 
 #[test]
-fn orders_that_are_none_are_refused() {
+fn invalid_orders_are_refused() {
     for (arguments, code, says) in [
         (&["launch", "--part"][..], 1, "has no orders"),
         (&["launch", "--hosts", "a:x", "--", "true"], 2, "is no host"),

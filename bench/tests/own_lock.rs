@@ -1,5 +1,4 @@
-//! A lock from outside of the workspace: every part of the laboratory knows it by its name, and finds what is wrong
-//! with it.
+//! A lock from outside the workspace: every part of the laboratory accepts its name, and detects its faults.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use rmalab_atomics::{Address, Backend, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawMutex, Result};
 use rmalab_verify::explorer;
 
-/// A test-and-set by an atomic, or split into a get and a put; released, or not.
+/// A test-and-set by an atomic, or by a get and a put; with or without release.
 #[derive(Debug)]
 struct Word<const SPLIT: bool, const RELEASES: bool>(Address);
 
@@ -52,7 +51,7 @@ impl<const SPLIT: bool, const RELEASES: bool> RawMutex for Word<SPLIT, RELEASES>
     }
 }
 
-/// A lock that is released some times, and then no more.
+/// A lock that is released some times, and then never again.
 #[derive(Debug)]
 struct StuckLater(Word<false, true>);
 
@@ -110,7 +109,7 @@ fn a_study_marks_a_lock_that_two_ranks_hold() {
 }
 
 #[test]
-fn a_study_of_a_lock_that_is_never_released_ends_and_says_where() {
+fn a_study_of_a_lock_that_is_never_released_ends_with_the_place() {
     let mut options = options(&["never-free"]);
     options.patience = Duration::from_millis(300);
     let said = study::run(&registry(), &options).unwrap_err().to_string();
@@ -119,7 +118,7 @@ fn a_study_of_a_lock_that_is_never_released_ends_and_says_where() {
     }
 }
 
-/// The passes that are timed do not look at the clock while they wait: the watchdog ends the process, which is this test
+/// The timed passes do not read the clock while they wait. The watchdog ends the process, which is this test
 /// once more.
 #[test]
 fn a_study_of_a_lock_that_is_stuck_later_ends_as_well() {

@@ -1,4 +1,4 @@
-//! `rmalab run` as people use it.
+//! `rmalab run` as users run it.
 
 use std::process::{Command, Output, Stdio};
 
@@ -79,7 +79,7 @@ fn launched(ranks: &str, arguments: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().expect("the program starts")
 }
 
-/// Where a launcher has started the ranks, all have the same arguments, and rank 0 alone tells.
+/// In a job of a launcher, all ranks have the same arguments, and only rank 0 prints.
 #[test]
 fn ranks_of_a_job_run_applications_together() {
     for application in [
@@ -122,8 +122,8 @@ fn the_data_are_json() {
 }
 
 #[test]
-fn a_wrong_result_is_said_and_fails() {
-    // Two words for two simulated ranks, whose updates by get and put meet all the time.
+fn a_wrong_result_is_reported_and_fails() {
+    // Two words for two simulated ranks, whose updates by get and put often collide.
     let options = ["--log2-words", "1", "--updates", "2000", "--ranks", "2", "--backend", "sim"];
     let output = run(&[&["random-access", "--how", "get-put"], &options[..]].concat());
     assert_eq!(output.status.code(), Some(1));

@@ -1,4 +1,4 @@
-//! `rmalab simulate` as people use it, and what it is made of.
+//! `rmalab simulate` as users run it, and its library.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -142,12 +142,12 @@ fn one_seed_gives_one_result_and_threads_change_nothing() {
     assert_ne!(points(1, 7), points(1, 8));
 }
 
-/// Figures that can be told by hand: two atomic operations for a pair, and the bound that they make.
+/// Figures that can be computed by hand: two atomic operations for a pair, and the bound from them.
 #[test]
-fn operations_and_bounds_are_those_of_the_lock() {
+fn operations_and_bounds_match_the_lock() {
     let mut options = options(&["mcs-rw-rp"], &[256]);
     options.machine.local_atomics = Some(rmalab_atomics::sim::profile::LocalAtomics::Nic);
-    // With a warm-up near ranks go on longer than far ones, and the mean is of more near operations.
+    // With a warm-up near ranks run longer than far ones, and the mean has more near operations.
     options.warm_up = 0.0;
     let outcome = simulate(options);
     let [point] = &outcome.points[..] else { panic!() };
@@ -164,7 +164,7 @@ fn operations_and_bounds_are_those_of_the_lock() {
     assert!(point.writers.is_none());
 }
 
-/// A bound is one of the measured pairs. The operations that open a lock on its nodes are made once, before these.
+/// The bound covers only measured pairs. The operations that open a lock on its nodes happen once, before these.
 #[test]
 fn no_lock_is_faster_than_its_bound() {
     let mut options = options(&["hierarchical", "rma-rw", "mcs-rw-rp", "two-level"], &[64, 4096]);
@@ -185,7 +185,7 @@ fn all_acquisitions_are_measured_without_warm_up() {
 }
 
 #[test]
-fn exclusive_ranks_make_exclusive_locks_only() {
+fn exclusive_ranks_take_only_exclusive_locks() {
     let mut options = options(&["two-level", "hierarchical"], &[64]);
     options.exclusive_ranks = 2;
     for point in simulate(options).points {
@@ -210,7 +210,7 @@ fn waiting_and_working_take_their_time() {
 }
 
 #[test]
-fn what_cannot_be_run_is_left_out_with_a_line() {
+fn points_that_cannot_run_are_left_out_with_a_reason() {
     let output = run(&["--lock", "tas-rw,per-target", "--ranks", "4,512", "--max-events", "100k", "--pairs", "4"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = stdout(&output);
@@ -219,7 +219,7 @@ fn what_cannot_be_run_is_left_out_with_a_line() {
     assert!(left[0].contains("per-target on fx100 at 512 ranks") && left[0].contains("--max-events"), "{left:?}");
 }
 
-/// A point that ends before the first look at its events is left out as well.
+/// A point that ends before the first check of its events is left out as well.
 #[test]
 fn a_small_limit_of_events_holds() {
     let output = run(&["--lock", "mcs-rw-rp", "--ranks", "4,16", "--max-events", "90", "--pairs", "10"]);
@@ -229,7 +229,7 @@ fn a_small_limit_of_events_holds() {
 
 /// 16 million ranks take 80 GB.
 #[test]
-fn more_ranks_than_memory_holds_are_left_out_too() {
+fn points_with_too_many_ranks_for_the_memory_are_left_out() {
     let memory = fs::read_to_string("/proc/meminfo").unwrap();
     let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")).unwrap();
     if total.parse::<u64>().unwrap() > 70 << 20 {
@@ -242,7 +242,7 @@ fn more_ranks_than_memory_holds_are_left_out_too() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_simulated() {
+fn an_interrupt_keeps_the_results() {
     use std::io::{BufRead, BufReader};
     // The small one ends; the large one would take minutes.
     let mut command = rmalab(&[
@@ -259,7 +259,7 @@ fn an_interrupt_keeps_what_was_simulated() {
     ]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // Without a terminal it says which points have ended, the first one after some seconds at the earliest.
+    // Without a terminal it prints completed points, the first one after some seconds at the earliest.
     let first = lines.map_while(Result::ok).find(|line| line.contains("at 4 ranks"));
     assert!(first.is_some());
     let pid = rustix::process::Pid::from_child(&child);

@@ -1,18 +1,18 @@
-//! Simulated figures against published ones: virtual time, so that a slow machine changes nothing.
+//! Compares simulated figures with published ones, in virtual time, so that a slow machine changes nothing.
 
 use std::sync::Arc;
 
 use rmalab::simulate::validate::{self, Check, Value};
 use rmalab_atomics::sim::Profile;
 
-/// Acquisitions of each rank: the published figures are of 1,000, for which these are enough.
+/// Acquisitions of each rank: the published figures have 1,000, but these are enough.
 const PAIRS: u32 = 50;
 
 fn shown(checks: &[Check]) -> String {
     validate::checks_table("paper", checks)
 }
 
-/// Figures 8, 10 and 12 of the FX100 study, all of them from one profile.
+/// Figures 8, 10 and 12 of the FX100 study, all with one profile.
 #[test]
 fn the_fx100_profile_meets_the_paper() {
     let profile = Profile::builtin("fx100").unwrap();
@@ -24,9 +24,9 @@ fn the_fx100_profile_meets_the_paper() {
     assert!((reference / 2.0..=reference * 2.0).contains(&fastest), "{}", shown(&checks));
 }
 
-/// A machine whose adapter is twice as slow does not meet them.
+/// A machine with an adapter twice as slow does not meet them.
 #[test]
-fn a_wrong_profile_is_found_out() {
+fn a_wrong_profile_is_detected() {
     let mut profile = Profile::builtin("fx100").unwrap();
     profile.nic.atomic.0 *= 2;
     profile.nic.word.0 *= 2;
@@ -35,9 +35,9 @@ fn a_wrong_profile_is_found_out() {
     assert!(broken >= 5, "{}", shown(&checks));
 }
 
-/// Without turns by distance, near ranks are not done first.
+/// Without turns by distance, near ranks do not end first.
 #[test]
-fn turns_are_what_lets_near_ranks_end_first() {
+fn turns_let_near_ranks_end_first() {
     let mut profile = Profile::builtin("fx100").unwrap();
     profile.arbitration = rmalab_atomics::sim::profile::Arbitration::Fifo;
     let checks = validate::paper(&profile, 10, &Arc::default()).unwrap();

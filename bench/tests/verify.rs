@@ -1,4 +1,4 @@
-//! `rmalab verify` as people use it: what it finds, what it refuses, what it leaves behind.
+//! `rmalab verify` as users run it: findings, refused arguments, and written files.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use rmalab::document::Document;
 
-/// `rmalab verify` in the folder `at`, so that what it leaves behind is seen.
+/// `rmalab verify` in the folder `at`, so that tests see its files.
 fn verify(at: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
     command.arg("verify").args(arguments).current_dir(at).stdin(Stdio::null());
@@ -35,11 +35,11 @@ fn files(at: &Path) -> Vec<String> {
     names
 }
 
-/// A network that is not atomic with the processor of the home, which uses that.
+/// A network that is not atomic with the processor, which the home rank uses.
 const BROKEN: [&str; 8] = ["--lock", "tas", "--scenario", "2Wx1", "--network", "hca-owner-cpu", "--home", "0"];
 
 #[test]
-fn a_lock_that_holds_is_told_so() {
+fn a_correct_lock_holds() {
     let at = tempfile::tempdir().unwrap();
     let output = run(at.path(), &["--lock", "mcs,mcs-rw-rp", "--scenario", "1R1Wx1,2Wx1", "--network", "sc,late-puts"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -54,7 +54,7 @@ fn a_lock_that_holds_is_told_so() {
 #[test]
 fn the_standard_configurations_of_a_small_lock_hold() {
     let at = tempfile::tempdir().unwrap();
-    // A lock whose ranks poll, and remember their number while they do.
+    // A lock whose ranks poll, and keep a counter meanwhile.
     let output =
         run(at.path(), &["--lock", "ticket", "--section", "data", "--network", "unordered-bulk,hca", "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
@@ -63,7 +63,7 @@ fn the_standard_configurations_of_a_small_lock_hold() {
 }
 
 #[test]
-fn a_counterexample_is_shown_kept_and_played_again() {
+fn a_counterexample_is_shown_saved_and_replayed() {
     let at = tempfile::tempdir().unwrap();
     let output = run(at.path(), &BROKEN);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -86,7 +86,7 @@ fn a_counterexample_is_shown_kept_and_played_again() {
     assert!(stdout(&again).contains("still broken: mutual-exclusion"), "{}", stdout(&again));
     assert!(fs::read_to_string(at.path().join("one.svg")).unwrap().starts_with("<svg"));
 
-    // One whose last step is missing breaks nothing yet.
+    // Without its last step it breaks nothing yet.
     let mut saved: serde_json::Value = serde_json::from_slice(&fs::read(at.path().join(file)).unwrap()).unwrap();
     saved["schedule"].as_array_mut().unwrap().pop();
     fs::write(at.path().join("short.json"), saved.to_string()).unwrap();
@@ -151,7 +151,7 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
         let mut changed = saved.clone();
         changed[field] = value.into();
         if value == "mcs" {
-            // Whatever step this is, mcs cannot take it as its first one.
+            // mcs cannot take this step as its first one.
             changed["schedule"] = serde_json::json!([{ "arrive": { "from": 0, "index": 0 } }]);
         }
         fs::write(at.path().join("changed.json"), changed.to_string()).unwrap();
@@ -189,9 +189,9 @@ fn a_replay_takes_the_options_of_output() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
-/// Two checks of one lock that differ in their engine, and in their order alone.
+/// Two checks of one lock that differ only in their engine and order.
 #[test]
-fn each_counterexample_has_a_file_of_its_own() {
+fn each_counterexample_has_a_separate_file() {
     let at = tempfile::tempdir().unwrap();
     let lost = ["--mutant", "mcs-no-wake-up", "--scenario", "2Wx1", "--engine", "explorer,shuttle-random,shuttle-dfs"];
     let output = run(at.path(), &[&lost[..], &["--executions", "200", "--save", "found", "--quiet"]].concat());
@@ -223,7 +223,7 @@ fn a_file_cannot_control_the_terminal() {
 }
 
 #[test]
-fn a_limit_ends_a_search_and_is_told() {
+fn a_limit_ends_a_search_and_is_reported() {
     let at = tempfile::tempdir().unwrap();
     let output = run(at.path(), &["--lock", "mcs", "--scenario", "3Wx2", "--max-states", "100"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -262,7 +262,7 @@ fn results_go_to_json() {
 }
 
 #[test]
-fn an_interrupted_check_tells_what_it_has_found() {
+fn an_interrupted_check_reports_its_findings() {
     let at = tempfile::tempdir().unwrap();
     let mut child = verify(at.path(), &["--lock", "mcs-rw-neutral", "--scenario", "1R1Wx1,6R6Wx6"])
         .stdout(Stdio::piped())
@@ -301,7 +301,7 @@ fn a_mutant_is_killed_by_every_engine() {
 }
 
 #[test]
-fn a_livelock_is_played_again() {
+fn a_livelock_is_replayed() {
     let at = tempfile::tempdir().unwrap();
     let published = ["--mutant", "two-level-published-retry", "--scenario", "1Ax1+1E@0x2", "--save", "one.json"];
     let output = run(at.path(), &published);
@@ -313,7 +313,7 @@ fn a_livelock_is_played_again() {
 }
 
 #[test]
-fn what_an_engine_cannot_take_is_told() {
+fn unsupported_checks_of_an_engine_are_reported() {
     let at = tempfile::tempdir().unwrap();
     let output = run(at.path(), &["--lock", "mcs", "--scenario", "2Wx1", "--network", "late-puts", "--engine", "loom"]);
     assert_eq!(output.status.code(), Some(1));

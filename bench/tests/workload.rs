@@ -1,4 +1,4 @@
-//! Workloads: the examples, what is wrong with a description, and what the ranks do.
+//! Workloads: the examples, errors in descriptions, and the steps of ranks.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeMap;
@@ -51,9 +51,9 @@ fn a_description_is_read() {
     assert_eq!(workload.steps(1, Rank(0)).count(), 50);
 }
 
-/// What is wrong: the text that is replaced in the good description, by what, and the whole message.
+/// Errors: the replaced text of the good description, its replacement, and the whole message.
 #[test]
-fn what_is_wrong_is_told_in_one_line() {
+fn errors_are_reported_in_one_line() {
     let wrong: &[(&str, &str, &str)] = &[
         (
             "\"1us\"",
@@ -154,7 +154,7 @@ fn what_is_wrong_is_told_in_one_line() {
     assert!(error.starts_with("nowhere.toml: No such file"), "{error}");
 }
 
-/// How often each target is locked, of as many acquisitions as the workload has, by all ranks.
+/// The number of locks of each target, over all acquisitions of all ranks.
 fn targets(targets: &str, ranks: u32, seed: u64) -> BTreeMap<Rank, u64> {
     let text = GOOD.replace("\"uniform\"", targets).replace("\"lock_all\"", "\"exclusive\"");
     let workload = parse(&text.replace("acquisitions = 10", "acquisitions = 2000")).unwrap().with_ranks(ranks);
@@ -191,7 +191,7 @@ fn targets_are_as_popular_as_described() {
 }
 
 #[test]
-fn neighbours_are_beside_their_rank() {
+fn neighbours_are_the_adjacent_ranks() {
     let text = GOOD.replace("\"uniform\"", "\"neighbours\"").replace("\"lock_all\"", "\"shared\"");
     let workload = parse(&text).unwrap();
     for rank in 0..8 {
@@ -222,7 +222,7 @@ fn times_are_drawn_as_described() {
     let exponential = times("{ mean = \"10us\" }");
     let mean = exponential.iter().sum::<u64>() / 10_000;
     assert!((9700..10_300).contains(&mean) && exponential.iter().any(|&ns| ns > 50_000), "{mean}");
-    // No time is no step.
+    // A time of zero is no step.
     assert!(times("\"0ns\"").is_empty());
 }
 
@@ -233,13 +233,13 @@ fn steps_follow_from_workload_seed_and_rank() {
     assert_eq!(steps(1, 2), steps(1, 2));
     assert_ne!(steps(1, 2), steps(2, 2));
     assert_ne!(steps(1, 2), steps(1, 3));
-    // Whatever the ranks: not one shifted against the other.
+    // The sequences of two ranks are not shifted copies of each other.
     assert_ne!(steps(1, 2)[4..100], steps(1, 3)[..96]);
     assert!(size_of_val(&workload.steps(1, Rank(0))) <= 128);
 }
 
 #[test]
-fn shares_are_parts_of_one_or_per_cent() {
+fn shares_are_fractions_or_percentages() {
     assert_eq!(parse(&GOOD.replace("share = 1.0", "share = \"100%\"")).unwrap().classes[0].share, 1.0);
     let error = parse(&GOOD.replace("share = 1.0", "share = \"101%\"")).unwrap_err();
     assert!(error.contains("not from 0 to 100 %"), "{error}");
@@ -264,7 +264,7 @@ fn classes_have_their_shares() {
     }
 }
 
-/// Transfers that are longer than the window are made as several, each within it, and updates word by word.
+/// Transfers longer than the window are split, each part within it; updates are split into words.
 #[test]
 fn transfers_lie_in_the_window() {
     let text = GOOD.replace("\"8B\"", "\"150KiB\"\ncount = 3\n[[class.operation]]\nkind = \"update\"\nbytes = \"20B\"");
@@ -288,9 +288,9 @@ fn transfers_lie_in_the_window() {
     assert_eq!((put, updates), (10 * 3 * (150 << 10), 10 * 3));
 }
 
-/// Runs an example on threads; returns how often locks were acquired.
+/// Runs an example on threads; returns the number of acquisitions.
 fn run<W: WindowLock>(workload: &Workload) -> u64 {
-    // Of each target: the exclusive holders, and the shared ones.
+    // For each target: the exclusive holders, and the shared ones.
     let holders: Vec<[AtomicU64; 2]> = (0..workload.ranks).map(|_| Default::default()).collect();
     let acquired = World::threads(workload.ranks).run(|ra| {
         let team = Team::new(ra).unwrap();
@@ -307,7 +307,7 @@ fn run<W: WindowLock>(workload: &Workload) -> u64 {
                 let [alone, together] = &holders[target as usize];
                 let own = if exclusive { alone } else { together };
                 match part {
-                    // Observed when it is held, and before it is released: the lock orders these.
+                    // Checked inside the lock, which orders these accesses.
                     Part::Acquire => {
                         assert_eq!(alone.load(Ordering::SeqCst), 0, "{}: {target} is held alone", workload.name);
                         let others = together.load(Ordering::SeqCst);

@@ -1,8 +1,8 @@
-//! Descriptions of workloads that are changed at random: an error is one line that names file and line, and what is no
-//! error has steps. Inputs that led somewhere new are kept in `tests/corpus/workloads`, with what they led to.
+//! Random changes of workload descriptions: an error is one line with file and line, and a valid description has steps.
+//! Inputs with new behaviour are kept in `tests/corpus/workloads`, with their outcomes.
 //!
-//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab --test workload_fuzz -- --test-threads 1` looks for
-//! more of them, once the old ones are removed.
+//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab --test workload_fuzz -- --test-threads 1` searches
+//! for more inputs after the old ones are removed.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rmalab::workload::Workload;
 use rmalab_atomics::Rank;
 
-/// What descriptions are made of, and what they should not be made of.
+/// Valid and invalid pieces of descriptions.
 const WORDS: &[&str] = &[
     "\"",
     "{",
@@ -105,7 +105,7 @@ fn change(text: &mut String, random: &mut StdRng) {
         0 => text.insert_str(from, word),
         1 => text.truncate(to),
         2 => {
-            // A line less, twice, or changed behind its equals sign.
+            // Removes, repeats, or changes a line.
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             if !lines.is_empty() {
                 let at = random.random_range(0..lines.len());
@@ -130,7 +130,7 @@ fn change(text: &mut String, random: &mut StdRng) {
             text.replace_range(from..end, word);
         }
         5 => {
-            // A number, changed.
+            // Changes a number.
             let digits: Vec<usize> = text.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at).collect();
             if !digits.is_empty() {
                 let at = digits[random.random_range(0..digits.len())];
@@ -148,7 +148,7 @@ fn change(text: &mut String, random: &mut StdRng) {
     }
 }
 
-/// What comes of a description: the error without its file's name, or what it has.
+/// The outcome of a description: the error without its file's name, or a summary of the workload.
 fn outcome(text: &str) -> String {
     let workload = match Workload::parse(Path::new("w.toml"), text) {
         Ok(workload) => workload,
@@ -170,7 +170,7 @@ fn outcome(text: &str) -> String {
     format!("{} classes for {} ranks", workload.classes.len(), workload.ranks)
 }
 
-/// The kind of an outcome: without numbers and what is quoted.
+/// The kind of an outcome: without numbers and quoted text.
 fn kind(outcome: &str) -> String {
     if let Some((_, there)) = outcome.split_once("there is no such key") {
         return format!("no such key{there}");
@@ -208,7 +208,7 @@ fn descriptions_changed_at_random_are_read_or_refused() {
 }
 
 #[test]
-fn the_corpus_is_read_as_ever() {
+fn the_corpus_has_unchanged_outcomes() {
     let mut files: Vec<PathBuf> = std::fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
@@ -226,7 +226,7 @@ fn the_corpus_is_read_as_ever() {
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn invalid_utf8_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, [b'r', 0xff, 0xfe]).unwrap();
     let error = Workload::read(file.path()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The tutorial's lock as a first reading of the paper gives it. It is wrong.
+//! The tutorial's lock after a first reading of the paper. It is wrong.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawMutex, Result};

@@ -1,4 +1,4 @@
-//! The tutorial's lock: the test-and-set mutex, which is right.
+//! The tutorial's lock: the correct test-and-set mutex.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawMutex, Result};

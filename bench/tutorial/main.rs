@@ -1,4 +1,4 @@
-//! The program of the tutorial (`docs/tutorial.md`): the whole command line, with a lock that is wrong and the mended one.
+//! The program of the tutorial (`docs/tutorial.md`): the whole command line, with a wrong lock and the corrected one.
 //!
 //! ```text
 //! cargo run --release -p tutorial -- verify --lock draft --scenario 2Wx1
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn the_lock_excludes_and_costs_one_and_one() {
-        suite::mutex::<Gate>(()); // 2 to 16 threads; panics, and says on which rank, if it finds something
+        suite::mutex::<Gate>(()); // 2 to 16 threads; panics with the rank if it finds a fault
         assert_eq!(suite::mutex_cost::<Gate>(()), (1, 1)); // remote operations to acquire, and to release
     }
 

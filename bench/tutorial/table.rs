@@ -6,7 +6,7 @@ use rmalab_windows::{Result, Team, Window, WindowDisp};
 
 use super::gate::Gate;
 
-/// Each of `ranks` threads adds its rank to an entry of rank 0, under an exclusive lock; what each has made of it.
+/// Each of `ranks` threads adds its rank to an entry of rank 0, under an exclusive lock; returns the threads' results.
 pub(crate) fn fill(ranks: u32) -> std::result::Result<Vec<u64>, Box<dyn std::error::Error>> {
     let seen = World::threads(ranks).run(|ra| -> Result<u64> {
         let team = Team::new(ra)?;

@@ -1,6 +1,6 @@
-//! The commands that README.md and the book show: each runs, or a smaller one with the same options runs in its place.
+//! The commands in README.md and the book: each runs, or a smaller one with the same options runs instead.
 //!
-//! Of a command that is left out, the options are looked up in the program's help.
+//! For commands that do not run, the test checks the options against the program's help.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use assert_cmd::cargo::CommandCargoExt;
 
 use crate::page::{book, lines, others, read, root, text};
 
-/// Commands whose own sizes take too long for a test: the same options with other values, or further ones.
+/// Commands that take too long for a test, with replacements: the same options with other values, or further ones.
 const SMALLER: [(&str, &str); 9] = [
     (
         "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:256:4",
@@ -48,7 +48,7 @@ const SMALLER: [(&str, &str); 9] = [
     ("rmalab launch -n 4 -- ./program", "rmalab launch -n 4 -- true"),
 ];
 
-/// Commands that are not run, and why.
+/// Commands that do not run, and the reason.
 const LEFT_OUT: [(&str, &str); 17] = [
     ("rmalab", "the main study takes more than a minute; command.rs runs studies"),
     ("rmalab study --seed 1", "the same"),
@@ -77,7 +77,7 @@ const LEFT_OUT: [(&str, &str); 17] = [
     ("rmalab compare --only locks --repetitions 9", "it takes minutes; compare.rs runs a part of it"),
 ];
 
-/// The commands of a page: lines of its code blocks, and for `inline` also code in its text.
+/// The commands of a page: lines of its code blocks, and with `inline` also code in its text.
 fn commands(text: &str, inline: bool) -> Vec<String> {
     let mut found = vec![];
     let mut continued = String::new();
@@ -110,7 +110,7 @@ fn by_name(command: &str) -> String {
     command.split_once(" -- ").map_or("rmalab".to_owned(), |(_, arguments)| format!("rmalab {arguments}"))
 }
 
-/// All commands of README.md and the book, but for those in generated pages.
+/// All commands of README.md and the book, except for generated pages.
 fn all() -> BTreeSet<String> {
     let generated = |text: &str| text.contains("<!-- Generated from");
     let pages = book().iter().map(|page| text(page)).filter(|text| !generated(text)).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ fn options(command: &str) -> BTreeSet<&str> {
     ours.split(' ').filter(|word| word.starts_with("--")).collect()
 }
 
-/// What is wrong with a command that does not run: a sub-command or an option that the program does not have.
+/// The error in a command that does not run: a sub-command or an option that the program does not have.
 fn unknown(command: &str) -> Option<String> {
     let name = command.split(' ').nth(1).unwrap_or_default();
     let mut program = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
@@ -137,12 +137,12 @@ fn unknown(command: &str) -> Option<String> {
     (!output.status.success() || missing.is_some()).then(|| format!("{command}: unknown: {}", missing.unwrap_or(name)))
 }
 
-/// Runs a command in `folder`, or says what is wrong.
+/// Runs a command in `folder`, and returns an error if it fails.
 fn run(command: &str, folder: &Path) -> Option<String> {
     let mut program = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
     program.args(command.split(' ').skip(1)).current_dir(folder).stdin(Stdio::null());
     let output = program.output().expect("the program starts");
-    // A mutant is found broken, which is exit code 1.
+    // A mutant is broken, which is exit code 1.
     let code = i32::from(command.contains("--mutant"));
     let said = String::from_utf8_lossy(&output.stderr);
     (output.status.code() != Some(code)).then(|| format!("{command}: {}\n{said}", output.status))

@@ -1,11 +1,11 @@
-//! CONTRIBUTING.md names the steps that `.ci/run` has.
+//! CONTRIBUTING.md names exactly the steps of `.ci/run`.
 
 use std::process::Command;
 
 use crate::page::{read, root};
 
 #[test]
-fn the_steps_are_those_of_ci() {
+fn the_steps_match_ci() {
     let output = Command::new(root().join(".ci/run")).arg("--list").output().expect("the script starts");
     let listed = String::from_utf8(output.stdout).expect("text");
     let listed: Vec<&str> = listed.lines().map(|line| line.trim_end_matches(" *")).collect();

@@ -1,4 +1,4 @@
-//! docs/environment.md has the variables that the crates read, and no others.
+//! docs/environment.md has exactly the variables that the crates read.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ const INTERNAL: [&str; 16] = [
     "RMALAB_VERBS_FAULTS_PART",
 ];
 
-/// The names that begin with `RMALAB_` and stand between two `mark`s.
+/// The names that begin with `RMALAB_`, between two `mark`s.
 fn names(text: &str, mark: char) -> impl Iterator<Item = String> {
     let pieces = text.split(mark).map(str::to_owned).collect::<Vec<_>>();
     let is_name = |piece: &String| {

@@ -1,6 +1,6 @@
-//! Pages of the book that are made from the source: the catalogue of locks, and the command line.
+//! Generated pages of the book: the catalogue of locks, and the command line.
 //!
-//! `RMALAB_DOCS=write cargo test -p rmalab --test documents generated` writes them anew.
+//! `RMALAB_DOCS=write cargo test -p rmalab --test documents generated` updates them.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use rmalab_locks::PolicyKind;
 
 use crate::page::{read, root};
 
-/// Writes the page, or says where it differs from `text`.
+/// Writes the page, or returns its first difference from `text`.
 fn page(name: &str, text: &str) -> Option<String> {
     let file = root().join("docs").join(name);
     if std::env::var_os("RMALAB_DOCS").is_some_and(|what| what == "write") {
@@ -117,7 +117,7 @@ fn the_page_of_the_command_line_is_current() {
     assert_current(&page("command-line.md", &text).into_iter().collect::<Vec<_>>());
 }
 
-/// Generated pages are in the book; [`crate::links`] tests that.
+/// Generated pages are in the book; [`crate::links`] checks that.
 #[test]
 fn the_catalogue_has_no_other_pages() {
     let known = |path: &Path| {

@@ -1,11 +1,11 @@
-//! Links lead to files, to headings, and, in the book, to pages of the book.
+//! Links refer to existing files, to headings, and, in the book, to pages of the book.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::page::{book, lines, others, plain, read, root, text};
 
-/// The text outside code: without code blocks, and with inline code taken out.
+/// The text without code blocks and inline code.
 fn prose(text: &str) -> String {
     let outside: Vec<&str> = lines(text).into_iter().filter(|(code, _)| !code).map(|(_, line)| line).collect();
     outside.join("\n").split('`').step_by(2).collect()
@@ -44,7 +44,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is wrong with the links of one document, whose text is `content`.
+/// The errors in the links of one document with the text `content`.
 fn wrong_links(document: &Path, content: &str, book: Option<&[PathBuf]>, seen: &mut usize) -> Vec<String> {
     let targets = match targets(content) {
         Ok(targets) => targets,
@@ -73,7 +73,7 @@ fn wrong_links(document: &Path, content: &str, book: Option<&[PathBuf]>, seen: &
 }
 
 #[test]
-fn links_lead_to_files_and_headings() {
+fn links_refer_to_files_and_headings() {
     let book = book();
     let (mut wrong, mut links) = (vec![], 0);
     for page in &book {
@@ -89,7 +89,7 @@ fn links_lead_to_files_and_headings() {
 }
 
 #[test]
-fn a_wrong_link_is_found() {
+fn a_wrong_link_is_detected() {
     let book = book();
     let page = root().join("docs/locks.md");
     for (text, says) in [

@@ -1,4 +1,4 @@
-//! Pages as their readers get them: the book's pages with the text that they include.
+//! Pages with their included text, as readers see them.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The pages that SUMMARY.md lists, in its order.
+/// The pages in SUMMARY.md, in order.
 pub(crate) fn book() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let summary = read(&docs.join("SUMMARY.md"));
@@ -49,7 +49,7 @@ pub(crate) fn others() -> Vec<PathBuf> {
     found
 }
 
-/// The text of a page, with what it includes in place of each `{{#include FILE}}`, `FILE:ANCHOR` and `FILE:FROM:TO`.
+/// The text of a page, with each `{{#include FILE}}`, `FILE:ANCHOR` and `FILE:FROM:TO` replaced.
 pub(crate) fn text(file: &Path) -> String {
     let mut text = String::new();
     for line in read(file).lines() {
@@ -83,7 +83,7 @@ fn included(page: &Path, what: &str) -> String {
     lines.join("\n")
 }
 
-/// The lines of `text`, each with whether it is in a code block. Fences are in none, and are left out.
+/// The lines of `text`, each with a flag for code blocks, without the fences.
 pub(crate) fn lines(text: &str) -> Vec<(bool, &str)> {
     let (mut fence, mut indented, mut after_blank) = (false, false, true);
     let mut lines = vec![];

@@ -1,4 +1,4 @@
-//! The generated results in `docs/results`: each has what the source has now, and no more.
+//! The generated results in `docs/results` match the source.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn checks(name: &str) -> BTreeSet<[String; 5]> {
     checks.map(|cells| [cells[1], cells[0], cells[2], cells[3], cells[4]].map(str::to_owned)).collect()
 }
 
-/// The explorer's standard checks, perhaps with the long ones.
+/// The explorer's standard checks, optionally with the long ones.
 fn standard(long: bool) -> BTreeSet<[String; 5]> {
     let selection = Selection { long, ..Selection::default() };
     let jobs = selection.jobs(&Registry::standard(), &Default::default()).expect("the standard checks exist");
@@ -77,7 +77,7 @@ fn the_study_has_every_lock() {
     assert!(missing.is_empty(), "docs/results/study.md is stale: it lacks {missing:?}");
 }
 
-/// A result names what made it.
+/// A result has the command that made it.
 #[test]
 fn results_name_their_commands() {
     for name in ["checked.md", "checked-long.md", "checked-by-executions.md", "mutants.md", "scale.md", "study.md"] {

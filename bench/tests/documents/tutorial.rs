@@ -1,4 +1,4 @@
-//! The tutorial shows what its program prints, and its lock does what it says.
+//! The tutorial shows the output of its program, and its lock is correct.
 
 #[path = "../../tutorial/draft.rs"]
 mod draft;
@@ -45,7 +45,7 @@ fn the_tutorial_draws_the_counterexample_that_the_explorer_finds() {
 }
 
 #[test]
-fn the_tutorials_table_is_of_the_explorer() {
+fn the_tutorials_table_matches_the_explorer() {
     let page = page();
     let rows: Vec<Vec<&str>> = page.lines().map(|line| line.split_whitespace().collect()).collect();
     let jobs = checks("gate", &["2Wx2", "3Wx1", "4Wx2"], &[Network::Sc, Network::LatePuts]);
