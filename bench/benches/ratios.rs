@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both
 //! sides of a ratio are measured in turn, so that other load affects both; the result is the median.
-//! A missed goal fails nothing, since people have to judge it, who know the other load of the machine.
+//! A missed goal fails nothing: people have to judge it, since they know the other load of the machine.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,7 +137,7 @@ fn readers(ra: &Mapped) -> f64 {
     let mut lock = McsRwRp::bind(ra, place, ()).expect("one rank is not too many");
     let start = Instant::now();
     for _ in 0..PAIRS {
-        lock.acquire_read(ra).expect("nobody else is there");
+        lock.acquire_read(ra).expect("no other rank uses the lock");
         lock.release_read(ra).expect("it is held");
     }
     let time = per_pair(start);
@@ -151,7 +151,7 @@ fn shared(ra: &Mapped) -> f64 {
     let mut window = WindowLocks::<TwoLevel>::new(ra, Default::default()).expect("the world has room");
     let start = Instant::now();
     for _ in 0..PAIRS {
-        window.lock(ra, LockKind::Shared, Rank(0), Assert::None).expect("nobody else is there");
+        window.lock(ra, LockKind::Shared, Rank(0), Assert::None).expect("no other rank uses the lock");
         window.unlock(ra, Rank(0)).expect("it is locked");
     }
     per_pair(start)
@@ -164,7 +164,7 @@ fn atomics(word: &AtomicU64) -> f64 {
     for _ in 0..PAIRS {
         let before = word.fetch_add(1, Ordering::SeqCst);
         let after = word.fetch_add(1u64.wrapping_neg(), Ordering::SeqCst);
-        assert!((before, after) == (0, 1), "nobody else uses the word");
+        assert!((before, after) == (0, 1), "no other rank uses the word");
     }
     per_pair(start)
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p rmalab --bench windows` prints, for each operation, its time, the time of the necessary machine
 //! operations, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page).
-//! Values are medians. A missed goal fails nothing, since people have to judge it, who know the other load of the
+//! Values are medians. A missed goal fails nothing: people have to judge it, since they know the other load of the
 //! machine. The targets of all operations are in the other rank's memory.
 
 use std::hint::black_box;
@@ -145,7 +145,7 @@ fn short(window: &mut Window<'_, Mapped>) -> Vec<Row> {
     let own = black_box(&own);
     let read = AtomicU64::new(0);
     let read = black_box(&read);
-    let epoch = window.lock_all().expect("nobody holds a lock");
+    let epoch = window.lock_all().expect("no rank holds a lock");
     let query = epoch.window().shared_query(TARGET).expect("one node");
     let raw = &query.words().expect("memory is shared")[0];
     let target = epoch.at(TARGET).expect("there is a rank 1");
@@ -312,7 +312,7 @@ fn locked(ra: &Mapped, window: &mut Window<'_, Mapped>, locks: &mut WindowLocks<
 }
 
 fn long(window: &mut Window<'_, Mapped>) -> Vec<Row> {
-    let epoch = window.lock_all().expect("nobody holds a lock");
+    let epoch = window.lock_all().expect("no rank holds a lock");
     let target = epoch.at(TARGET).expect("there is a rank 1");
     let mut rows = Vec::new();
     for (name, bytes, n, goal) in [

@@ -72,7 +72,7 @@ pub(crate) struct AdviseArgs {
     /// The machine: a profile's name, or its file [default: shm, if the ranks are on one node]
     #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
     profile: Option<String>,
-    /// What to rank by [default: as in the description; throughput for a trace]
+    /// The objective [default: as in the description; throughput for a trace]
     #[arg(long, value_enum)]
     objective: Option<By>,
     /// The number of ranks, instead of the description's

@@ -38,7 +38,7 @@ with processes as ranks, for a little more than a minute. It prints a table, and
 with plots, the figures as SVG, the data as CSV and JSON, and a description of the machine. `cargo run` without an argument \
 does this, too.";
 
-/// What `rmalab` without an argument prints.
+/// The output of `rmalab` without an argument.
 pub(crate) const SHORT: &str = "\
 A laboratory for locks over network atomics. Three things to try:
 
@@ -231,7 +231,7 @@ impl Command {
 /// Options of `rmalab study`.
 #[derive(Debug, Args)]
 pub(crate) struct StudyArgs {
-    /// Where the ranks run: local (threads), shm (processes), verbs, mpi, or all (local and shm) [default: all]
+    /// Backends: local (threads), shm (processes), verbs, mpi, or all (local and shm) [default: all]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = ["local", "shm", "verbs", "mpi", "all"])]
     pub(crate) backend: Vec<String>,
     /// Numbers of ranks; each makes a world of its own [default: powers of two up to twice the processors, at least 8; up
@@ -272,15 +272,15 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub(crate) home: u32,
     /// Target of exclusive locks
-    #[arg(long, value_name = "WHOM", value_enum, default_value_t = Whom::Home)]
-    pub(crate) target: Whom,
+    #[arg(long, value_name = "TARGET", value_enum, default_value_t = TargetArg::Home)]
+    pub(crate) target: TargetArg,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
 /// Target of exclusive locks, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Whom {
+pub(crate) enum TargetArg {
     /// Always the home rank
     Home,
     /// A rank drawn for every lock
@@ -320,8 +320,8 @@ impl StudyArgs {
         options.bind = !self.no_bind;
         options.home = self.home;
         options.target = match self.target {
-            Whom::Home => Target::Home,
-            Whom::Random => Target::Random,
+            TargetArg::Home => Target::Home,
+            TargetArg::Random => Target::Random,
         };
         Ok(options)
     }

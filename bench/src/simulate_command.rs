@@ -91,7 +91,7 @@ enum SimulateMode {
 /// Options of `rmalab simulate validate`.
 #[derive(Debug, Args)]
 struct ValidateArgs {
-    /// What to compare with
+    /// The reference
     #[arg(value_enum, value_name = "WITH", default_value_t = With::Paper)]
     with: With,
     /// The machine: a profile's name or file [default: fx100; with machine: from a calibration before the measurement]
@@ -148,8 +148,8 @@ pub(crate) struct PointsArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     exclusive_ranks: u32,
     /// Target of shared and exclusive locks
-    #[arg(long, value_enum, value_name = "WHOM", default_value_t = Whom::Same)]
-    target: Whom,
+    #[arg(long, value_enum, value_name = "TARGET", default_value_t = TargetArg::Same)]
+    target: TargetArg,
     /// Critical section: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
     #[arg(long, value_name = "SECTION,...", value_delimiter = ',')]
     section: Vec<Section>,
@@ -213,7 +213,7 @@ enum LocalAtomics {
 
 /// Targets of locks, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Whom {
+enum TargetArg {
     /// Each rank locks itself
     Own,
     /// All ranks lock the home rank
@@ -242,9 +242,9 @@ impl PointsArgs {
         options.loads =
             mixes.iter().flat_map(|&mix| sections.iter().map(move |&section| Load { mix, section })).collect();
         options.target = match self.target {
-            Whom::Own => Target::Own,
-            Whom::Same => Target::Same,
-            Whom::Random => Target::Random,
+            TargetArg::Own => Target::Own,
+            TargetArg::Same => Target::Same,
+            TargetArg::Random => Target::Random,
         };
         options.home = self.home;
         options.exclusive_ranks = self.exclusive_ranks;

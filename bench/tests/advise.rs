@@ -35,7 +35,7 @@ fn options(workload: &Path, profile: &str, policies: &[&str]) -> Options {
 
 fn advise(options: Options) -> Advice {
     let registry = Registry::standard();
-    Advise::new(&registry, options).expect("it is right").run(&|_| ()).expect("it runs").expect("nobody has stopped it")
+    Advise::new(&registry, options).expect("it is right").run(&|_| ()).expect("it runs").expect("it was not stopped")
 }
 
 /// The advice as text for a terminal.

@@ -79,7 +79,7 @@ fn registry() -> Registry {
     let mut registry = Registry::standard();
     registry.add_mutex::<Word<false, true>>("right");
     registry.add_mutex::<Word<true, true>>("two ranks may see it free");
-    registry.add_mutex::<Word<false, false>>("nobody gets it a second time");
+    registry.add_mutex::<Word<false, false>>("no rank gets it a second time");
     registry.add_mutex::<StuckLater>("released some times only");
     registry
 }

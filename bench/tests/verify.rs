@@ -73,7 +73,7 @@ fn a_counterexample_is_shown_saved_and_replayed() {
     {
         assert!(shown.contains(part), "{part} is missing:\n{shown}");
     }
-    assert!(files(at.path()).is_empty(), "nothing is written that nobody has asked for");
+    assert!(files(at.path()).is_empty(), "a file was written without a request");
 
     let output = run(at.path(), &[&BROKEN[..], &["--save", "deep/found", "--quiet"]].concat());
     assert_eq!(output.status.code(), Some(1));

@@ -258,7 +258,7 @@ impl Plan {
                         for (i, Neighbour { rank, slot }) in self.others(me) {
                             epoch.at(rank)?.put(self.at(round, slot), &out[i])?;
                         }
-                        flags.tell(|rank| Ok(epoch.flush(rank)?))?;
+                        flags.notify(|rank| Ok(epoch.flush(rank)?))?;
                         for (i, _) in self.others(me) {
                             epoch.at(me)?.get(self.at(round, i), &mut into[i])?;
                         }
@@ -287,7 +287,7 @@ impl Plan {
                             flags.round += 1;
                             team.barrier()?;
                         } else {
-                            flags.tell(|_| Ok(()))?; // a blocking put is complete
+                            flags.notify(|_| Ok(()))?; // a blocking put is complete
                         }
                         for (i, _) in self.others(me) {
                             memory.get(slots.at_unit(me).plus(self.at(round, i).0), &mut into[i])?;
@@ -322,7 +322,7 @@ struct Flags<'a, A: RemoteAtomics + ?Sized> {
 
 impl<A: RemoteAtomics + ?Sized> Flags<'_, A> {
     /// Flushes this rank's data and notifies each neighbour, then waits for their notifications.
-    fn tell(&mut self, flush: impl Fn(Rank) -> Result<()>) -> Result<()> {
+    fn notify(&mut self, flush: impl Fn(Rank) -> Result<()>) -> Result<()> {
         self.round += 1;
         let word = |slot: usize| self.words.plus(LINE * slot as u64);
         for &rank in &self.group {

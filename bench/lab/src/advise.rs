@@ -114,7 +114,7 @@ pub enum Standing {
 pub struct Row {
     /// The candidate's name.
     pub candidate: &'static str,
-    /// How it compares with the first one.
+    /// Its comparison with the first one.
     pub standing: Standing,
     /// Acquisitions per second, of all ranks together.
     pub throughput: Estimate,
@@ -126,7 +126,7 @@ pub struct Row {
     pub fairness: Estimate,
     /// Operations of the lock per acquisition: on the rank's own memory, in its node, and in other nodes.
     pub operations: [f64; 3],
-    /// What limits it.
+    /// Its limit.
     pub limit: Limit,
     /// The info string that chooses the policy, with its defaults.
     pub info: String,
@@ -134,7 +134,7 @@ pub struct Row {
     pub builder: String,
     /// Whether the info string alone selects it, since the parameters are the defaults.
     pub is_default: bool,
-    /// What was measured on this machine.
+    /// The measurement on this machine.
     pub measured: Option<Measured>,
 }
 
@@ -279,14 +279,15 @@ impl<'a> Advise<'a> {
         let seeds: Vec<u64> = (1..=u64::from(self.options.seeds)).collect();
         let machine = |events| Machine { profile: &self.profile, source: &self.source, stop: &self.stop, events };
         let count = self.candidates.len();
-        let told = Told { done: AtomicUsize::new(0), of: AtomicUsize::new((count + 1) * seeds.len()), progress };
-        told.tell(None);
+        let reporter =
+            Reporter { done: AtomicUsize::new(0), of: AtomicUsize::new((count + 1) * seeds.len()), progress };
+        reporter.report(None);
         // First a run without any lock, which shows the size of the simulations; then each candidate once; then the
         // remaining seeds of candidates that are not hopeless.
         let baseline = candidates::baseline();
         let free: Vec<(&Tried, u64)> = seeds.iter().map(|&seed| (&baseline, seed)).collect();
         let mut unlocked = Vec::new();
-        for sample in self.simulate(&machine(None), &free, &told) {
+        for sample in self.simulate(&machine(None), &free, &reporter) {
             match sample {
                 Ok(sample) => unlocked.push(sample),
                 Err(Failure::Interrupted) => return Ok(None),
@@ -300,7 +301,7 @@ impl<'a> Advise<'a> {
         let once: Vec<(&Tried, u64)> = self.candidates.iter().map(|candidate| (candidate, 1)).collect();
         let mut left_out = Vec::new();
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); count];
-        for (at, sample) in self.simulate(&machine, &once, &told).into_iter().enumerate() {
+        for (at, sample) in self.simulate(&machine, &once, &reporter).into_iter().enumerate() {
             match sample {
                 Ok(sample) => samples[at].push(sample),
                 Err(Failure::Interrupted) => return Ok(None),
@@ -312,9 +313,9 @@ impl<'a> Advise<'a> {
             .filter(|&at| samples[at].iter().any(|sample| sample.throughput * HOPELESS > most))
             .flat_map(|at| seeds[1..].iter().map(move |&seed| (at, seed)))
             .collect();
-        told.of.store(seeds.len() + count + again.len(), Ordering::Relaxed);
+        reporter.of.store(seeds.len() + count + again.len(), Ordering::Relaxed);
         let jobs: Vec<(&Tried, u64)> = again.iter().map(|&(at, seed)| (&self.candidates[at], seed)).collect();
-        for (&(at, seed), sample) in again.iter().zip(self.simulate(&machine, &jobs, &told)) {
+        for (&(at, seed), sample) in again.iter().zip(self.simulate(&machine, &jobs, &reporter)) {
             match sample {
                 Ok(sample) => samples[at].push(sample),
                 Err(Failure::Interrupted) => return Ok(None),
@@ -362,7 +363,7 @@ impl<'a> Advise<'a> {
             verdict: None,
         };
         if self.options.measure {
-            self.measure(&mut advice, &told)?;
+            self.measure(&mut advice, &reporter)?;
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -371,7 +372,12 @@ impl<'a> Advise<'a> {
     }
 
     /// Runs `jobs` in parallel, and returns their results in order.
-    fn simulate(&self, machine: &Machine<'_>, jobs: &[(&Tried, u64)], told: &Told<'_>) -> Vec<Result<Sample, Failure>> {
+    fn simulate(
+        &self,
+        machine: &Machine<'_>,
+        jobs: &[(&Tried, u64)],
+        reporter: &Reporter<'_>,
+    ) -> Vec<Result<Sample, Failure>> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
         let threads = if self.source.ranks() >= MANY { 1 } else { threads };
         let next = AtomicUsize::new(0);
@@ -387,8 +393,8 @@ impl<'a> Advise<'a> {
                         tried.simulate(machine, seed)
                     };
                     results.lock().expect("no thread panics while it holds the lock")[at] = Some(sample);
-                    told.done.fetch_add(1, Ordering::Relaxed);
-                    told.tell(None);
+                    reporter.done.fetch_add(1, Ordering::Relaxed);
+                    reporter.report(None);
                 }
             };
             // This thread does the work of threads that the system refuses.
@@ -401,7 +407,7 @@ impl<'a> Advise<'a> {
         results.into_iter().map(|result| result.expect("every job was done")).collect()
     }
 
-    fn measure(&self, advice: &mut Advice, told: &Told<'_>) -> Result<()> {
+    fn measure(&self, advice: &mut Advice, reporter: &Reporter<'_>) -> Result<()> {
         // The expected time is that of the simulated candidate in the middle.
         let mut throughputs: Vec<f64> = advice.rows.iter().map(|row| row.throughput.mean).collect();
         throughputs.sort_by(f64::total_cmp);
@@ -411,7 +417,7 @@ impl<'a> Advise<'a> {
         let passes = (measured::RUN.as_secs_f64() / pass).ceil().clamp(1.0, 1e6) as u32;
         let seconds: f64 = throughputs.iter().map(|throughput| acquisitions as f64 / throughput).sum();
         let expected = Duration::from_secs_f64((seconds * f64::from(passes) * f64::from(ROUNDS)).min(86_400.0));
-        told.tell(Some(expected));
+        reporter.report(Some(expected));
         let task = Task {
             workload: self.options.workload.clone(),
             trace: self.options.trace.clone(),
@@ -483,14 +489,14 @@ impl<'a> Advise<'a> {
 }
 
 /// Reports the progress.
-struct Told<'a> {
+struct Reporter<'a> {
     done: AtomicUsize,
     of: AtomicUsize,
     progress: &'a (dyn Fn(&Progress) + Sync),
 }
 
-impl Told<'_> {
-    fn tell(&self, measuring: Option<Duration>) {
+impl Reporter<'_> {
+    fn report(&self, measuring: Option<Duration>) {
         let [done, of] = [&self.done, &self.of].map(|number| number.load(Ordering::Relaxed));
         (self.progress)(&Progress { done, of, measuring });
     }

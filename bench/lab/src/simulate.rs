@@ -76,8 +76,8 @@ impl Job {
 }
 
 /// Messages from a worker thread.
-enum Said {
-    /// A job, by number, has made this many more acquisitions.
+enum Message {
+    /// A job has made this many more acquisitions.
     More(u64),
     Ended(usize, Box<Result<Point, String>>),
     Interrupted,
@@ -140,22 +140,22 @@ impl<'a> Simulation<'a> {
         let mut left_out: Vec<(usize, LeftOut)> = Vec::new();
         let mut done = 0;
         progress(&Progress { done, of, ended: None });
-        let (tell, said) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         std::thread::scope(|scope| {
             for number in 0..threads.min(jobs.len()) {
-                let (pool, jobs, tell, subjects, stop) = (&pool, &jobs, tell.clone(), &subjects, &self.stop);
+                let (pool, jobs, sender, subjects, stop) = (&pool, &jobs, sender.clone(), &subjects, &self.stop);
                 let work = move || {
                     while let Some((number, job)) = pool.take(jobs, stop) {
                         let subject = subjects.iter().find(|subject| subject.info().name == job.key.lock);
                         let subject = subject.expect("jobs are of subjects");
                         let setting =
                             Setting { options, profile: &options.profiles[job.profile], most: pool.budget, stop };
-                        let came = setting.run(job, subject, &|more| drop(tell.send(Said::More(more))));
+                        let came = setting.run(job, subject, &|more| drop(sender.send(Message::More(more))));
                         pool.give_back(job);
-                        let _ = tell.send(match came {
-                            Ok(Some(point)) => Said::Ended(number, Box::new(Ok(point))),
-                            Ok(None) => Said::Interrupted,
-                            Err(why) => Said::Ended(number, Box::new(Err(why))),
+                        let _ = sender.send(match came {
+                            Ok(Some(point)) => Message::Ended(number, Box::new(Ok(point))),
+                            Ok(None) => Message::Interrupted,
+                            Err(why) => Message::Ended(number, Box::new(Err(why))),
                         });
                     }
                 };
@@ -166,18 +166,18 @@ impl<'a> Simulation<'a> {
                     return Err(rmalab_atomics::Error::system("starting a thread for simulations", error));
                 }
             }
-            drop(tell);
-            for said in said {
-                let ended = match said {
-                    Said::More(more) => {
+            drop(sender);
+            for message in messages {
+                let ended = match message {
+                    Message::More(more) => {
                         done = (done + more).min(of);
                         None
                     }
-                    Said::Interrupted => {
+                    Message::Interrupted => {
                         outcome.run.complete = false;
                         None
                     }
-                    Said::Ended(number, came) => {
+                    Message::Ended(number, came) => {
                         let job = &jobs[number];
                         Some(match *came {
                             Ok(point) => {
@@ -306,11 +306,11 @@ impl Setting<'_> {
         };
         let shared = Rc::new(Shared::new(task, ranks, Guard::new(self.most)));
         let (body, make) = (Rc::clone(&shared), subject.maker());
-        let (mut told, mut last) = (0, Instant::now());
-        let mut tell = |done: u64| {
+        let (mut reported, mut last) = (0, Instant::now());
+        let mut report = |done: u64| {
             let done = done.min(job.acquisitions());
-            more(done - told);
-            told = done;
+            more(done - reported);
+            reported = done;
         };
         let mut stopped = None;
         let ran = simulator.run_with(
@@ -328,9 +328,9 @@ impl Setting<'_> {
                 }
             },
             &mut |progress| {
-                if last.elapsed() >= TELL {
+                if last.elapsed() >= REPORT_INTERVAL {
                     last = Instant::now();
-                    tell(shared.acquisitions.get());
+                    report(shared.acquisitions.get());
                     if !shared.guard.goes_on() {
                         return false;
                     }
@@ -339,7 +339,7 @@ impl Setting<'_> {
                 stopped.is_none() && shared.error.borrow().is_none() && !self.stop.load(Ordering::Relaxed)
             },
         );
-        tell(u64::MAX);
+        report(u64::MAX);
         if let Some(why) = shared.guard.why.take().or(stopped) {
             return Err(why);
         }
@@ -381,7 +381,7 @@ const START: u64 = 20;
 const SEGMENT_BYTES: u64 = 1 << 36;
 
 /// Time between two reports of a simulation's progress.
-const TELL: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes of memory that the kernel could give without swapping, including those of this process.
 fn available_memory() -> u64 {

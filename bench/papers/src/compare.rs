@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use locks::{LOCKS, Lock, Whose};
+pub use locks::{Group, LOCKS, Lock};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
 pub use peers::{Peer, Took};
@@ -196,7 +196,7 @@ enum Step {
         ranks: u32,
     },
     Locks {
-        whose: Whose,
+        group: Group,
         threads: u32,
         writers: u32,
     },
@@ -236,11 +236,11 @@ impl Run<'_> {
             }
         }
         if self.options.locks {
-            let mut all = vec![Whose::Ours, Whose::Rust];
-            all.extend(self.peers.kit.is_some().then_some(Whose::C));
+            let mut all = vec![Group::Ours, Group::Rust];
+            all.extend(self.peers.kit.is_some().then_some(Group::C));
             for threads in THREADS {
                 for writers in WRITERS {
-                    steps.extend(turn(all.len()).map(|who| Step::Locks { whose: all[who], threads, writers }));
+                    steps.extend(turn(all.len()).map(|who| Step::Locks { group: all[who], threads, writers }));
                 }
             }
         }
@@ -255,10 +255,10 @@ impl Run<'_> {
     fn who(&self, step: &Step) -> &str {
         match step {
             Step::PingPong => "cache line",
-            Step::Operations { who: 0, .. } | Step::Locks { whose: Whose::Ours, .. } => OURS,
+            Step::Operations { who: 0, .. } | Step::Locks { group: Group::Ours, .. } => OURS,
             Step::Operations { who, .. } => &self.peers.mpis[who - 1].name,
-            Step::Locks { whose: Whose::Rust, .. } => "locks of crates",
-            Step::Locks { whose: Whose::C, .. } => self.peers.kit.as_ref().map_or("", |kit| &kit.name),
+            Step::Locks { group: Group::Rust, .. } => "locks of crates",
+            Step::Locks { group: Group::C, .. } => self.peers.kit.as_ref().map_or("", |kit| &kit.name),
         }
     }
 
@@ -283,7 +283,7 @@ impl Run<'_> {
         match *step {
             Step::PingPong => Vec::new(),
             Step::Operations { ranks, .. } => self.operations(ranks).map(|one| one.name.to_owned()).collect(),
-            Step::Locks { whose, writers, .. } => locks::of(whose, writers).map(|one| one.name.to_owned()).collect(),
+            Step::Locks { group, writers, .. } => locks::of(group, writers).map(|one| one.name.to_owned()).collect(),
         }
     }
 
@@ -303,23 +303,23 @@ impl Run<'_> {
                 let budget = self.options.budget_ns(ranks);
                 self.peers.mpis[who - 1].measure_operations(ranks, budget, &names, self.stop)?
             }
-            Step::Locks { whose: Whose::C, threads, writers } => match &self.peers.kit {
+            Step::Locks { group: Group::C, threads, writers } => match &self.peers.kit {
                 Some(kit) => kit.measure_locks(threads, writers, self.options.budget_ns(threads), &names, self.stop)?,
                 None => Vec::new(),
             },
-            Step::Locks { whose, threads, writers } => {
+            Step::Locks { group, threads, writers } => {
                 let budget = self.options.budget_ns(threads);
-                names.iter().map(|name| self.lock(whose, name, threads, writers, budget)).collect::<Result<_>>()?
+                names.iter().map(|name| self.lock(group, name, threads, writers, budget)).collect::<Result<_>>()?
             }
         };
         Ok(names.into_iter().zip(took).collect())
     }
 
-    fn lock(&self, whose: Whose, name: &str, threads: u32, writers: u32, budget: f64) -> Result<Took> {
+    fn lock(&self, group: Group, name: &str, threads: u32, writers: u32, budget: f64) -> Result<Took> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        if whose == Whose::Rust {
+        if group == Group::Rust {
             return locks::theirs(name, threads, writers, budget).map(Took::Time);
         }
         let job = locks::LocalLock { lock: name.to_owned(), writers, budget };
@@ -348,7 +348,7 @@ pub fn run(
     peers: &Peers,
     stop: &AtomicBool,
     mut journal: Option<&mut Journal>,
-    tell: impl Fn(&Progress<'_>),
+    report: impl Fn(&Progress<'_>),
 ) -> Result<Outcome> {
     let mut begun = rmalab_report::Run::begin();
     let machine = Machine::describe();
@@ -365,7 +365,7 @@ pub fn run(
             None => {
                 let left = steps[done..].iter().map(|(_, step)| pace.of(step)).sum();
                 let what = format!("{}, repetition {}", run.describe(step), repetition + 1);
-                tell(&Progress { done, of: steps.len(), what: &what, left: Duration::from_secs_f64(left) });
+                report(&Progress { done, of: steps.len(), what: &what, left: Duration::from_secs_f64(left) });
                 let begin = Instant::now();
                 let rows = match run.take(step) {
                     _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),

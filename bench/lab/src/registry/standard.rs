@@ -81,6 +81,6 @@ pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_policy::<NoCheck>("policy: no lock at all, which shows the rate of the load without one", |_| ())
         .paper("MPI_MODE_NOCHECK of the MPI standard")
-        .fairness("excludes nobody")
+        .fairness("excludes no rank")
         .excludes_nobody();
 }

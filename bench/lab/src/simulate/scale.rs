@@ -1,4 +1,4 @@
-//! How locks scale: all of them, from 4 to 1,000,000 ranks, as one document.
+//! Scaling of all locks, from 4 to 1,000,000 ranks, as one document.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

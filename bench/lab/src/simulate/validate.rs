@@ -100,7 +100,7 @@ pub fn checks_table(reference: &str, checks: &[Check]) -> String {
                 [format!("{:+.1} points", is * 100.0), format!("{:.0} points", most * 100.0)]
             }
             Some(Apart::Least(is, least)) => [format!("{is:.2}"), format!("at least {least}")],
-            None => ["-".into(), "told only".into()],
+            None => ["-".into(), "no bound".into()],
         });
         row.push(if check.holds() { "holds" } else { "DOES NOT HOLD" }.into());
         row

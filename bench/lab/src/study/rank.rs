@@ -22,7 +22,7 @@ pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;
 /// These are at most six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
 const RESULT_BYTES: u64 = 1 << 20;
 
-/// How a cell's time is split: warm-up, throughput, latency and counted pass, in percent.
+/// Shares of a cell's time: warm-up, throughput, latency and counted pass, in percent.
 const SPLIT: [u32; 4] = [5, 40, 40, 15];
 
 /// The longest turn of a rank at the lock, without the rank's computing: a time slice of the scheduler.

@@ -1,4 +1,4 @@
-//! Window locks of any type on any backend, behind a table of functions.
+//! Window locks of any type on any backend, called through a table of functions.
 //!
 //! Only loops that take nanoseconds need the types of lock and backend at compile time. All other code uses this table,
 //! and is compiled once.

@@ -1,4 +1,4 @@
-//! What one rank does in one cell, and what it records.
+//! The work of one rank in one cell, and its records.
 //!
 //! Measuring costs time, and a lock takes less time than reading the clock. So each cell has three passes:
 //!

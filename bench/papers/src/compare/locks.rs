@@ -21,7 +21,7 @@ use rmalab_report::statistics::median;
 /// Groups of locks that are measured together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Whose {
+pub enum Group {
     /// Those of this workspace, on the local backend.
     Ours,
     /// Those of the standard library and of crates.
@@ -36,51 +36,51 @@ pub struct Lock {
     /// Its name.
     pub name: &'static str,
     /// Its group.
-    pub whose: Whose,
+    pub group: Group,
     /// Whether it lets readers share.
     pub shared: bool,
 }
 
-const fn lock(whose: Whose, name: &'static str, shared: bool) -> Lock {
-    Lock { name, whose, shared }
+const fn lock(group: Group, name: &'static str, shared: bool) -> Lock {
+    Lock { name, group, shared }
 }
 
 /// All locks.
 pub const LOCKS: [Lock; 29] = [
-    lock(Whose::Ours, "tas", false),
-    lock(Whose::Ours, "ticket", false),
-    lock(Whose::Ours, "mcs", false),
-    lock(Whose::Ours, "cohort", false),
-    lock(Whose::Ours, "rma-mcs", false),
-    lock(Whose::Ours, "tas-rw", true),
-    lock(Whose::Ours, "mcs-rw-rp", true),
-    lock(Whose::Ours, "mcs-rw-wp", true),
-    lock(Whose::Ours, "mcs-rw-neutral", true),
-    lock(Whose::Ours, "rma-rw", true),
-    lock(Whose::Ours, "two-level", true),
-    lock(Whose::Ours, "hierarchical", true),
-    lock(Whose::C, "pthread_rwlock", true),
-    lock(Whose::C, "ck_rwlock", true),
-    lock(Whose::C, "ck_pflock", true),
-    lock(Whose::C, "ck_brlock", true),
-    lock(Whose::C, "ck_bytelock", true),
-    lock(Whose::C, "ck_rwcohort_wp", true),
-    lock(Whose::C, "ck_rwcohort_rp", true),
-    lock(Whose::C, "ck_rwcohort_neutral", true),
-    lock(Whose::C, "pthread_mutex", false),
-    lock(Whose::C, "ck_spinlock_mcs", false),
-    lock(Whose::C, "ck_spinlock_ticket", false),
-    lock(Whose::C, "ck_spinlock_clh", false),
-    lock(Whose::Rust, "std RwLock", true),
-    lock(Whose::Rust, "parking_lot RwLock", true),
-    lock(Whose::Rust, "std Mutex", false),
-    lock(Whose::Rust, "parking_lot Mutex", false),
-    lock(Whose::Rust, "mcslock Mutex", false),
+    lock(Group::Ours, "tas", false),
+    lock(Group::Ours, "ticket", false),
+    lock(Group::Ours, "mcs", false),
+    lock(Group::Ours, "cohort", false),
+    lock(Group::Ours, "rma-mcs", false),
+    lock(Group::Ours, "tas-rw", true),
+    lock(Group::Ours, "mcs-rw-rp", true),
+    lock(Group::Ours, "mcs-rw-wp", true),
+    lock(Group::Ours, "mcs-rw-neutral", true),
+    lock(Group::Ours, "rma-rw", true),
+    lock(Group::Ours, "two-level", true),
+    lock(Group::Ours, "hierarchical", true),
+    lock(Group::C, "pthread_rwlock", true),
+    lock(Group::C, "ck_rwlock", true),
+    lock(Group::C, "ck_pflock", true),
+    lock(Group::C, "ck_brlock", true),
+    lock(Group::C, "ck_bytelock", true),
+    lock(Group::C, "ck_rwcohort_wp", true),
+    lock(Group::C, "ck_rwcohort_rp", true),
+    lock(Group::C, "ck_rwcohort_neutral", true),
+    lock(Group::C, "pthread_mutex", false),
+    lock(Group::C, "ck_spinlock_mcs", false),
+    lock(Group::C, "ck_spinlock_ticket", false),
+    lock(Group::C, "ck_spinlock_clh", false),
+    lock(Group::Rust, "std RwLock", true),
+    lock(Group::Rust, "parking_lot RwLock", true),
+    lock(Group::Rust, "std Mutex", false),
+    lock(Group::Rust, "parking_lot Mutex", false),
+    lock(Group::Rust, "mcslock Mutex", false),
 ];
 
-/// The locks of `whose` for that percentage of writers: a mutex supports only writers.
-pub(super) fn of(whose: Whose, writers: u32) -> impl Iterator<Item = &'static Lock> {
-    LOCKS.iter().filter(move |lock| lock.whose == whose && (lock.shared || writers == 100))
+/// The locks of `group` for that percentage of writers: a mutex supports only writers.
+pub(super) fn of(group: Group, writers: u32) -> impl Iterator<Item = &'static Lock> {
+    LOCKS.iter().filter(move |lock| lock.group == group && (lock.shared || writers == 100))
 }
 
 /// Readers (`false`) and writers (`true`), in the order of a thread's acquisitions.
@@ -244,17 +244,17 @@ mod tests {
         let program = include_str!("../../peers/ck.c");
         let theirs: Vec<&str> =
             program.lines().filter_map(|line| line.strip_prefix("    { \"")?.split('"').next()).collect();
-        assert_eq!(theirs, of(Whose::C, 100).map(|lock| lock.name).collect::<Vec<_>>());
+        assert_eq!(theirs, of(Group::C, 100).map(|lock| lock.name).collect::<Vec<_>>());
     }
 
     #[test]
     fn every_rust_lock_takes_time() {
-        for lock in of(Whose::Ours, 100) {
+        for lock in of(Group::Ours, 100) {
             let job = LocalLock { lock: lock.name.into(), writers: 50, budget: 1e5 };
             let ran = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap();
             assert!(ran.ranks[0] > 0.0 && ran.ranks[0] == ran.ranks[1], "{}: {:?}", lock.name, ran.ranks);
         }
-        for lock in of(Whose::Rust, 100) {
+        for lock in of(Group::Rust, 100) {
             assert!(theirs(lock.name, 2, 50, 1e5).unwrap() > 0.0, "{}", lock.name);
         }
     }
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn mutexes_have_no_readers() {
-        assert!(of(Whose::C, 10).all(|lock| lock.shared));
-        assert_eq!(of(Whose::Rust, 100).count(), 5);
+        assert!(of(Group::C, 10).all(|lock| lock.shared));
+        assert_eq!(of(Group::Rust, 100).count(), 5);
     }
 }

@@ -413,10 +413,10 @@ fn listen(mut command: Command, silence: Duration, stop: &AtomicBool) -> Result<
             return Ok(heard);
         }
     };
-    let (tell, lines) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     let (tell_errors, errors) = mpsc::channel();
     if let (Some(out), Some(err)) = (group.0.stdout.take(), group.0.stderr.take()) {
-        std::thread::spawn(move || read_lines(out, &tell));
+        std::thread::spawn(move || read_lines(out, &sender));
         std::thread::spawn(move || read_lines(err, &tell_errors));
     }
     let mut last = Instant::now();
@@ -454,10 +454,10 @@ fn listen(mut command: Command, silence: Duration, stop: &AtomicBool) -> Result<
     Ok(heard)
 }
 
-fn read_lines(from: impl Read, tell: &mpsc::Sender<String>) {
+fn read_lines(from: impl Read, sender: &mpsc::Sender<String>) {
     for line in BufReader::new(from).split(b'\n') {
         let Ok(line) = line else { break };
-        if tell.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+        if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
             break;
         }
     }

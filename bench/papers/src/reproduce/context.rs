@@ -28,7 +28,7 @@ pub struct Context<'a> {
     experiments: Vec<&'static Experiment>,
     stop: &'a AtomicBool,
     journal: RefCell<Option<Journal>>,
-    tell: Box<dyn Fn(&Progress<'_>) + 'a>,
+    report: Box<dyn Fn(&Progress<'_>) + 'a>,
     place: Cell<usize>,
     began: Cell<Instant>,
     /// Time of completed experiments, and their estimates.
@@ -37,20 +37,20 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A context for those experiments. `tell` gets the progress.
+    /// A context for those experiments. `report` gets the progress.
     pub fn new(
         extent: Extent,
         experiments: &[&'static Experiment],
         stop: &'a AtomicBool,
         journal: Option<Journal>,
-        tell: impl Fn(&Progress<'_>) + 'a,
+        report: impl Fn(&Progress<'_>) + 'a,
     ) -> Context<'a> {
         Context {
             extent,
             experiments: experiments.to_vec(),
             stop,
             journal: RefCell::new(journal),
-            tell: Box::new(tell),
+            report: Box::new(report),
             place: Cell::new(0),
             began: Cell::new(Instant::now()),
             past: Cell::new((0.0, 0.0)),
@@ -78,17 +78,17 @@ impl<'a> Context<'a> {
         }
         self.place.set(place);
         self.began.set(Instant::now());
-        self.tell("");
+        self.report("");
     }
 
-    fn tell(&self, what: &str) {
+    fn report(&self, what: &str) {
         let place = self.place.get();
         let Some(experiment) = self.experiments.get(place) else { return };
         let (took, estimated) = self.past.get();
         let pace = if estimated > 0.0 { (took / estimated).clamp(0.05, 20.0) } else { 1.0 };
         let rest: f64 = self.experiments[place..].iter().map(|each| each.estimate(self.extent).as_secs_f64()).sum();
         let left = (rest * pace - self.began.get().elapsed().as_secs_f64()).max(0.0);
-        (self.tell)(&Progress { experiment, place, what, left: Duration::from_secs_f64(left) });
+        (self.report)(&Progress { experiment, place, what, left: Duration::from_secs_f64(left) });
     }
 
     /// Runs a job, or takes its result from the journal.
@@ -163,7 +163,7 @@ impl<'a> Context<'a> {
 
     fn repetition<J: Job>(&self, job: &J, world: &Ranks, repetition: u32) -> Result<Ran<J::Out>> {
         let text = serde_json::to_string(&(J::NAME, job, world, repetition)).expect("a job is JSON");
-        self.tell(&format!("{}, {world}", J::NAME));
+        self.report(&format!("{}, {world}", J::NAME));
         self.keep(&text, || job::run(job, world, self.stop))
     }
 

@@ -51,7 +51,7 @@ pub(crate) struct Latency {
     volume: u64,
 }
 
-/// Repetitions of a size, at the least and at the most.
+/// The least and the largest number of repetitions of a size.
 const REPETITIONS: (u64, u64) = (20, 5000);
 
 impl Latency {

@@ -164,7 +164,7 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
     if !finding.claims.iter().all(|claim| claim.holds) {
         finding.why =
             "a lock still sends more to one node than a tenth of the one-word lock's messages, since its table of \
-                       operations tells"
+                       operations shows"
                 .into();
     }
     let axis = || Axis::new("ranks", Quantity::Count);
@@ -187,8 +187,8 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             y: Axis::new("share of the time in which it is busy", Quantity::Share),
             series: series(readers, |point| point.busy),
             text: "The reason for the other plot: an adapter cannot be busy for more than all of the time. From then \
-                   on, each further rank only makes the queue longer. The distributed locks leave the network alone \
-                   as long as nobody writes; what is seen of the last one is its first acquisitions, which open each \
+                   on, each further rank only makes the queue longer. The distributed locks do not use the network \
+                   as long as no rank writes; the load of the last one comes from its first acquisitions, which open each \
                    node's words."
                 .into(),
         },

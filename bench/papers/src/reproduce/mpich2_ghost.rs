@@ -109,7 +109,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
 
     let list =
         |ratios: &[f64]| ratios.iter().map(|&ratio| Value::Ratio(ratio).to_string()).collect::<Vec<_>>().join(" ");
-    let tell = |places: &[(&str, &Ratios)], way: usize| {
+    let lists = |places: &[(&str, &Ratios)], way: usize| {
         let at = |(place, ratios): &(&str, &Ratios)| format!("{place} {}", list(&ratios[way][..SHORT]));
         places.iter().map(at).collect::<Vec<_>>().join("; ")
     };
@@ -121,14 +121,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         places[..3].iter().all(|(_, ratios)| below(1, 0, ratios)) && typical(1) < typical(0),
         "without barriers a fence of short messages (16, 64, 256 B) is several times faster: 3.5 3.28 2.35 instead of \
          LAM's 18.9 18.1 13.6 on the cluster, 3.4 2.94 3.0 instead of Sun's 6.9 9.2 7.0 on the SMP",
-        format!("deferred fence: {}; fence of two barriers: {}", tell(&places, 1), tell(&places, 0)),
+        format!("deferred fence: {}; fence of two barriers: {}", lists(&places, 1), lists(&places, 0)),
     );
     // With two ranks a fence needs one message in either direction, as PSCW does.
     finding.claim(
         below(2, 1, &cluster) && below(2, 1, &smp),
         "PSCW, which synchronizes neighbours only, takes less than a fence for short messages: 2.03 1.94 1.60 on the \
          cluster, 2.45 2.47 2.55 on the SMP",
-        format!("deferred PSCW: {}", tell(&places, 2)),
+        format!("deferred PSCW: {}", lists(&places, 2)),
     );
     finding.claim(
         below(3, 1, &smp),
@@ -136,7 +136,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         format!(
             "lock: {}; four locks are four round trips with any number of ranks, and a fence's messages grow with their \
              logarithm, so the fence is ahead with two ranks",
-            tell(&places[1..], 3)
+            lists(&places[1..], 3)
         ),
     );
     let published = |at: usize| PUBLISHED[at].2;

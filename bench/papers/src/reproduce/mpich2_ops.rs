@@ -23,7 +23,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "In an epoch each rank puts k words to its right neighbour, or puts some and gets one; the messages \
                that all ranks send for it are counted, by kind. Optimized is our two-sided transport with the \
                deferred design of the paper. Naive has the paper's meaning: one-sided windows, whose fence is a \
-               barrier at either end of the epoch, and whose start waits for a post and whose complete tells each \
+               barrier at either end of the epoch, whose start waits for a post, and whose complete notifies each \
                target; there one-sided operations on other ranks are counted. On simulated ranks and on threads; \
                counts do not depend on the place of the ranks.",
     found: "A fence epoch needs no barrier, post-start-complete-wait one zero-byte message for each pair, and a lock \
