@@ -1,5 +1,5 @@
-//! Ratios with goals for the locks: an uncontended acquire and release against the two atomics in it,
-//! the throughput of queue locks with more ranks than processors against that with two, and the start of 64 ranks.
+//! Ratios with goals for the locks. They compare an uncontended acquire and release with its two atomics, and the
+//! throughput of queue locks with two ranks and with more ranks than processors. A last goal is the start of 64 ranks.
 //!
 //! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both
 //! sides of a ratio are measured in turn, so that other load affects both; the result is the median.

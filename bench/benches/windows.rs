@@ -1,9 +1,9 @@
 //! The cost of windows beside their machine operations, on two processes over shared memory, each bound to a core.
 //!
-//! `cargo bench -p rmalab --bench windows` prints, for each operation, its time, the time of the necessary machine
-//! operations, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page).
-//! Values are medians. A missed goal fails nothing: people have to judge it, since they know the other load of the
-//! machine. The targets of all operations are in the other rank's memory.
+//! `cargo bench -p rmalab --bench windows` prints the time of each operation, the time of the necessary machine
+//! operations, their ratio, and the goal (with `-- --markdown` as a page). Both times are measured in turn. Values are
+//! medians. A missed goal fails nothing: people have to judge it, since they know the other load of the machine. The
+//! targets of all operations are in the other rank's memory.
 
 use std::hint::black_box;
 use std::sync::Arc;

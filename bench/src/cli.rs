@@ -22,7 +22,8 @@ use crate::study::{Backend, MAX_RANKS, MAX_REPETITIONS, Options, Target};
 use crate::verify::{Engine, Selection, section_name};
 use crate::{Error, Result};
 
-/// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
+/// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by
+/// search.
 #[derive(Debug, Parser)]
 #[command(name = "rmalab", version, about, long_about = ABOUT, after_long_help = manual(), max_term_width = 100)]
 pub(crate) struct Cli {
@@ -164,8 +165,8 @@ Exit codes:
 const CALIBRATE: &str = "\
 Measure this machine's shared memory, and write a profile of it for the simulator.
 
-Two ranks, each bound to a core, measure operations on a line of their own, fetch_adds on one word, the time of a put \
-until the other rank notices it, and copies. The profile that fits best goes to standard output or to a file. A table \
+Two ranks, each bound to a core, measure operations on separate lines, fetch_adds on one word, copies, and the time of a \
+put until the other rank notices it. The profile that fits best goes to standard output or to a file. A table \
 shows measured and simulated times. The machine should do nothing else meanwhile.";
 
 /// The commands.
@@ -234,8 +235,8 @@ pub(crate) struct StudyArgs {
     /// Backends: local (threads), shm (processes), verbs, mpi, or all (local and shm) [default: all]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = ["local", "shm", "verbs", "mpi", "all"])]
     pub(crate) backend: Vec<String>,
-    /// Numbers of ranks; each makes a world of its own [default: powers of two up to twice the processors, at least 8; up
-    /// to all under mpirun]
+    /// Numbers of ranks; each makes a world of its own [default: powers of two up to twice the processors, at least 8;
+    /// up to all under mpirun]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     pub(crate) ranks: Vec<Sweep>,
     /// Names of locks and policies, see `rmalab list` [default: all]

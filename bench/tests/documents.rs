@@ -1,4 +1,5 @@
-//! The documents: links, generated pages, examples and commands of README.md, of the book in `docs` and of the other pages.
+//! The documents: links, generated pages, examples and commands of README.md, of the book in `docs` and of the other
+//! pages.
 
 #[path = "documents/commands.rs"]
 mod commands;

@@ -1,4 +1,4 @@
-//! `cargo xtask`: what it refuses, and what it writes.
+//! `cargo xtask`: refused arguments, and written files.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

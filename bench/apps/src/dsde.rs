@@ -1,8 +1,10 @@
-//! Dynamic sparse data exchange: in each round every rank sends to a few others, and no rank knows its senders in advance.
+//! Dynamic sparse data exchange: in each round every rank sends to a few others, and no rank knows its senders in
+//! advance.
 //!
-//! T. Hoefler, C. Siebert, A. Lumsdaine, Scalable communication protocols for dynamic sparse data exchange, PPoPP 2010, has
-//! the message protocols; R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming
-//! with MPI-3 one sided, SC'13, section 4.2, has the window protocol and the test: 6 random targets, 8 bytes for each.
+//! T. Hoefler, C. Siebert, A. Lumsdaine, Scalable communication protocols for dynamic sparse data exchange, PPoPP 2010,
+//! has the message protocols; R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access
+//! programming with MPI-3 one sided, SC'13, section 4.2, has the window protocol and the test: 6 random targets, 8
+//! bytes for each.
 //!
 //! | `--how` | protocol |
 //! | --- | --- |
@@ -18,8 +20,8 @@
 //!
 //! # Checks
 //!
-//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other, and
-//! compares the expected data of each round, sorted, with the received.
+//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other,
+//! and compares the expected data of each round, sorted, with the received.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};
@@ -312,8 +314,8 @@ const DATUM: u32 = 0;
 const ACKNOWLEDGEMENT: u32 = 1;
 const TOKEN: u32 = 2;
 
-/// A round by nonblocking consensus. `early` has messages of the next round that arrived in this one: a rank that has left
-/// the barrier may begin it.
+/// A round by nonblocking consensus. `early` has messages of the next round that arrived in this one: a rank that has
+/// left the barrier may begin it.
 fn nbx<A: RemoteAtomics + ?Sized>(
     team: &Team<'_, A>,
     messages: &Messages<'_, A>,

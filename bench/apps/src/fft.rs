@@ -4,14 +4,15 @@
 //!
 //! * The program: NAS parallel benchmark FT in the form of R. Nishtala, P. Hargrove, D. Bonachea, K. Yelick, Scaling
 //!   communication-intensive applications on BlueGene/P using one-sided communication and overlap, IPDPS'09, as
-//!   R. Gerstenberger, M. Besta, T. Hoefler, SC'13, measure it: a rank sends transformed data while it transforms the rest.
+//!   R. Gerstenberger, M. Besta, T. Hoefler, SC'13, measure it: a rank sends transformed data while it transforms the
+//! rest.
 //! * The local transforms: the crate rustfft.
 //!
 //! # Steps
 //!
-//! An n × n × n cube of complex numbers; each of p ranks has n / p planes of constant z. It transforms a plane in x and in
-//! y. For the transform in z, rank r needs its n / p rows in y of all planes. They are contiguous in a plane, and in its
-//! window. Then the rank transforms in z.
+//! An n × n × n cube of complex numbers; each of p ranks has n / p planes of constant z. It transforms a plane in x and
+//! in y. For the transform in z, rank r needs its n / p rows in y of all planes. They are contiguous in a plane, and in
+//! its window. Then the rank transforms in z.
 //!
 //! | how | the pieces |
 //! | --- | --- |
@@ -21,9 +22,9 @@
 //!
 //! # Check
 //!
-//! In every run: four coefficients against their definition, a sum over the whole cube, and the inverse transform against
-//! the input. Up to 64³, each coefficient against a sequential transform by the same crate. Differences may be 1e-12 of
-//! the largest coefficient (or of the largest number of the input); rounding is about 1e-15.
+//! In every run: four coefficients against their definition, a sum over the whole cube, and the inverse transform
+//! against the input. Up to 64³, each coefficient against a sequential transform by the same crate. Differences may be
+//! 1e-12 of the largest coefficient (or of the largest number of the input); rounding is about 1e-15.
 
 use std::sync::Arc;
 

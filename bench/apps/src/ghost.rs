@@ -2,7 +2,7 @@
 //!
 //! R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
 //! Communication, EuroPVM/MPI 2004, sections 1 and 5: in every step each rank sends a message to each of its four
-//! neighbours, by point-to-point messages, or by puts with one of the synchronizations of windows.
+//! neighbours. It uses point-to-point messages, or puts with a synchronization of windows.
 //!
 //! # Neighbours
 //!
@@ -17,8 +17,9 @@
 //!
 //! # Timing
 //!
-//! A step lasts from its first call to the last: the epoch, or the four receives and sends. Locks do not notify a target of
-//! its ghosts. A barrier does so ahead of the check, and is not a part of the step, as in the paper's program.
+//! A step lasts from its first call to the last: the epoch, or the four receives and sends. Locks do not notify a
+//! target of its ghosts. A barrier does so ahead of the check, and is not a part of the step, as in the paper's
+//! program.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};

@@ -8,8 +8,8 @@
 //!
 //! # State
 //!
-//! Each rank has two slots for each of its neighbours, which rounds use in turn. A rank puts its data into the slots of its
-//! neighbours, and copies received data out of its own.
+//! Each rank has two slots for each of its neighbours, which rounds use in turn. A rank puts its data into the slots of
+//! its neighbours, and copies received data out of its own.
 //!
 //! | transport | synchronization of a round |
 //! | --- | --- |
@@ -21,8 +21,9 @@
 //!
 //! # Invariants
 //!
-//! * I1. Neighbourhood is symmetric, and all ranks exchange in every round. So a rank puts data of round n + 2 only after
-//!   it has the neighbour's data of round n + 1. The neighbour read round n before it sent them: two slots are enough.
+//! * I1. Neighbourhood is symmetric, and all ranks exchange in every round. So a rank puts data of round n + 2 only
+//!   after it has the neighbour's data of round n + 1. The neighbour read round n before it sent them: two slots are
+//!   enough.
 
 use bytemuck::Pod;
 use clap::ValueEnum;

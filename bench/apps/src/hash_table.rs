@@ -1,15 +1,16 @@
 //! A distributed hash table with overflow heaps.
 //!
-//! R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one sided,
-//! SC'13, section 4.1. Each rank has a part: slots, and a heap of cells for keys whose slot is taken. compare_and_swap puts
-//! a key into its slot. If the slot is taken, the key gets a cell of the same rank by fetch_and_op, and a compare_and_swap
-//! puts the cell at the head of its slot's list. (windows/examples/hash_table.rs is a simpler version; read it first.)
+//! R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one
+//! sided, SC'13, section 4.1. Each rank has a part: slots, and a heap of cells for keys whose slot is taken.
+//! compare_and_swap puts a key into its slot. If the slot is taken, fetch_and_op returns a cell of the same rank for
+//! the key. A compare_and_swap then puts the cell at the head of its slot's list. (windows/examples/hash_table.rs is a
+//! simpler version; read it first.)
 //!
 //! # Checks
 //!
-//! Keys are different by construction. After the last insert each rank traverses its slots and lists. It compares all keys
-//! there, sorted, with its share of all ranks' keys from a sequential computation: each must be there exactly once, and
-//! no others.
+//! Keys are different by construction. After the last insert each rank traverses its slots and lists. It compares all
+//! keys there, sorted, with its share of all ranks' keys from a sequential computation: each must be there exactly
+//! once, and no others.
 
 use clap::Args;
 use rmalab_atomics::{Rank, RemoteAtomics};
@@ -50,8 +51,8 @@ pub struct Inserted {
     pub found: u64,
 }
 
-// A part, in words: the number of taken cells, then the slots, then the cells. Slots and cells are a key, 0 for none, and
-// the index of the next cell, 0 for none.
+// A part, in words: the number of taken cells, then the slots, then the cells. Slots and cells are a key, 0 for none,
+// and the index of the next cell, 0 for none.
 const TAKEN: u64 = 0;
 const FIRST_SLOT: u64 = 1;
 

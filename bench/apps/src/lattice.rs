@@ -2,10 +2,10 @@
 //!
 //! # Source
 //!
-//! R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one sided,
-//! SC'13: MILC, lattice quantum chromodynamics, with its halo exchange by puts (after H. Shan and others, PGAS'12). MILC's
-//! pattern is a local lattice at each rank, a face exchange with 8 neighbours for each application of the operator, and
-//! two global sums for each iteration.
+//! R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one
+//! sided, SC'13: MILC, lattice quantum chromodynamics, with its halo exchange by puts (after H. Shan and others,
+//! PGAS'12). In MILC's pattern each rank has a local lattice. It exchanges faces with 8 neighbours for each application
+//! of the operator, and makes two global sums for each iteration.
 //!
 //! # Equation
 //!
@@ -16,16 +16,16 @@
 //! ```
 //!
 //! the covariant Laplacian with a mass. It is hermitian with eigenvalues from m² to m² + 16, so conjugate gradients
-//! solve A f = b. Phases and b are random numbers from a seed and the global number of the site, so the problem does not
-//! depend on the distribution of the lattice. (MILC has matrices of SU(3) instead of phases, and a staggered operator:
-//! more arithmetic for each site, the same exchange.)
+//! solve A f = b. Phases and b are random numbers from a seed and the global number of the site. So the problem does
+//! not depend on the distribution of the lattice. (MILC has matrices of SU(3) instead of phases, and a staggered
+//! operator: more arithmetic for each site, the same exchange.)
 //!
 //! # Check
 //!
 //! Rank 0 gathers the solution of each run, and computes its residual by the formula above on the whole lattice. Up
-//! to 65,536 sites it also solves the problem sequentially, and compares the solutions. This code is separate.
-//! Their order of sums and their number of iterations may differ, so the solutions may differ by 2 (m² + 16) / m² times the
-//! tolerance, as a share of the largest number of the solution.
+//! to 65,536 sites it also solves the problem sequentially, and compares the solutions. This code is separate. The
+//! order of sums and the number of iterations may differ. So the solutions may differ by 2 (m² + 16) / m² times the
+//! tolerance, relative to the largest number of the solution.
 
 use clap::Args;
 use num_complex::Complex64;

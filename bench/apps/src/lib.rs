@@ -1,7 +1,7 @@
 //! Applications of windows from the papers' measurements, each checked against a sequential result.
 //!
-//! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes of every backend and on
-//! simulated machines, with any strategy of the window layer.
+//! Each is a [`Job`] whose fields are its command-line options. It runs on threads, on processes of every backend and
+//! on simulated machines, with any strategies of the window layer.
 
 #![forbid(unsafe_code)]
 

@@ -12,8 +12,9 @@
 //! exclusive or.
 //!   There are four times as many updates as words, and each rank makes a part of the sequence, starting at its power.
 //! * A rank may have up to 1,024 updates under way.
-//! * Up to one word in a hundred may be wrong at the end. The check repeats the updates, one after the other, after which
-//!   word i must be i again. Here each rank does so for its own block, and goes through the whole sequence for it.
+//! * Up to one word in a hundred may be wrong at the end. The check repeats the updates, one after the other, after
+//!   which word i must be i again. Here each rank does so for its own block, and goes through the whole sequence for
+//!   it.
 //!
 //! With atomic updates no word may be wrong.
 
@@ -245,7 +246,8 @@ impl RandomAccess {
         })
     }
 
-    /// Repeats all updates on this rank's words, and returns the number of words of all ranks that differ from the start.
+    /// Repeats all updates on this rank's words, and returns the number of words of all ranks that differ from the
+    /// start.
     fn verified<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -363,8 +365,8 @@ mod tests {
 
     #[test]
     fn global_pointers_access_the_same_words() {
-        // Enough updates that the second rank's numbers differ from the first ones, 1, 2, 4, ...: otherwise the ranks would
-        // go through the same words in step, and lose many updates. A word that is not reached is wrong at once.
+        // Enough updates that the second rank's numbers differ from the first ones, 1, 2, 4, ...: otherwise the ranks
+        // would go through the same words in step, and lose many updates. A word that is not reached is wrong at once.
         let access = RandomAccess { updates: Some(200_000), ..access(Update::DartGetPut, 16) };
         let done = run(&access, &Ranks::threads(2), 1, &AtomicBool::new(false)).unwrap();
         let Value::Count(errors) = *wrong(&done) else { panic!("a number of words") };

@@ -9,15 +9,15 @@
 //! # Order
 //!
 //! The paper does not give the order of updates across ranks. Here it is red-black: all points whose row and
-//! column have an even sum, then the others. A point depends on points of the other colour only, so the result is the same
-//! for any number of ranks, to the bit, and equals that of a sequential run. After a half-sweep the ranks exchange the
-//! points of its colour in the outermost rows. So the halo has the paper's bytes, 4 n (2 p - 2) in each iteration, in
-//! twice as many messages.
+//! column have an even sum, then the others. A point depends only on points of the other colour. So the result is the
+//! same for any number of ranks, to the bit, and equals that of a sequential run. After a half-sweep the ranks exchange
+//! the points of its colour in the outermost rows. So the halo has the paper's bytes, 4 n (2 p - 2) in each iteration,
+//! in twice as many messages.
 //!
 //! # Check
 //!
-//! Rank 0 gathers the grid and compares each point, and the number of iterations, with a sequential run, in each run of up
-//! to 2^32 updates of points.
+//! Rank 0 gathers the grid and compares each point, and the number of iterations, with a sequential run. It does so in
+//! each run of up to 2^32 updates of points.
 
 use clap::Args;
 use rmalab_atomics::{Rank, RemoteAtomics};

@@ -53,8 +53,8 @@ pub(super) fn root_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(64)
 }
 
-/// Gives rank 0 the parts of all ranks, each of at most `most` elements, and calls `look` with them there. Collective; all
-/// ranks return after that.
+/// Gives rank 0 the parts of all ranks, each of at most `most` elements, and calls `look` with them there. Collective;
+/// all ranks return after that.
 ///
 /// # Errors
 ///

@@ -26,7 +26,8 @@ pub enum Error {
     /// A window failed.
     #[error(transparent)]
     Window(#[from] rmalab_windows::Error),
-    /// The result of an application differs from the sequential computation; the sentence has the difference and its place.
+    /// The result of an application differs from the sequential computation; the sentence has the difference and its
+    /// place.
     #[error("wrong result: {0}")]
     Wrong(String),
     /// The user ended it early.

@@ -118,8 +118,8 @@ pub enum Place {
     Local,
     /// Processes of this machine, over shared memory.
     Shm,
-    /// Processes that a launcher started, over any backend of processes. This process is one of the ranks. Every rank runs
-    /// the same jobs and gets the results of all ranks. See [`leave`].
+    /// Processes that a launcher started, over any backend of processes. This process is one of the ranks. Every rank
+    /// runs the same jobs and gets the results of all ranks. See [`leave`].
     Launched(Backend),
     /// Ranks of a simulated machine.
     Sim(Machine),

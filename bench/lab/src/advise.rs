@@ -187,8 +187,8 @@ pub struct Advice {
     pub rows: Vec<Row>,
     /// The present policy of the window: the trace's, or the default of windows.
     pub current: &'static str,
-    /// The candidate to choose: the first one, unless others are as good. Of those it is the present one, or else the best
-    /// one under which no rank starves.
+    /// The candidate to choose: the first one, unless others are as good. Of those it is the present one, or else the
+    /// best one under which no rank starves.
     pub choice: &'static str,
     /// Candidates without a place in the ranking.
     pub left_out: Vec<LeftOut>,

@@ -41,8 +41,8 @@ impl Registry {
 
     /// Adds a reader-writer lock, under its own name, as a window policy with one lock for all targets.
     ///
-    /// Its `Debug` has to show the whole state of a handle, as the derived one does: the explorer distinguishes handles by
-    /// it.
+    /// Its `Debug` has to show the whole state of a handle, as the derived one does: the explorer distinguishes handles
+    /// by it.
     ///
     /// # Panics
     ///

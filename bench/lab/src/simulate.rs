@@ -83,7 +83,8 @@ enum Message {
     Interrupted,
 }
 
-/// Bytes of a simulated rank: its stack, its share of page tables, its state and its lines, as measured at 663,552 ranks.
+/// Bytes of a simulated rank: its stack, its share of page tables, its state and its lines, as measured at 663,552
+/// ranks.
 const BYTES_PER_RANK: u64 = 6 << 10;
 
 /// Bytes of a rank for each target, if its lock has state for each: a lock's handle, and the line of its queue node.

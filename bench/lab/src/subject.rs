@@ -141,7 +141,8 @@ impl Subject {
         Arc::clone(&self.make)
     }
 
-    /// Makes a rank's part of a new lock for the passes of a study. `memory` is `ra` again if the backend is shared memory.
+    /// Makes a rank's part of a new lock for the passes of a study. `memory` is `ra` again if the backend is shared
+    /// memory.
     pub(crate) fn passes<'a>(
         &self,
         ra: &'a dyn RemoteAtomics,

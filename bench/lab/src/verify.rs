@@ -1,7 +1,7 @@
 //! Checks: every lock through the engines that search for faults.
 //!
-//! A [`Selection`] of locks, scenarios and engines becomes [`Job`]s. Each runs into a [`Checked`], and together these are
-//! an [`Outcome`].
+//! A [`Selection`] of locks, scenarios and engines becomes [`Job`]s. Each runs into a [`Checked`], and together these
+//! are an [`Outcome`].
 
 mod document;
 mod engine;
@@ -208,8 +208,8 @@ impl Job {
 
     /// Refuses a counterexample that the lock itself does not follow: the engine is wrong then.
     ///
-    /// A replay does not know which rank came first, so only the search can see an order. A race under loom can look right
-    /// in the order in which it ran.
+    /// A replay does not know which rank came first, so only the search can see an order. A race under loom can look
+    /// right in the order in which it ran.
     fn confirm(&self, found: &rmalab_verify::Outcome) -> rmalab_verify::Result<()> {
         let counterexample = match found.violation() {
             Some(counterexample) if self.engine != Engine::Loom => counterexample,

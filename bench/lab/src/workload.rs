@@ -1,8 +1,9 @@
-//! Descriptions of workloads: what a program's ranks do on a window, as far as a lock policy can depend on it.
+//! Descriptions of workloads: the work of a program's ranks on a window, as far as a lock policy can depend on it.
 //!
 //! A description is a TOML file. Every time and every size in it is a string with its unit (see
 //! [`units`](rmalab_atomics::sim::units)). Unknown keys and invalid values are errors that name file, line and key.
 //! `bench/workloads` has examples.
+//!
 //! ```toml
 //! ranks = 64
 //! ranks_per_node = 8
@@ -25,14 +26,16 @@
 //!
 //! # What a rank does
 //!
-//! For each acquisition it draws a class by the shares and a target by the class's `targets`, computes for `between`, locks
-//! the target (all targets under `lock_all`), does the operations, computes for `inside`, and unlocks. Neighbours are the
-//! ranks one below and one above its own, around the end. Under `zipf` the k-th of n targets is drawn in proportion to k to
-//! the power of minus the exponent; the order of the targets scatters them over the nodes and is the same for all ranks.
+//! For each acquisition it draws a class by the shares and a target by the class's `targets`. It computes for
+//! `between`, locks the target (all targets under `lock_all`), does the operations, computes for `inside`, and unlocks.
+//! Neighbours are the ranks one below and one above its own, around the end. Under `zipf` the k-th of n targets is
+//! drawn in proportion to k to the power of minus the exponent; the order of the targets scatters them over the nodes
+//! and is the same for all ranks.
 //!
-//! Transfers go to a window of [`window_bytes`](Workload::window_bytes) bytes at each rank. Each starts at the end of the
-//! previous one, and wraps around at the window's end. The rank's number determines its first position, so that ranks
-//! start at different ones. A transfer longer than the window becomes several. An update is a fetch-and-add for each word.
+//! Transfers go to a window of [`window_bytes`](Workload::window_bytes) bytes at each rank. Each starts at the end of
+//! the previous one, and wraps around at the window's end. The rank's number determines its first position, so that
+//! ranks start at different ones. A transfer longer than the window becomes several. An update is a fetch-and-add for
+//! each word.
 //!
 //! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own.
 

@@ -1,8 +1,8 @@
 //! Compares our windows and locks with MPIs and other locks, in one interleaved run.
 //!
-//! Each repetition runs every implementation once, one after the other, beginning with another one each time, so that
-//! other load on the machine affects all of them. Results are medians over the repetitions. A [journal](Journal) keeps
-//! all measurements, so that a stopped run can resume.
+//! Each repetition runs every implementation once, one after the other, and begins with another one. So other load on
+//! the machine affects all of them. Results are medians over the repetitions. A [journal](Journal) keeps all
+//! measurements, so that a stopped run can resume.
 
 mod batches;
 mod document;

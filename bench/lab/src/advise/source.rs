@@ -100,7 +100,8 @@ impl Source {
             path: path.to_owned(),
             topology: trace.topology().clone(),
             remarks,
-            // The backends here reach only memory of their segments, and no lock policy depends on the place of the data.
+            // The backends here reach only memory of their segments, and no lock policy depends on the place of the
+            // data.
             shape: trace.shape().clone().in_segments(),
             config,
             policy: trace.info().get("rmalab_lock_policy").map(str::to_owned),
@@ -181,8 +182,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when a machine is needed but not given, when it is no profile, and when it is one node but the
-    /// ranks are on several.
+    /// [`Error::Usage`] when a machine is needed but not given, is no profile, or is one node but the ranks are on several.
     pub fn profile(&self, name: Option<&str>) -> Result<Profile> {
         let one = self.ranks() <= self.ranks_per_node();
         let several = || format!("{} ranks, {} on each node, need a network", self.ranks(), self.ranks_per_node());
@@ -231,8 +231,8 @@ impl Source {
         }
     }
 
-    /// The steps of a rank under a seed. A seed makes each time between calls of a trace up to a tenth shorter or longer:
-    /// the recorded run is one of many, and its times are not exact.
+    /// The steps of a rank under a seed. A seed makes each time between calls of a trace up to a tenth shorter or
+    /// longer: the recorded run is one of many, and its times are not exact.
     pub(super) fn steps(&self, seed: u64, rank: Rank) -> Box<dyn Iterator<Item = Step> + '_> {
         match self {
             Source::Workload(workload) => Box::new(workload.steps(seed, rank)),

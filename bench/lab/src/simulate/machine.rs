@@ -18,8 +18,8 @@ const COMPARED: [(&str, bool); 5] =
 /// A lock whose contended throughput depends on the arbitration of the processors' caches; compared all the same.
 const POLLED: (&str, bool) = ("tas", false);
 
-/// The time of this lock alone, beyond its [`ATOMICS`], is the time of the study's loop and of a lock's code. The simulator
-/// takes no time for them, so the simulated ranks compute for that long. This lock is not compared.
+/// The time of this lock alone, beyond its [`ATOMICS`], is the time of the study's loop and of a lock's code. The
+/// simulator takes no time for them, so the simulated ranks compute for that long. This lock is not compared.
 const LOOP: &str = "tas-rw";
 
 /// Atomics in a pair of [`LOOP`].

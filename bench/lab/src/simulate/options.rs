@@ -33,8 +33,8 @@ pub struct Options {
     pub exclusive_ranks: u32,
     /// Measured acquisitions of each rank; none means [`auto_pairs`].
     pub pairs: Option<u32>,
-    /// The share of `pairs` that each rank acquires before it measures, at least one acquisition. After its measured ones
-    /// it goes on until all ranks have measured, at most as often again. 0 switches both off.
+    /// The share of `pairs` that each rank acquires before it measures, at least one acquisition. After its measured
+    /// ones it goes on until all ranks have measured, at most as often again. 0 switches both off.
     pub warm_up: f64,
     /// The number of seeds for each point.
     pub seeds: u32,

@@ -126,7 +126,8 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         }
         let measured = (warm_up..warm_up + pairs).contains(&made);
         if made == 0 || made == warm_up || made == warm_up + pairs {
-            // A bound on the measured pairs must come from their operations, not from the first ones, which open the lock.
+            // A bound on the measured pairs must come from their operations, not from the first ones, which open the
+            // lock.
             ra.count_hottest(measured);
         }
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);

@@ -83,8 +83,8 @@ pub struct Values {
     pub handovers_node: u64,
     /// Exclusive grants whose last exclusive holder was a rank of another node.
     pub handovers_remote: u64,
-    /// Acquisitions, of all ranks and repetitions, during which another rank held what they exclude: the lock is broken if
-    /// there is one. 0 for a subject that excludes nothing.
+    /// Acquisitions, of all ranks and repetitions, during which another rank held what they exclude: the lock is broken
+    /// if there is one. 0 for a subject that excludes nothing.
     pub violations: u64,
     /// Results of lock_all and unlock_all; none without readers.
     pub readers: Option<Side>,

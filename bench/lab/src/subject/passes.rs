@@ -21,8 +21,8 @@ use super::any_lock::{AnyLock, by_distance};
 use rmalab_report::numbers::nanoseconds;
 use rmalab_report::statistics::histogram;
 
-/// Samples of the latency pass that are kept before they go into histograms. So only one acquisition in this many pays for
-/// a histogram's cache misses.
+/// Samples of the latency pass that are kept before they go into histograms. So only one acquisition in this many pays
+/// for a histogram's cache misses.
 const SAMPLES: usize = 1024;
 
 /// From this computing time on, a rank reads the clock after each acquisition, since that takes a fraction of a percent.
@@ -150,8 +150,9 @@ pub(crate) struct OnMemory<'a, W> {
 impl<'a, W: WindowLock> OnMemory<'a, W> {
     /// Acquisitions between two readings of the clock in the throughput pass.
     ///
-    /// Reading the clock takes some 25 ns, the cheapest lock on shared memory 10 ns. One reading in 16 acquisitions costs
-    /// less than a fifth of the lock. Where if a rank computes for longer than [`LONG`], each acquisition ends with one.
+    /// Reading the clock takes some 25 ns, the cheapest lock on shared memory 10 ns. One reading in 16 acquisitions
+    /// costs less than a fifth of the lock. Where if a rank computes for longer than [`LONG`], each acquisition ends
+    /// with one.
     const BATCH: u64 = 16;
 
     pub(crate) fn new(ra: &'a Mapped, lock: W) -> OnMemory<'a, W> {

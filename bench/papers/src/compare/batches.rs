@@ -11,7 +11,8 @@ const BATCHES: usize = 5;
 /// The largest number of calls in a batch.
 const MOST_CALLS: u64 = 10_000_000;
 
-/// Between two readings of the clock, a chunk of calls takes this range of times, in nanoseconds, or has that many calls.
+/// Between two readings of the clock, a chunk of calls takes this range of times, in nanoseconds, or has that many
+/// calls.
 const CHUNK_NS: (f64, f64) = (10e3, 100e3);
 const MOST_CHUNK: u64 = 4096;
 

@@ -1,5 +1,6 @@
-//! Locks of one process: ours on threads, beside locks of the standard library and of other crates. `peers/ck.c` does the
-//! same with Concurrency Kit's: the same pattern of readers and writers, bound threads, and empty critical sections.
+//! Locks of one process: ours on threads, beside locks of the standard library and of other crates. `peers/ck.c` does
+//! the same with Concurrency Kit's: the same pattern of readers and writers, bound threads, and empty critical
+//! sections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, RwLock};

@@ -141,8 +141,8 @@ impl Member<'_> {
         })
     }
 
-    /// Like [`timed`](Self::timed), by all ranks, each as often as it can: the median of the ranks' times, and the sum of
-    /// their calls.
+    /// Like [`timed`](Self::timed), by all ranks, each as often as it can: the median of the ranks' times, and the sum
+    /// of their calls.
     fn freely(&self, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<(f64, u64)> {
         let mut total = 0;
         let time = batches::measure_freely(self.budget, |time| {

@@ -100,8 +100,8 @@ impl<'a> Context<'a> {
         self.repetition(job, world, 0)
     }
 
-    /// Runs several jobs `times` times in turn, so that changes on the machine affect all of them; returns the runs of each
-    /// job.
+    /// Runs several jobs `times` times in turn, so that changes on the machine affect all of them; returns the runs of
+    /// each job.
     ///
     /// # Errors
     ///

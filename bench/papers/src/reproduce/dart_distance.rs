@@ -18,8 +18,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks per node (profile aries, whose times \
                are mostly assumed). DART: inside a node the processor copies. Native MPI: the adapter carries out \
                operations inside a node, too.",
-    found: "The latency is constant inside a node and goes up at its border (between 16 and 32 in the paper's \
-            points), except for native MPI, whose overhead inside a node is high to begin with; between nodes DART is \
+    found: "The latency is constant inside a node and rises at its border (between 16 and 32 in the paper's points). \
+            Native MPI is an exception, since its overhead inside a node is already high; between nodes DART is \
             native MPI.",
     lesson: "A rank's number says little about its distance, but with ranks placed in blocks the first ones share its \
              node. Loads and stores save time only there. Beyond the node the network's latency dominates, and it \
@@ -114,8 +114,8 @@ fn why() -> String {
         |profile| {
             format!(
                 "a core of this profile copies {} and an adapter moves {} (neither is the paper's machine's, whose \
-                 rates it does not give), so long transfers gain nothing from loads and stores, and a get, with only \
-                 one stage that takes so long, loses",
+                 rates it does not give), so long transfers gain nothing from loads and stores, and a get loses, \
+                 since only one of its stages takes that long",
                 rate(profile.node.byte),
                 rate(profile.nic.byte)
             )

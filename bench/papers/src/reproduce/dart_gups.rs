@@ -15,8 +15,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                with shared windows nested in dynamic ones; RMA reaches the rest. RMA only: everything uses the \
                network adapter. Simulated on the Cray XC (profile aries, 24 ranks per node as on Hornet), where the \
                processor or the adapter carries out operations within a node; and measured on 2 and 4 processes of \
-               this machine, with global pointers against get, put and flush of an allocated window, and of a window \
-               whose target serves the operations as messages.",
+               this machine. There global pointers run against get, put and flush of an allocated window, and of a \
+               window whose target serves them as messages.",
     found: "The hybrid is ahead of native MPI RMA at every number of ranks; across nodes the gap narrows, as fewer \
             accesses stay within a node.",
     lesson: "RandomAccess only updates 8-byte words anywhere in a table that is distributed over all ranks, so it \
@@ -158,8 +158,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
 }
 
 /// The reason why the hybrid is not ahead among processes of one machine.
-const DIRECT: &str = "among processes of this machine an allocated window's get and put are loads and stores as well, \
-                      so that global pointers, which look a segment up first, have no detour to save";
+const DIRECT: &str = "among processes of this machine an allocated window's get and put are also loads and stores. So global pointers, which look a segment up first, have no detour to save";
 
 /// The reason why the hybrid is not ahead among many simulated ranks.
 const UNEVEN: &str = "the last rank to end decides, and most of its accesses go to other nodes: powers of two do not \

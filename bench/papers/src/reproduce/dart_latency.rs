@@ -16,13 +16,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "blocking put and get inside a node",
     protocol: "One process writes to, or reads from, another one of the same machine, 1 B to 2 MiB, and waits for \
                each operation; measured on 2 processes here. Load/store: global memory, whose parts are shared \
-               windows nested in a dynamic one. RMA calls: put and flush, or get, on a dynamic window with memory \
-               that the target's program attached, which only the kernel reaches (process_vm_writev and \
-               process_vm_readv), as an MPI library has to for such memory. A third curve makes the same calls on a \
-               dynamic window with attached memory that is shared.",
+               windows nested in a dynamic one. RMA calls: put and flush, or get, on a dynamic window with attached \
+               memory of the target's program. Only the kernel reaches such memory (process_vm_writev and \
+               process_vm_readv), also in an MPI library. A third curve makes the same calls on a dynamic window with \
+               attached memory that is shared.",
     found: "The load/store path is more than 10 times faster than native MPI's RMA calls for small messages, and the \
             latency is about constant below 1 KiB, in all cases.",
-    lesson: "Ranks of one node could access each other's memory with the processor's instructions, but a window's put \
+    lesson: "Ranks of one node could access each other's memory with the processor's instructions. But a window's put \
              goes through the library, and perhaps through the kernel or the network adapter. DART therefore \
              allocates memory as shared windows, looks up in a table whether a pointer refers to the local node, and \
              then copies. Small messages show the saved time: for large ones the copy itself takes the time.",

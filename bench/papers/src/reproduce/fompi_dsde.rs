@@ -10,11 +10,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-dsde",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), section 4.2, figure 7b",
     title: "dynamic sparse data exchange, 6 random neighbours",
-    protocol: "In each round every rank sends 8 bytes to 6 random ranks, and no rank knows its senders: with windows \
-               (a fetch_and_op returns a slot at the target, between two fences), with an exchange of all numbers \
-               (alltoall), with a sum of the numbers (reduce-scatter), and with acknowledged messages and a \
-               nonblocking barrier (NBX). Simulated on the Cray XE6's network (profile gemini, 32 ranks per node), and \
-               measured on 2 processes of this machine.",
+    protocol: "In each round every rank sends 8 bytes to 6 random ranks, and no rank knows its senders. Windows: a \
+               fetch_and_op returns a slot at the target, between two fences. Messages: an exchange of all numbers \
+               (alltoall), a sum of the numbers (reduce-scatter), or acknowledgements and a nonblocking barrier \
+               (NBX). Simulated on the Cray XE6's network (profile gemini, 32 ranks per node), and measured on 2 \
+               processes of this machine.",
     found: "Only the text of the figure is available: exchanges with 6 random neighbours, foMPI against other \
             protocols. In two of these every rank sends to every other one in each round, which a window's counters \
             and NBX avoid.",

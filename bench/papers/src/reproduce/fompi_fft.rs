@@ -12,12 +12,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-fft",
     source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), NAS 3-D FFT",
     title: "three-dimensional Fourier transform with overlapped puts",
-    protocol: "A cube of complex numbers is transformed in slabs; each plane is put to the ranks that need it as soon \
-               as it is transformed (overlapped), or after the last plane (bulk), or sent by two-sided messages, the \
-               same cube on more and more ranks. Simulated on the Cray XE6's network (profile gemini, one rank per \
-               node, since these few ranks would share two nodes, in which the processor copies), 1 ns of computing \
-               for a floating-point operation (assumed); and measured on 2 processes of this machine. Each run is \
-               compared with the definition of four coefficients and with the inverse transform, up to 64³ with a \
+    protocol: "A cube of complex numbers is transformed in slabs; each rank puts a plane as soon as it is transformed \
+               (overlapped), or after the last plane (bulk), or sends two-sided messages. The same cube runs on more \
+               and more ranks. Simulated on the Cray XE6's network (profile gemini), with 1 ns of computing for a \
+               floating-point operation (assumed). There is one rank per node, since these few ranks would otherwise \
+               share two nodes, in which the processor copies; and measured on 2 processes of this machine. Each run \
+               is compared with the definition of four coefficients and with the inverse transform, up to 64³ with a \
                sequential transform.",
     found: "RMA is ahead of Cray's MPI-1 at all sizes, up to 65,536 processes (the slides give the gains as \
             annotations of a picture, not in words).",

@@ -187,9 +187,9 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             y: Axis::new("share of the time in which it is busy", Quantity::Share),
             series: series(readers, |point| point.busy),
             text: "The reason for the other plot: an adapter cannot be busy for more than all of the time. From then \
-                   on, each further rank only makes the queue longer. The distributed locks do not use the network \
-                   as long as no rank writes; the load of the last one comes from its first acquisitions, which open each \
-                   node's words."
+                   on, each further rank only makes the queue longer. The distributed locks do not use the network as \
+                   long as no rank writes; the load of the last one comes from its first acquisitions, which open \
+                   each node's words."
                 .into(),
         },
         Plot {

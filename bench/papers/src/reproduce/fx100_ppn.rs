@@ -18,9 +18,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     found: "0.069 s, 0.52 s and 2.2 s for 1,000 pairs on the slowest rank: proportional to the ranks that share the \
             lock. With 32 per node ranks end between 0.1 s and 2.2 s, those few hops away first.",
     lesson: "Ranks that send equally many requests to a busy adapter need not get equal service. Each router on the \
-             path serves its inputs in turn, so that a rank whose messages join the stream near the target gets a \
-             larger share than one whose messages have shared a link with many others already. The near ranks end \
-             first, and the mean hides the slowest.",
+             path serves its inputs in turn. So a rank with messages that join the stream near the target gets a \
+             larger share than one whose messages share many links. The near ranks end first, and the mean hides the \
+             slowest.",
     seconds: (10, 60),
     run,
 };

@@ -20,8 +20,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 9",
     title: "shared lock and unlock without network atomics",
     protocol: "256 ranks repeatedly lock and unlock one rank's window in shared mode at the same time; the time of a \
-               pair on the slowest rank. By network atomics (MCS-RW with reader preference), and by the two-sided \
-               transport, on which the target's processor serves requests, here with one short put that carries the \
+               pair on the slowest rank. With network atomics (MCS-RW with reader preference), and with the two-sided \
+               transport. On the latter the target's processor serves requests, here one short put that carries the \
                lock and is acknowledged. Simulated on profile fx100, where the adapter serves all atomics, or, by \
                messages, the target's processor serves its own words; the target only serves, or it computes and \
                serves between two computations. Measured on threads of this machine, with the target waiting, and \
@@ -334,7 +334,7 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
             series("by software, 16", Origin::Simulated, 3, period(SOME, 1)),
         ],
         text: "To the right the target polls less and less often. The lock with atomics is not affected. The lock \
-               with software waits for the target's next poll, however fast the network is, so its line has slope one \
+               with software waits for the target's next poll, however fast the network is. So its line has slope one \
                as soon as that is longer than the service: there is no bound on the factor between the two. (By \
                software the others compute half as long between two pairs, since the target serves as long as \
                requests keep coming.)"

@@ -62,9 +62,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         );
         because(
             &mut finding,
-            "a rank posts for the next epoch right after its own put, so that the post is there when the other one \
-             starts, and the simulated processors spend no time on descriptors and completions except the profile's 0.6 \
-             µs: so a simulated epoch is little more than one message, where the paper's is nearly two",
+            "a rank posts for the next epoch right after its own put, so that the post is there when the other one starts. The simulated processors spend only the profile's 0.6 µs on descriptors and completions: so a simulated epoch is little more than one message, where the paper's is nearly two",
         );
     }
     let gain = 1.0 - small[0] / small[1];

@@ -15,8 +15,8 @@
 //!   below, from which [`send_receive`] has its processors' time.
 //! * A put is two messages there, one about it and one with its data, by section 3.1 of the paper; this is not fitted to
 //!   any figure.
-//! * Everything else is predicted: every other figure of these experiments, and the effects of sizes, bursts, computation
-//!   and origins.
+//! * Everything else is predicted: every other figure of these experiments, and the effects of sizes, bursts,
+//!   computation and origins.
 //!
 //! The simulated processors of the one-sided design take only the profile's time of an operation.
 //!
@@ -256,8 +256,8 @@ impl Epochs {
         self.release(ra, target)
     }
 
-    /// Waits until long operations are acknowledged. They leave directly from the program's memory, which may change after
-    /// that. Short ones were copied.
+    /// Waits until long operations are acknowledged. They leave directly from the program's memory, which may change
+    /// after that. Short ones were copied.
     fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         if self.bytes > EAGER {
             ra.flush(target)?;

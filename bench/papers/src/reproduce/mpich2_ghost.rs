@@ -13,16 +13,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "ghost exchange, one-sided against point-to-point",
     protocol: "Each rank sends a message to each of its four neighbours, by receives and sends, or by puts with \
                fence, PSCW or lock-unlock; the result is the time of a step with puts, divided by that with messages. \
-               Puts are messages, too: those of the two-sided transport, with MPICH-2's deferred synchronization, and \
-               with two barriers and an acknowledgement for each put in place of the fence, which is what LAM's and \
-               Sun's fences do. Simulated with 16 ranks on a cluster of the time (profile infiniband-2004, one rank \
-               per node) and on a shared-memory machine (profile one-node); measured on 2 processes of this machine, \
-               each the other's four neighbours, beside 2 simulated ones.",
+               Puts are messages, too: those of the two-sided transport, with MPICH-2's deferred synchronization. As \
+               in LAM's and Sun's fences, another version has two barriers and an acknowledgement for each put \
+               instead of the fence. Simulated with 16 ranks on a cluster of the time (profile infiniband-2004, one \
+               rank per node) and on a shared-memory machine (profile one-node); measured on 2 processes of this \
+               machine, each the other's four neighbours, beside 2 simulated ones.",
     found: "Short messages of MPICH-2's deferred design take 2 to 3.5 times as long as point-to-point ones, where \
             LAM's fence takes 19 and Sun's 7 times as long; the ratios fall to about 1 from 16 KiB on.",
     lesson: "A put needs permission to begin and a notification of its end. A library that has only messages can \
              provide these with barriers, which cost more than a short message itself; or it can do nothing at the \
-             epoch's start, queue the puts, and send everything at its end, when one count gives each rank its number \
+             epoch's start, queue the puts, and send everything at its end. One count then gives each rank its number \
              to expect.",
     seconds: (15, 60),
     run,

@@ -19,9 +19,10 @@
 //!
 //! # What is modelled
 //!
-//! A simulated processor takes no time for matching, queues and descriptors. So `modelled` ranks compute for [`SOFTWARE`]
-//! per message, half of it at either end: with the profile's 6.3 µs of a put, a message then takes 7.6 µs. They
-//! write a slot with one put, as MVAPICH2 does; other backends do not order the bytes of a put, so the word follows.
+//! A simulated processor takes no time for matching, queues and descriptors. So `modelled` ranks compute for
+//! [`SOFTWARE`] per message, half of it at either end: with the profile's 6.3 µs of a put, a message then takes 7.6 µs.
+//! They write a slot with one put, as MVAPICH2 does; other backends do not order the bytes of a put, so the word
+//! follows.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
