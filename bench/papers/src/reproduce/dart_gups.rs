@@ -103,7 +103,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         simulated_holds,
         "the hybrid is ahead of RMA only at every number of ranks from 2 to 1,024",
         format!(
-            "simulated: {:.3} times RMA only at least, by the time of the slowest rank; for the mean rank {:.3} times at least",
+            "simulated: {:.3} times RMA only at least, by the time of the slowest rank; for the mean rank {:.3} times \
+             at least",
             least(&gains),
             least(&gains_of_mean)
         ),
@@ -114,7 +115,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         measured_holds,
         "the same within one node, where native RMA takes more than 10 times as long for a small access",
         format!(
-            "measured, processes of this machine: {} against an allocated window; {} on 2 against a window over messages",
+            "measured, processes of this machine: {} against an allocated window; {} on 2 against a window over \
+             messages",
             told.collect::<Vec<_>>().join(", "),
             Value::Ratio(here[0].1 / by_messages)
         ),
@@ -158,7 +160,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
 }
 
 /// The reason why the hybrid is not ahead among processes of one machine.
-const DIRECT: &str = "among processes of this machine an allocated window's get and put are also loads and stores. So global pointers, which look a segment up first, have no detour to save";
+const DIRECT: &str = "among processes of this machine an allocated window's get and put are also loads and stores. So \
+                      global pointers, which look a segment up first, have no detour to save";
 
 /// The reason why the hybrid is not ahead among many simulated ranks.
 const UNEVEN: &str = "the last rank to end decides, and most of its accesses go to other nodes: powers of two do not \

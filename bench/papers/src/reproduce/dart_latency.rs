@@ -259,7 +259,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let mut why = Vec::new();
     if failed("load/store: about constant") {
         why.push(
-            "a load/store operation of some bytes takes so few nanoseconds here that the copy of some hundred bytes is visible",
+            "a load/store operation of some bytes takes so few nanoseconds here that the copy of some hundred bytes is \
+             visible",
         );
     }
     if failed("RMA calls: about constant") {

@@ -87,7 +87,8 @@ const WORDS: [(&str, &str); 12] = [
     ("network atomic", "fetch_and_add, compare_and_swap and the like, carried out by the target's network adapter."),
     (
         "one-sided, two-sided",
-        "One-sided: only the origin and the network do the work. Two-sided: the target's processor takes part, as in messages.",
+        "One-sided: only the origin and the network do the work. Two-sided: the target's processor takes part, as in \
+         messages.",
     ),
     ("overlap", "The share of a communication's time in which the processor can compute."),
 ];

@@ -70,7 +70,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         ahead(1) && ahead(2) && ahead(3),
         "the exchange by windows is ahead of the protocols by messages",
         format!(
-            "simulated, 8 to {most} ranks; at {most} windows take {}, NBX {}, reduce-scatter {} and alltoall {} that time",
+            "simulated, 8 to {most} ranks; at {most} windows take {}, NBX {}, reduce-scatter {} and alltoall {} that \
+             time",
             Value::Time(at(0, last)),
             times(1),
             times(2),
@@ -82,7 +83,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         tail(0) < 0.5 && tail(0) < tail(3),
         "a round grows with the logarithm of the ranks, as its fence does, while alltoall finally grows in proportion",
         format!(
-            "simulated, {} to {most} ranks: windows grow as p^{:.2}, NBX as p^{:.2}, reduce-scatter as p^{:.2}, alltoall as p^{:.2}",
+            "simulated, {} to {most} ranks: windows grow as p^{:.2}, NBX as p^{:.2}, reduce-scatter as p^{:.2}, \
+             alltoall as p^{:.2}",
             ranks[last.saturating_sub(3)],
             tail(0),
             tail(1),

@@ -269,7 +269,8 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
         ),
     );
     if !finding.claims.iter().all(|claim| claim.holds) {
-        finding.why = "every address has to reach every rank. So the exchanges of created windows carry O(p) bytes in their O(log p) messages, and the bytes matter from some hundreds of ranks on"
+        finding.why = "every address has to reach every rank. So the exchanges of created windows carry O(p) bytes in \
+                       their O(log p) messages, and the bytes matter from some hundreds of ranks on"
             .into();
     }
     let mut series: Vec<Series> = Vec::new();

@@ -20,7 +20,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                node (rma-rw; hierarchical, ours): the time of a pair, and the load of the busiest adapter. Then one \
                of 1,024 acquisitions is exclusive: writers pay for the savings of readers. Simulated on profile \
                fx100, 32 ranks per node, in a steady state, to 65,536 ranks, with --long to 663,552.",
-    found: "The study leaves it open: hierarchical locks, which would relieve the node with the lock, need further study.",
+    found: "The study leaves it open: hierarchical locks, which would relieve the node with the lock, need further \
+            study.",
     lesson: "If all ranks count in one word, its node is the bottleneck, and a faster adapter only delays that. A \
              lock with a counter at each node lets readers stay on their node; a writer then has to close every node \
              before it may enter. Programs hold windows by lock_all and seldom lock exclusively, so this usually pays \
@@ -139,7 +140,8 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
         exponent(0) > 0.5 && last(0).busy > 0.9,
         "the time grows with the ranks, since all go to the one lock (section 6)",
         format!(
-            "mcs-rw-rp: as ranks^{:.2} from 256 to {ranks}, {} a pair and the lock's adapter busy for {} there, simulated",
+            "mcs-rw-rp: as ranks^{:.2} from 256 to {ranks}, {} a pair and the lock's adapter busy for {} there, \
+             simulated",
             exponent(0),
             Value::Time(last(0).pair),
             Value::Share(last(0).busy)

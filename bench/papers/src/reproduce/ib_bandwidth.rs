@@ -152,7 +152,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     because(
         &mut finding,
-        "a get from a process of the same machine is a load, which needs neither a request nor an adapter that reads memory",
+        "a get from a process of the same machine is a load, which needs neither a request nor an adapter that reads \
+         memory",
     );
     Ok(finding)
 }

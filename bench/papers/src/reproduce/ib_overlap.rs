@@ -14,7 +14,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                against the computation. Simulated on the paper's cluster (profile infiniband-2004), where a put takes \
                76 µs of the wire, and measured on 2 processes of this machine.",
     found: "Computation slows only the design over sends and receives down, not the one-sided one.",
-    lesson: "A processor is free after it has issued a transfer to its adapter. Otherwise operations begin only at the epoch's end, or a handshake needs the processor while it computes. Then the program computes first and communicates afterwards, and the times add up. This experiment measures that.",
+    lesson: "A processor is free after it has issued a transfer to its adapter. Otherwise operations begin only at the \
+             epoch's end, or a handshake needs the processor while it computes. Then the program computes first and \
+             communicates afterwards, and the times add up. This experiment measures that.",
     seconds: (8, 30),
     run,
 };

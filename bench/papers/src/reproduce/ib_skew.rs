@@ -88,7 +88,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             if origin == Origin::Measured {
                 because(
                     &mut finding,
-                    "an epoch over messages takes many times as long here as the computation. That overlaps the wait of requests in their slots, and is less than the variation of two processors that copy at the same time",
+                    "an epoch over messages takes many times as long here as the computation. That overlaps the wait \
+                     of requests in their slots, and is less than the variation of two processors that copy at the \
+                     same time",
                 );
             }
         }

@@ -132,7 +132,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     finding.claim(
         below(3, 1, &smp),
-        "lock-unlock of a single short put, which its request carries, takes less than a fence: 2.24 2.30 2.38 on the SMP",
+        "lock-unlock of a single short put, which its request carries, takes less than a fence: 2.24 2.30 2.38 on the \
+         SMP",
         format!(
             "lock: {}; four locks are four round trips with any number of ranks, and a fence's messages grow with their \
              logarithm, so the fence is ahead with two ranks",

@@ -265,7 +265,8 @@ fn lines() -> Vec<(&'static str, &'static str, Vec<Line>)> {
         ),
         (
             "pscw",
-            "4.2: one zero-byte message for each pair besides the operations, none with NOCHECK; one packet if there are no operations",
+            "4.2: one zero-byte message for each pair besides the operations, none with NOCHECK; one packet if there \
+             are no operations",
             [
                 each("pscw", &|puts| job(Epoch::Pscw, puts), |_, puts| Paper::pscw(puts, false)),
                 each("pscw, nocheck", &|puts| job(Epoch::PscwNocheck, puts), |_, puts| Paper::pscw(puts, true)),
@@ -306,7 +307,8 @@ fn lines() -> Vec<(&'static str, &'static str, Vec<Line>)> {
         ),
         (
             "get",
-            "4.3: a get comes last, carries the release, and needs no acknowledgement; a single one is a request and its data",
+            "4.3: a get comes last, carries the release, and needs no acknowledgement; a single one is a request and \
+             its data",
             vec![
                 Line {
                     what: "exclusive, get last",
