@@ -26,9 +26,10 @@ pub(crate) const ABOUT: &str = "\
 Measure windows and locks beside other implementations, in one interleaved run, and print the ratios.
 
 The windows are those of this program, MPICH and Open MPI (its default, and its component osc/sm). They run with 2 \
-ranks, and with more ranks than a small machine has cores. Locks of one process are measured beside Concurrency Kit's, pthread's, the \
-standard library's, parking_lot's and mcslock's. A note names the package of each implementation \
-that is not installed and therefore skipped. The command builds the peers' programs when it needs them; see bench/papers/peers.";
+ranks, and with more ranks than a small machine has cores. Locks of one process are measured beside those of \
+Concurrency Kit, pthread, the standard library, parking_lot and mcslock. A note names the package of each \
+implementation that is not installed and therefore skipped. The command builds the peers' programs when it needs them; \
+see bench/papers/peers.";
 
 /// The end of `--help`.
 pub(crate) const MANUAL: &str = "\
