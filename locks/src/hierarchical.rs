@@ -1,5 +1,5 @@
-//! A window lock made for lock_all: a few ranks of a node share a word that admits them, until an exclusive lock anywhere
-//! closes it.
+//! A window lock made for lock_all: the ranks of a leaf, a block of ranks of a node, share a word that admits them, until an
+//! exclusive lock anywhere closes it.
 //!
 //! # Sources
 //! Ours. The bias towards shared holders, and its revocation, are those of D. Dice and A. Kogan, "BRAVO: Biased Locking for
@@ -28,7 +28,9 @@
 //!   that acquire their exclusive locks first are safe.
 //!
 //! # State
-//! A *leaf* is a block of ranks of a node; its words are at its first rank.
+//! A *leaf* is a block of `leaf` ranks of a node; its words are at its first rank. By default `leaf` is the largest of 4, 3 and
+//! 2 that divides the number of ranks of a node, and that number if none does. Each word of the tree has `fan_out` children, 64
+//! by default.
 //!
 //! | word | displacement | home | values |
 //! | --- | --- | --- | --- |
@@ -102,7 +104,7 @@ const HOLDER: u64 = 1 << 32;
 /// In a leaf: the rank that closes it.
 const CLOSER: u64 = HOLDER - 1;
 
-/// The most ranks that share a leaf, unless asked otherwise: its word goes from core to core, and each waits for it.
+/// The most ranks in a leaf by default, if they divide a node: a leaf's word goes from core to core, and each rank waits for it.
 pub const PART: u32 = 4;
 
 /// The parameters of [`Hierarchical`].
@@ -110,11 +112,11 @@ pub const PART: u32 = 4;
 pub struct HierarchicalParams {
     /// The rank whose segment holds the words that all ranks share.
     pub root: Rank,
-    /// How many ranks, in blocks from rank 0 on, share a leaf; 0 for those of a node in equal parts of at most [`PART`], or
-    /// all of them where their number has no such part. Where the ranks of a node are no block, a leaf is not one node's:
-    /// correct all the same, but lock_all is not local.
+    /// The number of ranks of a leaf, in blocks from rank 0 on. 0, the default, means the largest number from 2 to [`PART`] that
+    /// divides the number of ranks of a node, and that number if none does. A leaf whose ranks are on several nodes is correct,
+    /// but its lock_all is not local.
     pub leaf: u32,
-    /// How many children a word of the tree has, from 2 to 64; less counts as 2, more as 64.
+    /// The number of children of a word of the tree, from 2 to 64, 64 by default; less counts as 2, more as 64.
     pub fan_out: u32,
 }
 
