@@ -178,9 +178,9 @@ fn everything_is_listed() {
         assert!(list.contains(name), "{name} is missing:\n{list}");
     }
     let kinds = ["locks", "policies", "backends", "profiles", "experiments", "mutants", "applications", "operations"];
-    let data: serde_json::Value = serde_json::from_slice(&run(&["list", "--json"]).stdout).unwrap();
+    let data: serde_json::Value = serde_json::from_slice(&run(&["list", "--format", "json"]).stdout).unwrap();
     for kind in kinds {
-        let one: serde_json::Value = serde_json::from_slice(&run(&["list", kind, "--json"]).stdout).unwrap();
+        let one: serde_json::Value = serde_json::from_slice(&run(&["list", kind, "--format", "json"]).stdout).unwrap();
         assert_eq!(one[kind], data[kind], "{kind}");
         let all = one[kind].as_array().unwrap();
         assert!(all.len() >= 4 && one.as_object().unwrap().len() == 1, "{kind}: {one}");

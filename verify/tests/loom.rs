@@ -10,8 +10,8 @@ use planted::Fault;
 use rmalab_verify::loom_engine::{self, MAX_RANKS, Options, Orderings};
 use rmalab_verify::play::Section;
 use rmalab_verify::{
-    Check, Error, Finding, Limit, Network, Outcome, Property, TOGETHER, WAITED, explorer, replay, shuttle_engine,
-    subject, subjects,
+    Check, Error, Finding, Limit, Network, Outcome, Property, TOGETHER, WAITED, diagram, explorer, replay,
+    shuttle_engine, subject, subjects,
 };
 
 fn check(lock: &str, scenario: &str) -> Check {
@@ -170,6 +170,18 @@ fn the_neutral_lock_needs_more_than_acquire_and_release() {
         let outcome = run(&check(lock, scenario), &weaker);
         assert_eq!((&outcome.finding, outcome.bounded), (&Finding::Holds, true), "{lock} {scenario}");
     }
+}
+
+/// Loom lets a put take effect late, so that its counterexample to a check on sc may be a schedule of late puts.
+#[test]
+fn a_counterexample_on_another_network_than_the_check_is_drawn() {
+    let mutant = rmalab_verify::mutant("tas-split").unwrap();
+    let check = Check { mutant: Some(mutant), ..Check::new(subject("tas").unwrap(), "2Wx2".parse().unwrap()) };
+    let outcome = run(&check, &Options::default());
+    let Finding::Violated(counterexample) = outcome.finding else { panic!("the mutant is broken") };
+    assert_eq!(counterexample.network, Network::LatePuts);
+    let drawn = diagram::text(&check, &counterexample).unwrap();
+    assert!(drawn.contains("network late-puts") && drawn.contains("✗ mutual-exclusion"), "{drawn}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! * The program: NAS parallel benchmark FT in the form of R. Nishtala, P. Hargrove, D. Bonachea, K. Yelick, Scaling
 //!   communication-intensive applications on BlueGene/P using one-sided communication and overlap, IPDPS'09, as
 //!   R. Gerstenberger, M. Besta, T. Hoefler, SC'13, measure it: a rank sends transformed data while it transforms the
-//! rest.
+//!   rest.
 //! * The local transforms: the crate rustfft.
 //!
 //! # Steps

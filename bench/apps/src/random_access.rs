@@ -9,7 +9,7 @@
 //! * The table has 2^n words; word i is i at the start. Each rank has a block of it.
 //! * The updates are the numbers x_0 = 1, x_(k+1) = 2 x_k, where a bit shifted out at the top adds 7: powers of x among
 //!   the polynomials modulo x^64 + x^2 + x + 1 over two elements. Update k combines word x_k mod 2^n with x_k by
-//! exclusive or.
+//!   exclusive or.
 //!   There are four times as many updates as words, and each rank makes a part of the sequence, starting at its power.
 //! * A rank may have up to 1,024 updates under way.
 //! * Up to one word in a hundred may be wrong at the end. The check repeats the updates, one after the other, after
