@@ -175,7 +175,7 @@ pub(crate) enum Command {
     /// Put locks under load on threads and processes, and write a report
     #[command(after_help = "Durations are numbers with a unit: 500ns, 10us, 20ms, 1s.")]
     Study(StudyArgs),
-    /// Check locks in every order of their ranks' operations, and show the steps that break them
+    /// Check locks in every order of their ranks' operations, and draw violations
     #[command(long_about = VERIFY, after_long_help = VERIFY_MANUAL)]
     Verify(VerifyArgs),
     /// Run locks with very many ranks of a simulated machine, in virtual time

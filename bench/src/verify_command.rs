@@ -99,7 +99,7 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
             if let Some(path) = svg.take() {
                 write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)?;
             }
-            findings.push(finding(job, counterexample, saved.as_deref())?);
+            findings.push(finding(&run, job, counterexample, saved.as_deref())?);
         }
         checks.push(checked);
         if stop.load(Ordering::Relaxed) {
@@ -126,10 +126,11 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
 }
 
 /// Reports a broken property: the steps that break it, and the command that repeats them.
-fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
+fn finding(run: &Run, job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
+    let program = run.command.split(' ').next().unwrap_or("rmalab");
     let again = match saved {
-        Some(path) => format!("again: rmalab verify replay {}", path.display()),
-        None => "not saved; --save DIR saves it for `rmalab verify replay`".to_owned(),
+        Some(path) => format!("again: {program} verify replay {}", path.display()),
+        None => format!("not saved; --save DIR saves it for `{program} verify replay`"),
     };
     Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }

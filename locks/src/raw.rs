@@ -75,6 +75,9 @@ pub trait RawMutex: Sized {
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<Self>;
 
     /// Acquires the lock, and returns when this rank holds it.
+    ///
+    /// A loop that polls calls [`pause`](RemoteAtomics::pause) in each round. The explorer takes that as the end of a poll; without it,
+    /// every further round is a new state, and the search does not end.
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
     /// Releases the lock, which this rank holds.
@@ -103,7 +106,7 @@ pub trait RawRwLock: Sized {
     /// [`Error::TooManyRanks`](crate::Error::TooManyRanks) when the lock's words cannot count this world's ranks.
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<Self>;
 
-    /// Acquires the lock for reading, together with other readers.
+    /// Acquires the lock for reading, together with other readers. A loop that polls pauses, as in [`RawMutex::acquire`].
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
     /// Releases the lock, which this rank holds for reading.

@@ -109,8 +109,10 @@ fn next(outcome: &Outcome, winners: &[&str]) -> String {
         );
     }
     let names = winners.join(",");
+    // A program with a registry of its own knows locks that `rmalab` does not.
+    let program = outcome.run.command.split(' ').next().unwrap_or("rmalab");
     text += &format!(
-        "Next: `rmalab verify --lock {names}` checks {}, `rmalab simulate --lock {names} --ranks 4:4096:4` shows what a \
+        "Next: `{program} verify --lock {names}` checks {}, `{program} simulate --lock {names} --ranks 4:4096:4` shows what a \
          network makes of {}.",
         if winners.len() == 1 { "this lock" } else { "these locks" },
         if winners.len() == 1 { "it" } else { "them" }

@@ -3,8 +3,9 @@
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Cell, Column, Table, Value};
 use rmalab_report::numbers::{grouped, humane};
+use rmalab_verify::Network;
 
-use super::{Checked, Outcome, Verdict};
+use super::{Checked, Engine, Outcome, Verdict};
 
 /// Data of each check that its row does not show.
 const CHECKED: &str = "\
@@ -106,6 +107,19 @@ impl Outcome {
         table
     }
 
+    /// Names the options that search further, if locks hold in the weakest search only.
+    fn left_out(&self) -> String {
+        let mut explored = self.checks.iter().filter(|checked| checked.engine == Engine::Explorer).peekable();
+        let holds = |checked: &&Checked| checked.verdict == Verdict::Holds;
+        let weakest = |checked: &Checked| checked.network == Network::Sc && checked.section == "empty";
+        if explored.peek().is_none() || !explored.clone().any(|checked| holds(&checked)) || !explored.all(weakest) {
+            return String::new();
+        }
+        "note: only the network sc was searched, with nothing done inside: --network sc,late-puts also delays posted \
+         puts, and --section data checks that a rank inside sees all earlier writes\n"
+            .to_owned()
+    }
+
     /// Notes that a reader of the verdicts must not miss, one on each line; the last line is the sum.
     pub fn notes(&self) -> String {
         let mut text = String::new();
@@ -124,6 +138,7 @@ impl Outcome {
                 text += &format!("error: {}: {why}\n", checked.title());
             }
         }
+        text += &self.left_out();
         let count = |of: fn(&Verdict) -> bool| self.checks.iter().filter(|checked| of(&checked.verdict)).count();
         let holds = count(|verdict| matches!(verdict, Verdict::Holds));
         text += &format!("{holds} of {} hold", of_checks(self.checks.len()));
