@@ -428,6 +428,6 @@ mod tests {
     fn a_lost_datum_is_detected() {
         let job = Lossy(dsde(Protocol::Alltoall, Epoch::Fence, None));
         let error = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap_err().to_string();
-        assert!(error.contains("round 19") && error.contains("should have"), "{error}");
+        assert!(error.contains("round 19") && error.contains("expected"), "{error}");
     }
 }

@@ -4,8 +4,8 @@
  *     ck BUDGET_NS THREADS WRITERS LOCK...
  *
  * THREADS threads, each bound to a core in turn, acquire and release each lock with nothing inside; WRITERS of 100 times
- * for writing, in an order that is random and the same in every run. It writes lines as mpi.c does. What bench/src/compare/locks.rs
- * does with our locks and those of Rust is the same.
+ * for writing, in an order that is random and the same in every run. It writes lines as mpi.c does.
+ * bench/papers/src/compare/locks.rs does the same with our locks and those of Rust.
  */
 #define _GNU_SOURCE
 #include <ck_brlock.h>
@@ -43,7 +43,7 @@
 
 static int threads, writers;
 
-/* What one thread has. */
+/* The state of one thread. */
 struct worker {
     pthread_t thread;
     int number;
@@ -132,7 +132,7 @@ static void run_bytelock(struct worker *self, long calls)
          ck_bytelock_write_lock(&bytelock, slot), ck_bytelock_write_unlock(&bytelock))
 }
 
-/* Cohorts of spinlocks: one cohort, as the threads are of one node. */
+/* Cohorts of spinlocks: one cohort, since the threads are on one node. */
 static void cohort_lock(ck_spinlock_t *lock, void *context)
 {
     (void)context;
@@ -209,7 +209,7 @@ static ck_spinlock_clh_t *clh LINE;
 static struct {
     ck_spinlock_clh_t node;
 } LINE clh_nodes[MOST_THREADS + 1];
-/* A thread goes on with the node of its predecessor. */
+/* A thread continues with the node of its predecessor. */
 static struct {
     ck_spinlock_clh_t *node;
 } LINE clh_mine[MOST_THREADS];
@@ -261,7 +261,7 @@ static double now(void)
     return time.tv_sec * 1e9 + time.tv_nsec;
 }
 
-/* What the workers are to do now; nothing at the end. */
+/* The present task of the workers; none at the end. */
 static const struct lock *wanted;
 static double wanted_time;
 static pthread_barrier_t start, finish;
@@ -296,7 +296,7 @@ static void *work(void *argument)
         pthread_barrier_wait(&start);
         if (!wanted)
             return NULL;
-        /* Chunks such that the clock is looked at every 10 to 100 us. */
+        /* Chunks such that the clock is read every 10 to 100 us. */
         long chunk = 1;
         double last = now(), time;
         self->begin = last;
@@ -328,7 +328,7 @@ static double median(double *values, int count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* So much time for every thread: the time of a call, the median of the threads'. */
+/* Runs every thread for that time; returns the time of a call, the median of the threads. */
 static double batch(const struct lock *lock, double time)
 {
     double each[MOST_THREADS];
@@ -356,7 +356,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "use: ck BUDGET_NS THREADS WRITERS LOCK..., with at most %d threads\n", MOST_THREADS);
         return 2;
     }
-    /* Whoever has started this is to leave nothing behind. */
+    /* This process ends with the one that started it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(ALARM_SECONDS);
     writers = atoi(argv[3]);

@@ -4,10 +4,10 @@
  *     mpi BUDGET_NS OPERATION...
  *
  * Rank 0 writes lines: `version TEXT` first, `begin OPERATION` before an operation, `row OPERATION NS` after it, or
- * `wrong OPERATION TEXT` if the memory holds something else than what the operations should have left there, and
- * `done` at last. A line that does not come says which operation crashed, or hangs.
+ * `wrong OPERATION TEXT` if the memory has unexpected content, and
+ * `done` at the end. A missing line shows which operation crashed, or hangs.
  *
- * Every operation is what bench/src/compare/ours.rs does through our windows: the same loops, sizes and checks.
+ * Every operation is the same as in bench/papers/src/compare/ours.rs with our windows: the same loops, sizes and checks.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -34,7 +34,7 @@
 #define DATA_BYTES ((size_t)BURST * BURST_BYTES)
 #define COUNTER_DISP ((MPI_Aint)DATA_BYTES)
 #define WINDOW_BYTES (DATA_BYTES + 4096)
-/* What the operations but the bursts use. */
+/* Memory of all operations except the bursts. */
 #define SMALL_BYTES ((size_t)1 << 20)
 /* No operation may keep a rank longer; the command ends it sooner. */
 #define ALARM_SECONDS 180
@@ -45,7 +45,7 @@ static int64_t *base;
 static char *source;
 static int64_t *ones;
 static MPI_Group successor, predecessor;
-/* What `put` writes: how often it did. */
+/* The value that `put` writes: the number of its calls. */
 static int64_t puts_made;
 static uint64_t state;
 static long failures;
@@ -278,17 +278,17 @@ static void gups(long calls)
     }
 }
 
-/* Inside what an operation is called. */
+/* The epoch of an operation. */
 enum epoch { NONE, LOCK_ALL, FENCE };
 
-/* Who makes an operation. */
+/* The ranks that make an operation. */
 enum who {
     ALONE,    /* rank 0 */
     TOGETHER, /* all ranks, each as often as the others, since they wait for each other */
     FREELY    /* all ranks, each as often as it can */
 };
 
-/* What must be in memory afterwards. */
+/* The expected content of memory afterwards. */
 enum check {
     NOTHING,
     OTHERS_COUNTER, /* the other rank's counter: the calls of rank 0 */
@@ -301,7 +301,7 @@ struct operation {
     void (*run)(long calls);
     enum epoch epoch;
     enum who who;
-    /* Of so many operations consists a call. */
+    /* The number of operations in a call. */
     double each;
     enum check check;
     int elements;
@@ -361,7 +361,7 @@ static double median(double *values, int count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* So many calls of every rank that takes part: from the first one's begin to the last one's end. */
+/* Makes that many calls on every rank; the time is from the first one's begin to the last one's end. */
 static double counted(const struct operation *op, long calls)
 {
     double ends[2] = { -1e300, -1e300 };
@@ -375,7 +375,7 @@ static double counted(const struct operation *op, long calls)
     return ends[0] + ends[1];
 }
 
-/* So much time for every rank: the time of a call, the median of the ranks'. */
+/* Runs every rank for that time; returns the time of a call, the median of the ranks. */
 static double freely(const struct operation *op, double time, long *total)
 {
     long chunk = 1, calls = 0;
@@ -398,7 +398,7 @@ static double freely(const struct operation *op, double time, long *total)
     return median(each_rank, size);
 }
 
-/* Nanoseconds of a call, and how many were made; all ranks have the same times, so all make the same number of calls. */
+/* Nanoseconds of a call, and their number; all ranks have the same times, so all make the same number of calls. */
 static double measure(const struct operation *op, double budget, long *total)
 {
     double target = budget / BATCHES, time, times[BATCHES], sum = 0;
@@ -432,7 +432,7 @@ static double measure(const struct operation *op, double budget, long *total)
     return median(times, made) / op->each;
 }
 
-/* Whether memory holds what the operations should have left there; the same answer on every rank. */
+/* Returns whether memory has the expected content; the same answer on every rank. */
 static int check(const struct operation *op, long total, long long *found, long long *expected)
 {
     long long values[2] = { 0, failures };
@@ -499,7 +499,7 @@ static void do_one(const struct operation *op, double budget)
     say(line);
 }
 
-/* To a processor by its rank, among those that it may use. */
+/* Binds the process to a processor by its rank, among those that it may use. */
 static void bind_to_core(void)
 {
     cpu_set_t may, one;
@@ -519,7 +519,7 @@ int main(int argc, char **argv)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING], line[MPI_MAX_LIBRARY_VERSION_STRING + 16];
     int length;
-    /* A launcher that is killed leaves no rank behind. */
+    /* A killed launcher leaves no rank. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(ALARM_SECONDS);
     MPI_Init(&argc, &argv);
@@ -551,7 +551,7 @@ int main(int argc, char **argv)
     memset(source, 1, BURST_BYTES);
     for (int i = 0; i < 65536; i++)
         ones[i] = 1;
-    /* Pages are there before anything is measured. */
+    /* Touches all pages ahead of the measurements. */
     memset(base, 0, WINDOW_BYTES);
 
     for (int i = 2; i < argc; i++) {
