@@ -1,7 +1,7 @@
 //! The program's memory, registered for ranks that are processes.
 
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
-use rmalab_atomics::{Collectives, Error, Mapped, Rank, RemoteAtomics, Until};
+use rmalab_atomics::{Collectives, Disp, Error, Mapped, Rank, RemoteAtomics, Until};
 use rustix::process::Signal;
 
 #[path = "../registration/mod.rs"]
@@ -57,29 +57,36 @@ fn only_a_rank_itself_reaches_its_memory_as_words() {
     assert_eq!(seen.unwrap(), [[true, false], [false, true]]);
 }
 
-fn die() {
+/// Kills this rank, once every other rank has counted itself at `passed` as out of [`pinned`]. A rank that still waits in the
+/// barrier there would get `PeerFailed` from it.
+fn die(ra: &Mapped, passed: Disp) {
+    ra.wait_until(passed, Until::Eq(u64::from(ra.size()) - 1)).unwrap();
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
-/// Registers memory on rank 1, and pins it on every other rank before rank 1 continues.
+/// Registers memory on rank 1, and pins it on every other rank before rank 1 continues. Returns where [`die`] waits, too.
 fn pinned<'a>(
     ra: &'a Mapped,
     collectives: &Collectives<'_, Mapped>,
-) -> (RegisteredKey, Option<Box<dyn rmalab_atomics::registered::Pinned + 'a>>) {
+) -> (RegisteredKey, Option<Box<dyn rmalab_atomics::registered::Pinned + 'a>>, Disp) {
+    let passed = ra.heap().alloc(8, 8).unwrap();
     let key = ra.register(UserMemory::from_vec(vec![0u8; 100_000])).unwrap();
     let key = registration::exchange(collectives, key)[1];
     let pin = (ra.rank() != Rank(1)).then(|| ra.pin(Rank(1), key).unwrap());
     collectives.barrier().unwrap();
-    (key, pin)
+    for other in (0..ra.size()).map(Rank).filter(|&other| other != ra.rank()) {
+        ra.fetch_add(other.at(passed), 1).unwrap();
+    }
+    (key, pin, passed)
 }
 
 #[test]
 fn pins_report_the_death_of_their_owner() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
-        let (key, pin) = pinned(ra, &collectives);
+        let (key, pin, passed) = pinned(ra, &collectives);
         let Some(pin) = pin else {
-            return die();
+            return die(ra, passed);
         };
         let error = loop {
             // One rank writes and the other reads.
@@ -101,12 +108,12 @@ fn pins_report_the_death_of_their_owner() {
 fn memory_comes_back_from_a_holder_that_was_killed() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
-        let (key, pin) = pinned(ra, &collectives);
+        let (key, pin, passed) = pinned(ra, &collectives);
         match ra.rank().0 {
             0 => {
                 let pin = pin.unwrap();
                 pin.put(99_998, &[7, 8]).unwrap();
-                die();
+                die(ra, passed);
             }
             1 => {
                 let memory = ra.deregister(key).unwrap().into_vec::<u8>().unwrap();
@@ -134,9 +141,9 @@ fn a_holder_that_lives_keeps_the_memory_when_another_was_killed() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
         let over = ra.heap().alloc(8, 8).unwrap();
-        let (key, pin) = pinned(ra, &collectives);
+        let (key, pin, passed) = pinned(ra, &collectives);
         match ra.rank().0 {
-            0 => die(),
+            0 => die(ra, passed),
             1 => {
                 let error = ra.deregister(key).unwrap_err();
                 assert!(matches!(error, Error::PeerFailed { rank: Rank(0) }), "{error}");
