@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmalab_atomics::controlled::{self, Answer, Controlled, Executor, Shape};
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
-use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, World};
+use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp};
 use support::{everywhere, processes, threads, watched};
 
@@ -37,6 +37,20 @@ fn reclaim_gives_memory_back_when_it_fails() {
     });
 }
 
+/// Makes a window, and returns on rank 1 only after every other rank has it. So rank 1 may fail then: a rank that still
+/// makes the window would get `PeerFailed` from that.
+fn created<'t>(team: &'t Team<'t, Mapped>) -> Window<'t, Mapped> {
+    let ra = team.ra();
+    let made = ra.heap().alloc(8, 8).unwrap();
+    let window = Window::create(team, vec![5_u64; 3]).unwrap();
+    if team.rank() == Rank(1) {
+        ra.wait_until(made, Until::Eq(u64::from(ra.size()) - 1)).unwrap();
+    } else {
+        ra.fetch_add(Rank(1).at(made), 1).unwrap();
+    }
+    window
+}
+
 /// The memory is returned even if another rank has failed, when no rank accesses the memory.
 #[test]
 fn reclaim_gives_memory_back_when_a_peer_has_failed() {
@@ -44,7 +58,7 @@ fn reclaim_gives_memory_back_when_a_peer_has_failed() {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         World::threads(2).run(|ra| {
             let team = Team::new(ra).unwrap();
-            let window = Window::create(&team, vec![5_u64; 3]).unwrap();
+            let window = created(&team);
             assert!(team.rank() != Rank(1), "rank 1 fails");
             // Waits until this rank knows of the failure.
             while ra.pause(1_000).is_ok() {}
@@ -67,7 +81,7 @@ fn reclaim_gives_memory_back_when_a_peer_was_killed() {
     let world = processes("reclaim_gives_memory_back_when_a_peer_was_killed", 3).env(FOLDER, path);
     let outcome = world.run(|ra| {
         let team = Team::new(ra).unwrap();
-        let window = Window::create(&team, vec![5_u64; 3]).unwrap();
+        let window = created(&team);
         if team.rank() == Rank(1) {
             std::process::abort();
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use rmalab::Registry;
+use rmalab::compare::OPERATIONS;
 use rmalab::verify::{Selection, section_name};
 
 use crate::page::{read, root};
@@ -77,10 +78,28 @@ fn the_study_has_every_lock() {
     assert!(missing.is_empty(), "docs/results/study.md is stale: it lacks {missing:?}");
 }
 
+#[test]
+fn the_comparison_has_every_operation() {
+    let text = result("comparison.md");
+    let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
+    let missing: Vec<_> = OPERATIONS.iter().filter(|operation| !there.contains(operation.title)).collect();
+    assert!(missing.is_empty(), "docs/results/comparison.md is stale: it lacks {missing:?}");
+}
+
 /// A result has the command that made it.
 #[test]
 fn results_name_their_commands() {
-    for name in ["checked.md", "checked-long.md", "checked-by-executions.md", "mutants.md", "scale.md", "study.md"] {
+    for name in [
+        "checked.md",
+        "checked-long.md",
+        "checked-by-executions.md",
+        "mutants.md",
+        "scale.md",
+        "study.md",
+        "ratios.md",
+        "windows.md",
+        "comparison.md",
+    ] {
         let text = result(name);
         let head: String = text.lines().take(6).collect();
         assert!(head.contains("by `"), "docs/results/{name} does not name its command");
