@@ -409,6 +409,41 @@ fn a_busy_word_is_served_at_its_rate_and_the_statistics_show_it() {
     assert_eq!(*outcome.results.iter().max().unwrap(), 32 * pairs);
 }
 
+/// Operations before the begin and after the end of the counts do not count, and the begin waits for the slowest rank.
+#[test]
+fn counts_have_a_begin_and_an_end() {
+    let outcome = simulate(On::Nodes, 32, 1, |ra| {
+        let add = |disp| ra.fetch_add(Rank(0).at(Disp(disp)), 1).unwrap();
+        for _ in 0..ra.rank().0 {
+            add(0);
+        }
+        ra.begin_stats().unwrap();
+        let begin = ra.time();
+        for _ in 0..10 {
+            add(64);
+        }
+        let word = Disp(192);
+        if add(128) == 31 {
+            ra.end_stats().unwrap();
+            for rank in 0..32 {
+                ra.put(Rank(rank).at(word), 1).unwrap();
+            }
+        }
+        ra.wait_until(word, Until::Eq(1)).unwrap();
+        add(0);
+        begin
+    });
+    assert!(outcome.results.iter().all(|begin| *begin == outcome.results[0]), "{:?}", outcome.results);
+    let stats = &outcome.stats;
+    let hottest = stats.hottest.unwrap();
+    assert_eq!((hottest.disp, hottest.served), (64, 300));
+    assert_eq!((stats.operations.count(Kind::Atomic, Distance::Remote), stats.operations.total()), (330, 352));
+    let busiest = stats.busiest.unwrap();
+    assert_eq!((busiest.node, busiest.served), (0, 330));
+    assert!(busiest.utilization > 0.8 && busiest.utilization <= 1.0, "{busiest:?}");
+    assert!(stats.end > outcome.results[0]);
+}
+
 #[test]
 fn four_engines_are_limited_by_the_word() {
     let rate = |engines: u32| {

@@ -7,9 +7,9 @@ use rmalab_atomics::sim::Profile;
 use serde_json::{Map, Value, json};
 
 use crate::compare::OPERATIONS;
-use crate::output::print;
+use crate::output::{self, OutputArgs, print};
 use crate::study::Backend;
-use crate::{Registry, Result, applications, reproduce};
+use crate::{Error, Registry, Result, applications, reproduce};
 
 /// Options of `rmalab list`.
 #[derive(Debug, Args)]
@@ -132,21 +132,38 @@ fn backend(backend: Backend) -> Named {
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &ListArgs) -> Result<ExitCode> {
     let kinds = arguments.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
-    if arguments.format == Format::Json {
-        let all: Map<String, Value> =
-            kinds.iter().map(|&kind| (kind.title().to_lowercase(), as_json(&kind.named(registry)))).collect();
-        let text = serde_json::to_string_pretty(&all).expect("texts are JSON");
-        print(&(text + "\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let text: Vec<String> = kinds.iter().map(|&kind| as_text(kind, &kind.named(registry))).collect();
-    print(&text.join("\n"))?;
+    print(&names(registry, kinds, arguments.format))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints all names of one kind.
-pub(crate) fn print_kind(registry: &Registry, kind: Kind) -> Result<ExitCode> {
-    run(registry, &ListArgs { kind: Some(kind), format: Format::Text })
+/// Prints all names of one kind, as the options of output require.
+///
+/// # Errors
+///
+/// [`Error::Usage`] for a format other than text and JSON, and for a report: names are no results.
+pub(crate) fn print_kind(registry: &Registry, kind: Kind, output: &OutputArgs) -> Result<ExitCode> {
+    let format = match output.format {
+        output::Format::Text => Format::Text,
+        output::Format::Json => Format::Json,
+        output::Format::Csv | output::Format::Markdown => {
+            return Err(Error::usage("names are printed as text or JSON; give --format text or --format json"));
+        }
+    };
+    if output.report.is_some() {
+        return Err(Error::usage("names have no report; leave out --report, and give -o FILE for a file"));
+    }
+    output.prepare(None)?.print(&names(registry, &[kind], format))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn names(registry: &Registry, kinds: &[Kind], format: Format) -> String {
+    if format == Format::Json {
+        let all: Map<String, Value> =
+            kinds.iter().map(|&kind| (kind.title().to_lowercase(), as_json(&kind.named(registry)))).collect();
+        return serde_json::to_string_pretty(&all).expect("texts are JSON") + "\n";
+    }
+    let text: Vec<String> = kinds.iter().map(|&kind| as_text(kind, &kind.named(registry))).collect();
+    text.join("\n")
 }
 
 fn as_text(kind: Kind, all: &[Named]) -> String {

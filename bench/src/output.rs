@@ -18,14 +18,14 @@ use crate::{Error, Result};
 pub(crate) struct OutputArgs {
     /// Format of the result
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-    format: Format,
+    pub(crate) format: Format,
     /// Write the result to FILE [default: standard output]
     #[arg(long, short, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Write a report to the folder DIR: a page with its plots, and the data as JSON and CSV. It replaces only an older
     /// report
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
     /// Print only the result and errors, without progress and notes
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
@@ -33,7 +33,7 @@ pub(crate) struct OutputArgs {
 
 /// The formats of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// Tables for a terminal
     Text,
     /// The whole document, which `rmalab report` and `rmalab diff` read
@@ -74,7 +74,8 @@ impl OutputArgs {
 }
 
 impl Outlet {
-    /// Writes the document and its report, and prints the report's path.
+    /// Writes the document and its report, and prints the report's path. The document of an interrupted run does not replace
+    /// the report of a complete one.
     ///
     /// # Errors
     ///
@@ -114,6 +115,10 @@ impl Outlet {
     /// Writes the report, if requested, and prints its path.
     pub(crate) fn report(self, document: &Document) -> Result<()> {
         let Some((path, folder)) = self.report else { return Ok(()) };
+        if !document.run.complete && Document::read(&path).is_ok_and(|older| older.run.complete) {
+            say!("interrupted: {} still holds the report of an earlier, complete run", path.display());
+            return Ok(());
+        }
         folder.write(document)?;
         if !self.quiet {
             say!("report: {}", path.join("index.html").display());

@@ -12,7 +12,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_atomics::sim::{Profile, profile};
 use rmalab_job::say;
 
-use crate::output::{OutputArgs, print};
+use crate::document::Run;
+use crate::document::numbers::counted;
+use crate::output::OutputArgs;
 use crate::quantities::{Sweep, ranks};
 use crate::simulate::validate::{self, Check};
 use crate::simulate::{
@@ -275,8 +277,8 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
     points.params.unwrap_or_default().apply(&mut registry);
     let registry = &registry;
     match &arguments.mode {
-        Some(SimulateMode::Validate(validate)) if validate.with == With::Paper => paper(validate, points.output.quiet),
-        Some(SimulateMode::Validate(validate)) => machine(registry, validate, points.output.quiet),
+        Some(SimulateMode::Validate(validate)) if validate.with == With::Paper => paper(validate, &points.output),
+        Some(SimulateMode::Validate(validate)) => machine(registry, validate, &points.output),
         None => simulate_points(registry, points),
     }
 }
@@ -287,19 +289,27 @@ fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCo
     if !arguments.output.quiet {
         let of = simulation.options();
         say!(
-            "simulate: {} locks at {} numbers of ranks, {} points in all",
-            of.locks.len(),
-            of.ranks.len(),
-            of.simulations()
+            "simulate: {} at {} of ranks, {} in all",
+            counted(of.locks.len() as u64, "lock"),
+            counted(of.ranks.len() as u64, "number"),
+            counted(of.simulations() as u64, "simulation")
         );
     }
-    let watch = Watch::new(arguments.output.quiet, simulation.options().simulations());
+    let all = simulation.options().simulations();
+    let watch = Watch::new(arguments.output.quiet, all);
     interrupt::sets(&simulation.stop_flag())?;
-    let outcome = simulation.run(|progress| watch.show(progress))?;
+    let mut ended = 0;
+    let outcome = simulation.run(|progress| {
+        ended += usize::from(progress.ended.is_some());
+        watch.show(progress);
+    })?;
     watch.finish();
     if !outcome.run.complete && outcome.points.is_empty() {
-        say!("interrupted before the first result: no report was written");
+        say!("interrupted before the first result");
         return Ok(ExitCode::from(interrupt::exit_code()));
+    }
+    if !outcome.run.complete {
+        say!("interrupted: {} of {} simulations have ended", ended, all);
     }
     outlet.write(&outcome.document())?;
     if outcome.points.is_empty() && outcome.run.complete {
@@ -312,44 +322,44 @@ fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCo
 const PAPER_PAIRS: u32 = 1000;
 
 /// Compares with published figures.
-fn paper(arguments: &ValidateArgs, quiet: bool) -> Result<ExitCode> {
+fn paper(arguments: &ValidateArgs, output: &OutputArgs) -> Result<ExitCode> {
+    let (outlet, run) = (output.prepare(None)?, Run::begin());
     let profile = &Profile::find(arguments.profile.as_deref().unwrap_or("fx100"))?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let pairs = arguments.pairs.and_then(|pairs| pairs.0).unwrap_or(PAPER_PAIRS);
-    if !quiet {
+    if !output.quiet {
         say!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
     }
     let checks = match validate::paper(profile, pairs, &stop) {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(interrupt::exit_code())),
         checks => checks?,
     };
-    told(
-        &format!(
-            "profile {}, which is fitted to these figures; words served by the adapter, {pairs} pairs a rank",
-            profile.name
-        ),
-        "paper",
-        &checks,
-    )
+    let about = format!(
+        "Profile {}, fitted to these figures, with words served by the adapter. Each rank makes {pairs} pairs.",
+        profile.name
+    );
+    outlet.write(&validate::document(run, &about, "published", &checks))?;
+    Ok(verdict(&checks))
 }
 
 /// Compares with this machine.
-fn machine(registry: &Registry, arguments: &ValidateArgs, quiet: bool) -> Result<ExitCode> {
+fn machine(registry: &Registry, arguments: &ValidateArgs, output: &OutputArgs) -> Result<ExitCode> {
+    let (outlet, run) = (output.prepare(None)?, Run { seed: Some(arguments.seed), ..Run::begin() });
     let profile = arguments.profile.as_deref().map(Profile::find).transpose()?;
     let name = profile.as_ref().map_or("from a calibration", |profile| &profile.name);
-    if !quiet {
+    if !output.quiet {
         say!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
     }
     let (checks, count) = machine::compare(registry, profile.as_ref(), arguments.seed)?;
-    let head = format!("profile {name}, against processes of this machine, medians of {count} repetitions");
-    told(&head, "measured", &checks)
+    let about = format!("Profile {name}, beside processes of this machine; medians of {count} repetitions.");
+    outlet.write(&validate::document(run, &about, "measured", &checks))?;
+    Ok(verdict(&checks))
 }
 
-/// Prints a comparison, and returns its exit code.
-fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
-    print(&format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks)))?;
-    Ok(if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// Returns the exit code of a comparison.
+fn verdict(checks: &[Check]) -> ExitCode {
+    if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Simulates all locks at all sizes, and writes the plot and the page.

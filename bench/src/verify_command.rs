@@ -14,6 +14,7 @@ use rmalab_verify::kill_matrix::{self, Fate};
 use rmalab_verify::{Check, Counterexample, Progress, Violation, diagram, mutants};
 
 use crate::cli::{CheckArgs, VerifyArgs, VerifyMode};
+use crate::document::numbers::counted;
 use crate::document::{Document, Run, Section};
 use crate::finding::{Table, Value};
 use crate::list_command::{self, Kind};
@@ -25,7 +26,7 @@ use crate::{Error, Machine, Registry, Result, interrupt};
 pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     match &arguments.mode {
         Some(VerifyMode::Replay { file, svg }) => play_again(registry, file, svg.as_deref(), &arguments.check.output),
-        Some(VerifyMode::Mutants) => list_command::print_kind(registry, Kind::Mutants),
+        Some(VerifyMode::Mutants) => list_command::print_kind(registry, Kind::Mutants, &arguments.check.output),
         None => check(registry, &arguments.check),
     }
 }
@@ -81,7 +82,7 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     let start = Instant::now();
     if !arguments.output.quiet {
         let locks: HashSet<&str> = jobs.iter().map(|job| job.check.subject.name()).collect();
-        say!("verify: {} checks of {} locks", jobs.len(), locks.len());
+        say!("verify: {} of {}", counted(jobs.len() as u64, "check"), counted(locks.len() as u64, "lock"));
     }
     let watch = Watch::new(jobs.len(), arguments.output.quiet);
     let mut checks = Vec::with_capacity(jobs.len());

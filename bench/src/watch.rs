@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::document::numbers::{number, si};
+use crate::document::numbers::{counted, number, si};
 use crate::study::{Backend, Key, Progress, Study};
 
 /// Time between two lines of progress without a terminal.
@@ -29,6 +29,7 @@ enum Show {
 struct Best {
     /// The number of locks.
     locks: usize,
+    repetitions: u32,
     /// First measurements of the present load and world.
     measured: Vec<(String, f64)>,
     /// The worlds and loads that were reported: later repetitions are not.
@@ -50,8 +51,9 @@ impl Best {
         let mut measured = std::mem::take(&mut self.measured);
         measured.sort_by(|a, b| b.1.total_cmp(&a.1));
         let best: Vec<String> = measured.iter().take(3).map(|(lock, rate)| format!("{lock} {}/s", si(*rate))).collect();
-        let ranks = if key.ranks == 1 { "1 rank".into() } else { format!("{} ranks", key.ranks) };
-        Some(format!("{}, {ranks}, {}: {}", key.backend, load(key.read_fraction), best.join(", ")))
+        let ranks = counted(key.ranks.into(), "rank");
+        let first = if self.repetitions > 1 { format!(" (first of {})", self.repetitions) } else { String::new() };
+        Some(format!("{}, {ranks}, {}: {}{first}", key.backend, load(key.read_fraction), best.join(", ")))
     }
 }
 
@@ -63,14 +65,19 @@ impl Watch {
     /// Prints the number of measurements and their expected time.
     pub(crate) fn new(study: &Study<'_>, quiet: bool) -> Watch {
         let options = study.options();
-        let best = Best { locks: options.locks.len(), measured: Vec::new(), reported: Vec::new() };
+        let best = Best {
+            locks: options.locks.len(),
+            repetitions: options.repetitions,
+            measured: Vec::new(),
+            reported: Vec::new(),
+        };
         if quiet {
             return Watch { show: Show::Quiet, best };
         }
         let list = |items: Vec<String>| items.join(", ");
         say!(
-            "study: {} locks on {} with {} ranks, {} measurements of {:.0?} each: about {} s",
-            options.locks.len(),
+            "study: {} on {} with {} ranks, {} measurements of {:.0?} each: about {} s",
+            counted(options.locks.len() as u64, "lock"),
             list(options.backends.iter().map(ToString::to_string).collect()),
             list(options.ranks.iter().map(ToString::to_string).collect()),
             study.measurements(),
@@ -98,7 +105,8 @@ impl Watch {
                 Show::Lines(_) => say!("{line}"),
             }
         }
-        let message = format!("{}, {} ranks, {}, {}", key.backend, key.ranks, key.lock, load(key.read_fraction));
+        let ranks = counted(key.ranks.into(), "rank");
+        let message = format!("{}, {ranks}, {}, {}", key.backend, key.lock, load(key.read_fraction));
         match &mut self.show {
             Show::Quiet => (),
             Show::Bar(bar) => {

@@ -63,9 +63,6 @@ type Forsaken = Cell<Option<(Rank, &'static str)>>;
 /// Virtual time, in picoseconds.
 struct Clock(Cell<u64>);
 
-/// The ranks whose operations count for [`Stats::hottest`], a flag for each.
-struct Counted(Box<[Cell<bool>]>);
-
 /// The options of a simulation besides the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -227,11 +224,9 @@ impl Simulator {
     ) -> Result<Outcome<R>> {
         let clock = Rc::new(Clock(Cell::new(0)));
         let gets = Rc::new(Gets::default());
-        let counted = Rc::new(Counted((0..self.options.ranks).map(|_| Cell::new(true)).collect()));
         let forsaken = Rc::new(Forsaken::default());
         let shared = Rc::new(Shared {
             clock: Rc::clone(&clock),
-            counted: Rc::clone(&counted),
             gets: Rc::clone(&gets),
             forsaken: Rc::clone(&forsaken),
             topology: Arc::clone(&self.topology),
@@ -274,7 +269,7 @@ impl Simulator {
             local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
-        let mut world = World::new(&self.profile, &self.network, &setting, clock, counted, gets);
+        let mut world = World::new(&self.profile, &self.network, &setting, clock, gets);
         let results = world.run(&mut tasks, progress, &forsaken);
         for task in &mut tasks {
             // After an error some ranks have not ended.
@@ -309,7 +304,6 @@ fn available_memory() -> Option<u64> {
 /// The state that all ranks share.
 struct Shared {
     clock: Rc<Clock>,
-    counted: Rc<Counted>,
     gets: Rc<Gets>,
     forsaken: Rc<Forsaken>,
     topology: Arc<Topology>,
@@ -339,9 +333,23 @@ impl Sim<'_> {
         Span(self.shared.clock.0.get())
     }
 
-    /// Sets whether this rank's operations from now on count for [`Stats::hottest`]. At first they do.
-    pub fn count_hottest(&self, count: bool) {
-        self.shared.counted.0[self.view.rank().index()].set(count);
+    /// Waits until all ranks have called this, and then restarts the [`Stats`] from zero, except for their events, end and
+    /// lines. It takes no virtual time: all ranks return at the time of the last call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`] when a rank has failed.
+    pub fn begin_stats(&self) -> Result<()> {
+        self.tell(Op::BeginStats)
+    }
+
+    /// Ends the [`Stats`], except for their events, end and lines. The first call of any rank counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`] when a rank has failed.
+    pub fn end_stats(&self) -> Result<()> {
+        self.tell(Op::EndStats)
     }
 
     #[inline]

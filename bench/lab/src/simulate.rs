@@ -336,6 +336,7 @@ impl Setting<'_> {
                         return false;
                     }
                 }
+                shared.hurry.set(progress.events > options.max_events / 2);
                 stopped = self.too_many(job, progress.events, shared.acquisitions.get());
                 stopped.is_none() && shared.error.borrow().is_none() && !self.stop.load(Ordering::Relaxed)
             },

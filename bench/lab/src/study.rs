@@ -29,6 +29,7 @@ use crate::Registry;
 pub use crate::subject::passes::Target;
 use rmalab_job::{Error, Result};
 use rmalab_report::numbers::nanoseconds;
+use rmalab_report::others::Others;
 pub use rmalab_report::statistics::Quantiles;
 use rmalab_report::{Machine, Run};
 
@@ -126,6 +127,8 @@ impl<'a> Study<'a> {
         let mut run = Run::begin();
         // One rank of a job: parallel ranks of a process would compete for the processors that they time.
         let machine = if self.receives_results() { Machine::describe() } else { Machine::default() };
+        // Ranks that others have started would count as other programs.
+        let others = Others::begin().filter(|_| self.job.is_none());
         let of = self.measurements();
         let mut samples = Vec::new();
         let mut interrupted = false;
@@ -155,6 +158,7 @@ impl<'a> Study<'a> {
         run.seed = Some(self.options.seed);
         Ok(Outcome {
             run,
+            others: others.and_then(|others| others.processors()),
             cell_ns: nanoseconds(self.options.cell_duration()),
             machine,
             subjects: self

@@ -16,6 +16,7 @@ pub mod machine;
 pub mod markdown;
 pub mod names;
 pub mod numbers;
+pub mod others;
 pub mod statistics;
 pub mod tabular;
 pub mod text;

@@ -44,6 +44,11 @@ pub fn humane_span(span: Duration) -> String {
     }
 }
 
+/// A number of things: `1 rank`, `4 ranks`. The plural of the noun has an s.
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// A number with its thousands separated by commas.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

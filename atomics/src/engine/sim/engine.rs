@@ -37,7 +37,7 @@ use super::queue::{Event, Queue};
 use super::stacks::SlabStack;
 use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
 use super::turns::Turns;
-use super::{Clock, Counted, Forsaken, Progress, Reply};
+use super::{Clock, Forsaken, Progress, Reply};
 use crate::backend::mapped::OPERATION;
 use crate::engine::coroutine::{Task, Turn};
 use crate::model::fabric::WordOp;
@@ -89,6 +89,10 @@ pub(super) enum Op {
     Compute {
         time: u64,
     },
+    /// Waits for all ranks, without virtual time, and begins the counts.
+    BeginStats,
+    /// Ends the counts.
+    EndStats,
 }
 
 /// The load of a message.
@@ -147,6 +151,8 @@ enum Blocked {
     Word(Disp, Until, Option<Rank>),
     Request(u64),
     Flush(Option<Rank>),
+    /// All other ranks, at [`Op::BeginStats`].
+    All,
     /// The rank has ended.
     Ended,
 }
@@ -193,6 +199,13 @@ struct Engine {
     turns: Turns,
 }
 
+/// The part of the [`Stats`] that begins and ends with the ranks' calls.
+struct Counts {
+    operations: Operations,
+    busiest: Option<Busiest>,
+    hottest: Option<Hottest>,
+}
+
 /// A rank's code.
 pub(super) type RankTask<R> = Task<Reply, Op, R, SlabStack>;
 
@@ -205,7 +218,6 @@ pub(super) struct World<'p> {
     local_atomics: LocalAtomics,
     local_bulk: Option<LocalAtomics>,
     clock: Rc<Clock>,
-    counted: Rc<Counted>,
     queue: Queue<What>,
     ranks: Vec<RankState>,
     memory: Memory,
@@ -220,6 +232,12 @@ pub(super) struct World<'p> {
     lines: Random,
     events: u64,
     operations: Operations,
+    /// The number of ranks that wait for all others.
+    waiting: u32,
+    /// When the counts began.
+    counted_from: u64,
+    /// The counts, once they have ended.
+    counts: Option<Counts>,
     failed: Option<Rank>,
     ended: u32,
     resumed: Vec<(u32, Reply)>,
@@ -242,7 +260,6 @@ impl<'p> World<'p> {
         network: &'p Network,
         setting: &Setting,
         clock: Rc<Clock>,
-        counted: Rc<Counted>,
         gets: Rc<Gets>,
     ) -> World<'p> {
         let state =
@@ -256,7 +273,6 @@ impl<'p> World<'p> {
             local_atomics: setting.local_atomics,
             local_bulk: setting.local_bulk,
             clock,
-            counted,
             queue: Queue::new(),
             ranks: (0..setting.size).map(|_| state()).collect(),
             memory: Memory::default(),
@@ -269,6 +285,9 @@ impl<'p> World<'p> {
             lines: Random::new(setting.seed, 1),
             events: 0,
             operations: Operations::default(),
+            waiting: 0,
+            counted_from: 0,
+            counts: None,
             failed: None,
             ended: 0,
             resumed: Vec::new(),
@@ -359,7 +378,7 @@ impl<'p> World<'p> {
     fn fail(&mut self, rank: u32) {
         self.failed = Some(Rank(rank));
         for waiting in 0..self.ranks.len() as u32 {
-            if matches!(self.ranks[waiting as usize].blocked, Blocked::Word(..)) {
+            if matches!(self.ranks[waiting as usize].blocked, Blocked::Word(..) | Blocked::All) {
                 self.reply(waiting, self.now(), Reply::Failed(Rank(rank)));
             }
         }
@@ -523,6 +542,23 @@ impl<'p> World<'p> {
                 self.reply(rank, now + time, Reply::Done);
             }
             Op::Compute { time } => self.reply(rank, now + time, Reply::Done),
+            Op::BeginStats => {
+                self.ranks[rank as usize].blocked = Blocked::All;
+                self.waiting += 1;
+                if self.waiting as usize == self.ranks.len() {
+                    self.waiting = 0;
+                    self.begin_counts();
+                    for rank in 0..self.ranks.len() as u32 {
+                        self.reply(rank, now, Reply::Done);
+                    }
+                }
+            }
+            Op::EndStats => {
+                if self.counts.is_none() {
+                    self.counts = Some(self.counts());
+                }
+                self.resumed.push((rank, Reply::Done));
+            }
         }
     }
 
@@ -676,7 +712,7 @@ impl<'p> World<'p> {
     /// Begins to serve a message in an engine.
     fn serve(&mut self, message: u32) {
         let now = self.now();
-        let &Message { at, origin, ref load } = self.peek(message);
+        let &Message { at, ref load, .. } = self.peek(message);
         let nic = &self.profile.nic;
         let done = match load {
             Load::Word(WordOp::Get) | Load::Started { op: WordOp::Get, .. } | Load::GetBytes { .. } => now + nic.get.0,
@@ -687,7 +723,6 @@ impl<'p> World<'p> {
                 let line = self.memory.get(line);
                 let begin = line.free.max(now + engine);
                 line.free = begin + word;
-                line.served += u32::from(self.counted.0[origin.index()].get());
                 line.free
             }
             Load::PutBytes(bytes) => now + nic.put.0 + (bytes.len() as f64 * nic.byte) as u64,
@@ -717,6 +752,12 @@ impl<'p> World<'p> {
         }
         let rank = origin.0;
         let back = self.way(home, from);
+        if let Load::Word(op) | Load::Started { op, .. } = self.peek(message).load
+            && !matches!(op, WordOp::Get | WordOp::Put(_))
+        {
+            let line = self.memory.line(at.rank, at.disp);
+            self.memory.get(line).served += 1;
+        }
         match self.peek(message).load {
             Load::Word(op @ WordOp::Put(_)) => {
                 self.act(at, op, ADAPTER);
@@ -1035,17 +1076,31 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Returns the counts.
-    pub(super) fn stats(&self) -> Stats {
-        let end = self.now();
+    /// Restarts the counts from zero.
+    fn begin_counts(&mut self) {
+        let now = self.now();
+        self.counted_from = now;
+        self.operations = Operations::default();
+        for adapter in &mut self.adapters {
+            (adapter.served, adapter.busy, adapter.area) = (0, 0, 0);
+            (adapter.counted, adapter.longest) = (now, adapter.waiting);
+        }
+        self.memory.forget_served();
+    }
+
+    /// Returns the counts until now.
+    fn counts(&self) -> Counts {
+        let now = self.now();
         let busiest = self.adapters.iter().enumerate().max_by_key(|(node, adapter)| (adapter.busy, usize::MAX - node));
         let busiest = busiest.filter(|(_, adapter)| adapter.served > 0).map(|(node, adapter)| {
-            let time = end.max(1) as f64;
-            let area = adapter.area + u128::from(adapter.waiting) * u128::from(end - adapter.counted);
+            let time = (now - self.counted_from).max(1) as f64;
+            let area = adapter.area + u128::from(adapter.waiting) * u128::from(now - adapter.counted);
+            // Services under way end later.
+            let busy = adapter.busy as f64 / (time * f64::from(self.engines));
             Busiest {
                 node: node as u32,
                 served: adapter.served,
-                utilization: adapter.busy as f64 / (time * f64::from(self.engines)),
+                utilization: busy.min(1.0),
                 mean_queue: area as f64 / time,
                 longest_queue: adapter.longest,
             }
@@ -1061,14 +1116,14 @@ impl<'p> World<'p> {
                 bound: Span(u64::from(line.served) * service),
             }
         });
-        Stats {
-            events: self.events,
-            end: Span(end),
-            operations: self.operations,
-            busiest,
-            hottest,
-            lines: self.memory.touched() as u64,
-        }
+        Counts { operations: self.operations, busiest, hottest }
+    }
+
+    /// Returns the counts, and those of the whole simulation.
+    pub(super) fn stats(&mut self) -> Stats {
+        let Counts { operations, busiest, hottest } = self.counts.take().unwrap_or_else(|| self.counts());
+        let (events, end, lines) = (self.events, Span(self.now()), self.memory.touched() as u64);
+        Stats { events, end, operations, busiest, hottest, lines }
     }
 }
 

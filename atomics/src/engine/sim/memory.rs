@@ -39,7 +39,7 @@ pub(super) struct Line {
     pub(super) reader: u32,
     /// The core that had the line before, and still uses it while the line is on its way.
     pub(super) before: Before,
-    /// The number of atomic operations of adapters on the line.
+    /// The number of adapters' complete atomic operations on the line.
     pub(super) served: u32,
 }
 
@@ -101,6 +101,13 @@ impl Memory {
 
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, &Line)> {
         self.index.iter().map(|(&key, &line)| (key, &self.lines[line as usize]))
+    }
+
+    /// Sets the numbers of atomic operations to zero.
+    pub(super) fn forget_served(&mut self) {
+        for line in &mut self.lines {
+            line.served = 0;
+        }
     }
 
     pub(super) fn touched(&self) -> usize {

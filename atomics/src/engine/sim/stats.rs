@@ -69,18 +69,19 @@ pub struct Hottest {
     pub rank: u32,
     /// The offset of the line in the segment, in bytes.
     pub disp: u64,
-    /// The number of adapters' atomic operations on it, for ranks that [count](super::Sim::count_hottest).
+    /// The number of adapters' complete atomic operations on it.
     pub served: u64,
     /// The least time for these operations, which take turns: operations times service time.
     pub bound: Span,
 }
 
-/// The counts of a simulation.
+/// The counts of a simulation, or of its part between [`begin_stats`](super::Sim::begin_stats) and
+/// [`end_stats`](super::Sim::end_stats).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stats {
-    /// The number of handled events.
+    /// The number of handled events, of the whole simulation.
     pub events: u64,
-    /// The virtual time from the begin to the last event.
+    /// The virtual time from the simulation's begin to its last event.
     pub end: Span,
     /// Operations of all ranks.
     pub operations: Operations,
@@ -88,6 +89,6 @@ pub struct Stats {
     pub busiest: Option<Busiest>,
     /// The word with the most atomic operations of adapters, if there is one.
     pub hottest: Option<Hottest>,
-    /// The number of touched lines of 64 bytes in all segments.
+    /// The number of touched lines of 64 bytes in all segments, in the whole simulation.
     pub lines: u64,
 }

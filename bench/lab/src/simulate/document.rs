@@ -15,7 +15,8 @@ impl Outcome {
         let title = "Locks over network atomics, simulated";
         let mut document = Document::new("simulate", title, self.run.clone(), self.host.clone());
         for (number, (machine, load)) in self.panels().enumerate() {
-            document.summary.extend(self.verdict(machine, load));
+            // A lock that was interrupted might have been the fastest.
+            document.summary.extend(self.verdict(machine, load).filter(|_| self.run.complete));
             document.sections.push(self.section(number, machine, load));
         }
         if !self.left_out.is_empty() {
@@ -77,10 +78,28 @@ impl Outcome {
         let title = self.title(machine, load);
         let id = format!("{}-{}", machine.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), number + 1);
         let mut section = Section::new(id, &title).paragraph(format!("{}.", machine.about.trim_end_matches('.')));
+        section.text.extend(self.starved(&points));
         section.finding.tables = vec![self.times(&title, &points), self.details(&title, &points)];
         section.finding.plots = self.plots(&points);
         section.bars.push(self.operations(&points));
         section
+    }
+
+    /// Tells of locks that starved ranks, each at its largest number of ranks.
+    pub(crate) fn starved(&self, points: &[&Point]) -> Option<String> {
+        let of = self.subjects.iter().filter_map(|info| {
+            let starved = points.iter().filter(|point| point.key.lock == info.name && point.starved > 0);
+            let point = starved.max_by_key(|point| point.key.ranks)?;
+            Some(format!("{} {} of {} ranks", info.name, point.starved, point.key.ranks))
+        });
+        let of: Vec<String> = of.collect();
+        (!of.is_empty()).then(|| {
+            format!(
+                "Some locks starved ranks, which made too few pairs while the others made more than theirs: {}. The \
+                 slowest rank's time is that of the whole measurement, over the pairs that it made.",
+                of.join("; ")
+            )
+        })
     }
 
     /// The slowest rank's time for a pair: a row for each lock, a column for each number of ranks.
@@ -151,7 +170,7 @@ impl Outcome {
             "Throughput",
             ("pairs per second, all ranks", Quantity::Rate),
             &|point| Some(point.throughput),
-            "Pairs of all ranks together, from the first begin of a measurement to the last end.",
+            "Pairs of all ranks together, from the begin of the measurement to its end.",
         );
         add(
             "median",
@@ -286,8 +305,9 @@ impl Outcome {
     fn data(&self) -> Table {
         type Number = fn(&Point) -> Cell;
         let number = |value: f64| Cell::from(Value::Number(value));
-        let columns: [(&str, Number); 17] = [
+        let columns: [(&str, Number); 18] = [
             ("pairs", |point| Value::Count(point.pairs.into()).into()),
+            ("starved ranks", |point| Value::Count(point.starved.into()).into()),
             ("seeds", |point| Value::Count(point.seeds.into()).into()),
             ("pair slowest", |point| slowest(point)),
             ("pair fastest", |point| time(point.fastest_ns)),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rmalab_atomics::Distance;
+use rmalab_atomics::sim::profile::Span;
 use rmalab_atomics::sim::{Kind, Stats};
 use serde::Serialize;
 
@@ -10,6 +11,7 @@ use super::options::{Load, Options, Target};
 use super::rank::{Shared, Times};
 use crate::subject::Info;
 use rmalab_report::Run;
+use rmalab_report::numbers::counted;
 use rmalab_report::statistics::{Quantiles, jain, median};
 
 /// All results.
@@ -71,7 +73,8 @@ pub struct Key {
 
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} on {} at {} ranks ({})", self.lock, self.profile, self.ranks, self.load)
+        let ranks = counted(self.ranks.into(), "rank");
+        write!(f, "{} on {} at {ranks} ({})", self.lock, self.profile, self.load)
     }
 }
 
@@ -94,11 +97,14 @@ pub struct Point {
     /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// Measured pairs of each rank.
+    /// The number of pairs that each rank had to measure.
     pub pairs: u32,
+    /// The number of ranks that made fewer: the lock starved them, until the measurement ended without them.
+    pub starved: u32,
     /// The number of seeds in this result.
     pub seeds: u32,
-    /// The slowest rank's time for a pair, on average over its pairs.
+    /// The slowest rank's time for a pair, on average over its pairs; of a starved rank the time of the measurement over
+    /// its pairs, or over one if it made none.
     pub slowest_ns: f64,
     /// The least `slowest_ns` of all seeds.
     pub slowest_min_ns: f64,
@@ -108,7 +114,7 @@ pub struct Point {
     pub fastest_ns: f64,
     /// The time for a pair on average over all ranks.
     pub mean_ns: f64,
-    /// Measured pairs per second, all ranks together, from the first begin to the last end.
+    /// Measured pairs per second, all ranks together, from the begin of the measurement to its end.
     pub throughput: f64,
     /// Jain's index of the ranks' rates: 1 when all are equal.
     pub jain: f64,
@@ -180,15 +186,21 @@ impl Operations {
 impl Point {
     /// The results of one simulation.
     pub(crate) fn of(key: Key, times: &[Times], shared: &Shared, stats: &Stats, wall: Duration) -> Point {
-        let pairs = f64::from(shared.task.pairs);
-        let each: Vec<f64> = times.iter().map(|times| (times.end - times.begin) as f64 / 1000.0 / pairs).collect();
+        let starved = |times: &Times| times.pairs < u64::from(shared.task.pairs);
+        let last = times.iter().map(|times| times.end).max().unwrap_or(0);
+        let end = shared.over.get().unwrap_or(last);
+        let each = times.iter().map(|times| {
+            let until = if starved(times) { end } else { times.end };
+            (until - times.begin) as f64 / 1000.0 / times.pairs.max(1) as f64
+        });
+        let each: Vec<f64> = each.collect();
         let slowest = each.iter().copied().fold(0.0, f64::max);
         let begin = times.iter().map(|times| times.begin).min().unwrap_or(0);
-        let end = times.iter().map(|times| times.end).max().unwrap_or(0);
         let rates: Vec<f64> = each.iter().map(|ns| 1.0 / ns.max(1e-3)).collect();
-        let acquisitions = shared.acquisitions.get().max(1) as f64;
-        let operations =
-            |kind| Distance::ALL.map(|distance| stats.operations.count(kind, distance) as f64 / acquisitions);
+        let pairs = times.iter().map(|times| times.pairs).sum::<u64>().max(1) as f64;
+        let operations = |kind| Distance::ALL.map(|distance| stats.operations.count(kind, distance) as f64 / pairs);
+        // Those of the adapter that take turns, for the mean number of pairs of a rank.
+        let bound = |span: Span| span.as_nanoseconds() * f64::from(key.ranks) / pairs;
         let sides = shared.sides.borrow();
         let side = |index: usize| {
             let side = &sides[index];
@@ -204,13 +216,14 @@ impl Point {
         };
         Point {
             pairs: shared.task.pairs,
+            starved: times.iter().filter(|times| starved(times)).count() as u32,
             seeds: 1,
             slowest_ns: slowest,
             slowest_min_ns: slowest,
             slowest_max_ns: slowest,
             fastest_ns: each.iter().copied().fold(f64::INFINITY, f64::min),
             mean_ns: each.iter().sum::<f64>() / each.len().max(1) as f64,
-            throughput: pairs * f64::from(key.ranks) * 1e12 / end.saturating_sub(begin).max(1) as f64,
+            throughput: pairs * 1e12 / end.saturating_sub(begin).max(1) as f64,
             jain: jain(&rates),
             readers: side(0),
             writers: side(1),
@@ -223,7 +236,7 @@ impl Point {
             utilization: stats.busiest.map_or(0.0, |busiest| busiest.utilization),
             mean_queue: stats.busiest.map_or(0.0, |busiest| busiest.mean_queue),
             longest_queue: stats.busiest.map_or(0, |busiest| busiest.longest_queue),
-            bound_ns: stats.hottest.map_or(0.0, |hottest| hottest.bound.as_nanoseconds() / pairs),
+            bound_ns: stats.hottest.map_or(0.0, |hottest| bound(hottest.bound)),
             end_ns: stats.end.as_nanoseconds(),
             events: stats.events,
             wall_s: wall.as_secs_f64(),
@@ -239,6 +252,7 @@ impl Point {
         Point {
             key: points[0].key.clone(),
             pairs: points[0].pairs,
+            starved: points.iter().map(|point| point.starved).max().unwrap_or(0),
             seeds: points.len() as u32,
             slowest_ns: of(|point| point.slowest_ns),
             slowest_min_ns: points.iter().map(|point| point.slowest_ns).fold(f64::INFINITY, f64::min),
@@ -309,9 +323,10 @@ impl Outcome {
             "All of a rank's acquisitions are measured, and it ends after them.".to_owned()
         } else {
             format!(
-                "Steady state: each rank first makes {} % of its pairs, at least one, unmeasured. After \
-                 its measured pairs it goes on, at most as often again, until all ranks have measured. Operations, \
-                 the adapter's figures and events include all pairs.",
+                "Each rank first makes {} % of its pairs, at least one, unmeasured. Then all begin to measure at the \
+                 same time, and end together, when each has made its pairs. They end too when all together have made \
+                 twice as many, or beside exclusive ranks 1,000 times, since a lock may starve a rank. So all ranks \
+                 compete for the whole measurement, and all figures but events are of it.",
                 rmalab_report::numbers::digits(self.warm_up * 100.0)
             )
         };

@@ -35,8 +35,14 @@ pub(crate) struct Shared {
     pub(crate) task: Task,
     /// The guard that may end the simulation early.
     pub(crate) guard: Guard,
-    /// Ranks with remaining measured acquisitions.
+    /// Ranks that have not made all pairs of their task.
     measuring: Cell<u32>,
+    /// Whether the measurement has to end soon.
+    pub(crate) hurry: Cell<bool>,
+    /// Pairs of all ranks in the measurement.
+    measured: Cell<u64>,
+    /// The end of the measurement, in picoseconds of virtual time, once it has ended.
+    pub(crate) over: Cell<Option<u64>>,
     /// Acquisitions of all ranks, unmeasured ones included.
     pub(crate) acquisitions: Cell<u64>,
     /// Results of reads, and of writes.
@@ -64,11 +70,13 @@ impl Side {
     }
 }
 
-/// The begin and the end of one rank's measurement, in picoseconds of virtual time.
+/// One rank's part of the measurement; times are picoseconds of virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Times {
     pub(crate) begin: u64,
+    /// The end of its last pair.
     pub(crate) end: u64,
+    pub(crate) pairs: u64,
 }
 
 impl Shared {
@@ -78,6 +86,9 @@ impl Shared {
             task,
             guard,
             measuring: Cell::new(ranks),
+            hurry: Cell::new(false),
+            measured: Cell::new(0),
+            over: Cell::new(None),
             acquisitions: Cell::new(0),
             sides: RefCell::new([Side::new(), Side::new()]),
             grants: RefCell::new(vec![0; books as usize]),
@@ -103,6 +114,11 @@ enum Choice {
 
 /// One rank's code: makes its part of the lock with `make`, and acquires and releases it as the load requires.
 ///
+/// After the warm-up all ranks begin to measure at the same time. They end together, when the last rank has made all pairs
+/// of its task: until then the others go on, so that nobody measures an idle lock. They end too when all together have made
+/// [`LONGEST`] times the pairs of their tasks, or when half of the allowed events have happened: the lock starves a rank.
+/// Without a warm-up each rank measures from its first pair to its last.
+///
 /// # Errors
 ///
 /// Errors of the lock.
@@ -118,33 +134,52 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         from_last.is_multiple_of(apart) && from_last / apart < shared.task.exclusive_ranks
     };
     let (warm_up, pairs) = (shared.task.warm_up, shared.task.pairs);
-    let mut times = Times { begin: ra.time().0, end: 0 };
-    let mut made = 0;
-    loop {
-        if made == warm_up {
-            times.begin = ra.time().0;
-        }
-        let measured = (warm_up..warm_up + pairs).contains(&made);
-        if made == 0 || made == warm_up || made == warm_up + pairs {
-            // A bound on the measured pairs must come from their operations, not from the first ones, which open the
-            // lock.
-            ra.count_hottest(measured);
-        }
+    let mut pair = |measured: bool| -> rmalab_locks::Result<()> {
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
         one(&mut *lock, ra, shared, choice, data, &mut random, measured)?;
-        made += 1;
         shared.acquisitions.set(shared.acquisitions.get() + 1);
-        if made == warm_up + pairs {
-            times.end = ra.time().0;
-            shared.measuring.set(shared.measuring.get() - 1);
+        Ok(())
+    };
+    for _ in 0..warm_up {
+        pair(false)?;
+    }
+    if warm_up > 0 {
+        ra.begin_stats()?;
+    }
+    let begin = ra.time().0;
+    let mut times = Times { begin, end: begin, pairs: 0 };
+    loop {
+        pair(true)?;
+        if shared.over.get().is_some() {
+            return Ok(times);
         }
-        // The other ranks have to measure under full load.
-        let enough = warm_up == 0 || shared.measuring.get() == 0 || made >= warm_up + 2 * pairs;
-        if made >= warm_up + pairs && enough {
+        let now = ra.time().0;
+        if now == times.end {
+            // A pair without any operation: the other ranks have to have their turn.
+            ra.compute(Duration::ZERO)?;
+        }
+        times.end = now;
+        times.pairs += 1;
+        shared.measured.set(shared.measured.get() + 1);
+        if times.pairs == u64::from(pairs) {
+            shared.measuring.set(shared.measuring.get() - 1);
+            if warm_up == 0 {
+                return Ok(times);
+            }
+        }
+        let longest = LONGEST[usize::from(shared.task.exclusive_ranks > 0)];
+        let most = longest * u64::from(pairs) * u64::from(size);
+        if shared.measuring.get() == 0 || shared.measured.get() >= most || shared.hurry.get() {
+            shared.over.set(Some(now));
+            ra.end_stats()?;
             return Ok(times);
         }
     }
 }
+
+/// The longest measurement, as a multiple of the pairs that all ranks have to make: with equal tasks, and beside ranks
+/// that take only exclusive locks. A pair of those takes as long as hundreds of the others.
+const LONGEST: [u64; 2] = [2, 1000];
 
 /// 2^64 divided by the golden ratio: spreads small numbers.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -192,6 +227,7 @@ fn one(
         acquire(lock, ra, choice)?;
     }
     let bypass = shared.grant(book) - requested;
+    let measured = measured && shared.over.get().is_none();
     if measured {
         let mut sides = shared.sides.borrow_mut();
         let side = &mut sides[usize::from(writes)];

@@ -44,6 +44,7 @@ pub fn run(
         let changed = if machine.changed.is_empty() { String::new() } else { format!(", with {}", machine.changed) };
         let mut section = Section::new("lock-all", format!("lock_all and unlock_all, every rank, on {}", machine.name))
             .paragraph(format!("{}{changed}. {}", machine.about, all.method()));
+        section.text.extend(all.starved(&points));
         section.finding.plots.push(all.time(&points));
         section.finding.tables.push(all.times(&machine.name, &points));
         let of = ranks(&points);

@@ -10,8 +10,10 @@ use rmalab_locks::{Policy, PolicyKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use rmalab_job::{Error, Result};
-use rmalab_report::numbers::{digits, humane};
-use rmalab_report::text::aligned;
+use rmalab_report::document::{Document, Section};
+use rmalab_report::finding::{self, Cell, Column, Table};
+use rmalab_report::numbers::digits;
+use rmalab_report::{Machine, Run};
 
 /// One figure, simulated and published or measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,14 +42,14 @@ pub enum Value {
     None,
 }
 
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {
-            Value::Time(ns) => f.write_str(&humane(ns)),
-            Value::Share(share) => write!(f, "{:.1} %", share * 100.0),
-            Value::Coefficient(value) => write!(f, "{value:.2}"),
-            Value::None => f.write_str("-"),
-        }
+impl From<Value> for Cell {
+    fn from(value: Value) -> Cell {
+        Cell::from(match value {
+            Value::Time(ns) => finding::Value::Time(ns),
+            Value::Share(share) => finding::Value::Share(share),
+            Value::Coefficient(value) => finding::Value::Number(value),
+            Value::None => finding::Value::None,
+        })
     }
 }
 
@@ -89,23 +91,38 @@ impl Check {
     }
 }
 
-/// The checks as an aligned table; `reference` is the heading of the second column.
-pub fn checks_table(reference: &str, checks: &[Check]) -> String {
-    let header = ["figure", reference, "simulated", "deviation", "bound", ""].map(str::to_owned).to_vec();
-    let rows = checks.iter().map(|check| {
-        let mut row = vec![check.what.clone(), check.reference.to_string(), check.simulated.to_string()];
-        row.extend(match check.apart {
-            Some(Apart::Ratio(is, most)) => [format!("{:+.1} %", is * 100.0), format!("{:.0} %", most * 100.0)],
+/// The document of a comparison. `about` describes it in a sentence; `reference` is the heading of the second column.
+pub fn document(run: Run, about: &str, reference: &str, checks: &[Check]) -> Document {
+    let title = format!("Simulated figures beside {reference} ones");
+    let mut document = Document::new("validate", title, run, Machine::describe());
+    document.summary = vec![verdict(checks)];
+    document.sections.push(Section::new("figures", "Figures").paragraph(about).table(table(reference, checks)));
+    document
+}
+
+/// The checks as a table; `reference` is the heading of the second column.
+pub fn table(reference: &str, checks: &[Check]) -> Table {
+    let columns = ["figure", reference, "simulated", "deviation", "bound", "verdict"].map(Column::neither);
+    let mut table = Table::new("Each figure, and its bound", columns);
+    for check in checks {
+        let (deviation, bound) = match check.apart {
+            Some(Apart::Ratio(is, most)) => (format!("{:+.1} %", is * 100.0), format!("{:.0} %", most * 100.0)),
             Some(Apart::Points(is, most)) => {
-                [format!("{:+.1} points", is * 100.0), format!("{:.0} points", most * 100.0)]
+                (format!("{:+.1} points", is * 100.0), format!("{:.0} points", most * 100.0))
             }
-            Some(Apart::Least(is, least)) => [format!("{is:.2}"), format!("at least {least}")],
-            None => ["-".into(), "no bound".into()],
-        });
-        row.push(if check.holds() { "holds" } else { "DOES NOT HOLD" }.into());
-        row
-    });
-    aligned(header, rows)
+            Some(Apart::Least(is, least)) => (format!("{is:.2}"), format!("at least {least}")),
+            None => ("–".into(), "no bound".into()),
+        };
+        table.row([
+            Cell::from(check.what.as_str()),
+            check.reference.into(),
+            check.simulated.into(),
+            deviation.into(),
+            bound.into(),
+            (if check.holds() { "holds" } else { "DOES NOT HOLD" }).into(),
+        ]);
+    }
+    table
 }
 
 /// Compares with published figures for the FX100: M. Hatanaka, A. Hori, Y. Ishikawa, the study of RMA locks
@@ -286,15 +303,11 @@ fn places(values: &[f64]) -> Vec<f64> {
 }
 
 /// A sentence on the number of checks that hold.
-pub fn verdict(checks: &[Check]) -> String {
-    let (all, bad) =
-        (checks.iter().filter(|check| check.apart.is_some()).count(), checks.iter().filter(|c| !c.holds()));
-    let bad = bad.count();
-    format!(
-        "{} of {all} are within their bounds ({} %)\n",
-        all - bad,
-        digits((all - bad) as f64 * 100.0 / all.max(1) as f64)
-    )
+fn verdict(checks: &[Check]) -> String {
+    let all = checks.iter().filter(|check| check.apart.is_some()).count();
+    let bad = checks.iter().filter(|check| !check.holds()).count();
+    let share = (all - bad) as f64 * 100.0 / all.max(1) as f64;
+    format!("{} of {all} figures are within their bounds ({} %).", all - bad, digits(share))
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub cell_ns: u64,
     /// The machine.
     pub machine: Machine,
+    /// The number of processors that other programs kept busy during the study, if known.
+    pub others: Option<f64>,
     /// The subjects.
     pub subjects: Vec<Info>,
     /// The measurements, in the order of the options.

@@ -8,6 +8,9 @@ use super::{Backend, Cell, Outcome};
 /// Ratio of writers' to readers' waiting time from which the verdict mentions it.
 const STARVED: f64 = 100.0;
 
+/// The number of processors that other programs keep busy from which the verdict mentions them.
+const BUSY: f64 = 0.2;
+
 /// Returns a paragraph for each backend and load, and one on next steps.
 pub(super) fn summary(outcome: &Outcome) -> Vec<String> {
     let mut text = Vec::new();
@@ -106,6 +109,12 @@ fn next(outcome: &Outcome, winners: &[&str]) -> String {
         text += &format!(
             "With {most} ranks on {cores} processors, the scheduler affects these results: a queue lock waits for a rank \
              that does not run. "
+        );
+    }
+    if let Some(others) = outcome.others.filter(|&others| others >= BUSY) {
+        text += &format!(
+            "Other programs kept {} processors busy meanwhile: measure again on a quiet machine. ",
+            digits(others)
         );
     }
     let names = winners.join(",");
