@@ -27,22 +27,27 @@ The table:
   1/s               acquisitions in a second, of all ranks together, until the last rank ends
   95 %              half of the objective's confidence interval over the seeds
   p50, p99          of the time of lock and unlock together
-  Jain              fairness of the ranks' rates: 1 if all are equal, 1/ranks if one rank gets everything
-  beside the first  'as good' if the intervals overlap or the difference is below 2 %, otherwise how much worse
+  Jain              fairness of the ranks' rates: 1 if all are equal, 1/ranks if one rank gets
+                    everything
+  beside the first  'as good' if the intervals overlap or the difference is below 2 %, otherwise
+                    how much worse
   limited by        what takes most of the ranks' time: one busy word, an adapter, waiting for
                     holders, the lock's own operations, transfers, the processor
 
 Candidates:
-  A policy's name alone means its defaults. POLICY/... has another parameter, such as two-level/retract or
-  tas/backoff-8; the builder call at the end sets it. The info string names only the policy.
+  A policy's name alone means its defaults. POLICY/... has another parameter, such as
+  two-level/retract or tas/backoff-8; the builder call at the end sets it. The info string names
+  only the policy.
 
 Traces:
-  RMALAB_RECORD=DIR program, or Builder::record, records one; then use rmalab advise --trace DIR. The simulated ranks repeat
-  the program's calls, with its times between the calls; each seed changes these by up to 10 %.
+  RMALAB_RECORD=DIR program, or Builder::record, records one; then use rmalab advise --trace DIR.
+  The simulated ranks repeat the program's calls, with its times between the calls; each seed
+  changes these by up to 10 %.
 
 Limits:
-  The simulator has a processor for each rank. With fewer processors the scheduler decides, and the advice is not valid.
-  The intervals cover the seeds, not the difference between profile and machine. --measure checks that on this machine.
+  The simulator has a processor for each rank. With fewer processors the scheduler decides, and
+  the advice is not valid. The intervals cover the seeds, not the difference between profile and
+  machine. --measure checks that on this machine.
 
 Examples:
   rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr
@@ -51,7 +56,7 @@ Examples:
       The same with two ranks, simulated and measured on this machine.
   RMALAB_RECORD=trace ./program && rmalab advise --trace trace --objective p99
       Advice for an existing program.
-  rmalab advise work.toml --profile fx100 --ranks 4096 --lock two-level,hierarchical --seeds 3 --format json -o advice.json
+  rmalab advise work.toml --ranks 4096 --lock two-level,hierarchical --format json -o advice.json
       Two policies on a larger machine.
 
 Exit codes:

@@ -43,7 +43,8 @@ does this, too.";
 pub(crate) const SHORT: &str = "\
 A laboratory for locks over network atomics. Three things to try:
 
-  rmalab study                         every lock under contention, for a little more than a minute, with a report
+  rmalab study                         every lock under contention, for a little more than a
+                                       minute, with a report
   rmalab verify --lock mcs-rw-rp       a lock in every order of its ranks' operations
   rmalab verify --mutant tas-split     how a race breaks a lock, step by step
 
@@ -59,9 +60,11 @@ Examples:
   rmalab study --backend local --read-fraction 0.5 --critical-section 1us --format csv --quiet
       Longer critical sections; data go to standard output.
   mpirun -n 4 rmalab study --backend mpi --ranks 2,4
-      Locks over the atomics of an MPI; smaller worlds use some of its ranks. verbs works likewise.
+      Locks over the atomics of an MPI; smaller worlds use some of its ranks. verbs works
+      likewise.
   rmalab verify
-      Check every lock in every order of its ranks' operations, with configurations that take seconds.
+      Check every lock in every order of its ranks' operations, with configurations that take
+      seconds.
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       The time of lock_all on a simulated machine of up to 4,096 ranks.
   rmalab advise bench/workloads/shared_exclusive.toml --ranks 2
@@ -139,10 +142,12 @@ Scenarios:
 
 Networks:
   sc              every operation takes effect as it is issued
-  late-puts       posted puts take effect later, at the latest at a flush, in order for each target
+  late-puts       posted puts take effect later, at the latest at a flush, in order for each
+                  target
   unordered-bulk  bulk puts, too, in any order: everything that the memory model allows
   hca             network atomics read and write in two steps; owners also use the network
-  hca-owner-cpu   the same, but owners use their processor: outside the contract, so some locks fail
+  hca-owner-cpu   the same, but owners use their processor: outside the contract, so some locks
+                  fail
 
 Examples:
   rmalab verify --lock mcs,mcs-rw-rp
@@ -158,7 +163,8 @@ Examples:
 
 Exit codes:
   0    no property is broken; the table names searches that a limit ended
-  1    a property is broken, or an engine failed; for replay: the counterexample still breaks the lock
+  1    a property is broken, or an engine failed; for replay: the counterexample still breaks the
+       lock
   2    an argument is wrong, or a file is no counterexample to a lock of this program
   130  interrupted (Ctrl-C); results until then are in the table";
 
@@ -575,5 +581,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+    /// Longer lines would be wrapped in the middle of a list or a command.
+    #[test]
+    fn lists_and_examples_of_help_fit_into_100_columns() {
+        let mut long = Vec::new();
+        for command in Cli::command().get_subcommands() {
+            let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+            let lines = text.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with(' '));
+            long.extend(
+                lines.filter(|line| line.chars().count() > 100).map(|line| format!("{}: {line}", command.get_name())),
+            );
+        }
+        assert!(long.is_empty(), "{}", long.join("\n"));
     }
 }

@@ -42,16 +42,17 @@ Examples:
       Locks only, with more repetitions, as JSON on standard output.
 
 How it is measured:
-  Ranks and threads are bound to cores in turn, for every implementation. Each repetition starts with another
-  implementation. An operation is timed in 5 batches that fill --budget; the result is the median of the batches, and of
-  the repetitions. Memory is checked afterwards.
+  Ranks and threads are bound to cores in turn, for every implementation. Each repetition starts
+  with another implementation. An operation is timed in 5 batches that fill --budget; the result
+  is the median of the batches, and of the repetitions. Memory is checked afterwards.
 
 Stopping and going on:
-  A file beside the report, REPORT.unfinished, keeps the results until the run is complete. The same command,
-  after Ctrl-C or a kill, resumes there; --fresh starts again.
+  A file beside the report, REPORT.unfinished, keeps the results until the run is complete. The
+  same command, after Ctrl-C or a kill, resumes there; --fresh starts again.
 
 Exit codes:
-  0    done, whichever is faster; the table and the notes name peers that are missing, crash, or are wrong
+  0    done, whichever is faster; the table and the notes name peers that are missing, crash, or
+       are wrong
   1    our own ranks failed
   2    an argument is wrong, or the report's folder cannot be used
   130  interrupted (Ctrl-C); results until then are in the table and in the report";

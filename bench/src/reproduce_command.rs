@@ -35,13 +35,14 @@ Examples:
   rmalab reproduce fx100-lockall fompi-locks
       Run two experiments.
   rmalab reproduce --all
-      All of them, in three to five minutes on two processors; rmalab-reproduction/index.html afterwards.
+      All of them, in three to five minutes on two processors; rmalab-reproduction/index.html
+      afterwards.
   rmalab reproduce --all --long
       All of them at the papers' sizes.
 
 Stopping and going on:
-  A file beside the report, REPORT.unfinished, keeps the results until the run is complete. The same command,
-  after Ctrl-C or a kill, resumes there; --fresh starts again.
+  A file beside the report, REPORT.unfinished, keeps the results until the run is complete. The
+  same command, after Ctrl-C or a kill, resumes there; --fresh starts again.
 
 Exit codes:
   0    done; whether the papers' findings hold or not

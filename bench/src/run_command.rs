@@ -33,9 +33,11 @@ Options of the application follow its name, in any order with those above: `rmal
 
 Examples:
   rmalab run ghost --bytes 1024 --sync pscw
-      A ghost exchange of 1 KiB to each of four neighbours, on as many processes as there are processors.
+      A ghost exchange of 1 KiB to each of four neighbours, on as many processes as there are
+      processors.
   rmalab run ghost --sync fence --transport two-sided --repetitions 5
-      The same with MPICH-2's deferred fence over messages; the result is the run with the median time.
+      The same with MPICH-2's deferred fence over messages; the result is the run with the median
+      time.
   rmalab run random-access --backend sim --profile aries --ranks 1024
       Random updates on 1,024 simulated ranks.
   rmalab run ghost --backend verbs --ranks 2

@@ -38,16 +38,19 @@ Numbers of ranks:
   4:4096:4          a sweep from 4 to 4096, both included, by a factor of 4
 
 Measurements:
-  Each rank first makes --warm-up of its pairs, at least one, unmeasured; then --pairs measured pairs; then it goes
-  on, at most as often again, until all ranks have measured, so that all measure under full load. --warm-up 0 measures
-  everything from the first acquisition to the last, as in the study of FX100.
-  time for a pair   of a rank: its measured time, divided by --pairs; of the slowest, the fastest, and the mean of all
+  Each rank first makes --warm-up of its pairs, at least one, unmeasured. Then all begin to
+  measure at the same time, and end together, when each has made --pairs. They end too when all
+  together have made twice as many (beside --exclusive-ranks 1000 times): the lock starves a rank.
+  --warm-up 0 measures each rank from its first acquisition to its last, as in the FX100 study.
+  time for a pair   of a rank: its measured time, divided by its pairs; of the slowest, the
+                    fastest, and the mean of all
   acquire           from the request to the grant, of every measured acquisition
   bypass            grants to others between a request and its grant
-  operations        of all ranks for a pair, by distance: on the local rank, in its node, in other nodes
+  operations        of all ranks for a pair, by distance: on the local rank, in its node, in other
+                    nodes
   adapter, queue    busy share of the busiest adapter, and number of messages that waited for it
-  bound             the least time of a pair, since operations on one word take turns: operations on the busiest word, times
-                    the time of each, for one pair of every rank
+  bound             the least time of a pair, since operations on one word take turns: operations
+                    on the busiest word, times the time of each, for one pair of every rank
 
 Sections, as in the HPDC'16 paper on RMA-RW:
   empty             nothing inside
@@ -58,11 +61,11 @@ Sections, as in the HPDC'16 paper on RMA-RW:
 Examples:
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       The time of lock_all, on the FX100 profile.
-  rmalab simulate --lock mcs-rw-rp --ranks 4096 --local-atomics nic --warm-up 0 --pairs 1000 --report report
-      One point of the FX100 study, with a report.
-  rmalab simulate --lock tas-rw,mcs-rw-neutral --ranks 64:1024:2 --writers 0.2%,2%,5% --section empty,work:1us-4us
-      Six loads, side by side.
-  rmalab simulate --profile aries --lock two-level,rma-rw --ranks 32:4096:2 --writers 0.2%,2%,5% --params t_r=100
+  rmalab simulate --lock mcs-rw-rp --ranks 4096 --local-atomics nic --warm-up 0 --pairs 1000
+      One point of the FX100 study.
+  rmalab simulate --lock tas-rw,mcs-rw-neutral --writers 2%,5% --section empty,work
+      Four loads, side by side.
+  rmalab simulate --profile aries --lock two-level,rma-rw --writers 0.2%,2%,5% --params t_r=100
       RMA-RW against foMPI's protocol.
   rmalab simulate validate paper
       Simulated against published figures; exit code 1 if they do not agree.

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::join::environment::{Environment, Identity};
+use crate::model::error::of_rank;
 use crate::{Error, Joined, Mapped, Output, Rank, RemoteAtomics, Result, Wishes, World};
 
 /// A backend whose ranks a program can be, by its name.
@@ -185,7 +186,7 @@ fn threads<T: Send, E: Display>(
     let rank = |ra: &Mapped| {
         body(ra).unwrap_or_else(|error| {
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-            first.get_or_insert_with(|| Error::world(format!("{}: {error}", ra.rank())));
+            first.get_or_insert_with(|| Error::world(of_rank(ra.rank(), &error)));
             drop(first);
             resume_unwind(Box::new(()))
         })
@@ -306,6 +307,8 @@ mod tests {
             ra.wait_until(word, Until::Ne(0)).map_err(|error| error.to_string())
         });
         assert_eq!(outcome.unwrap_err().to_string(), "rank 1: out of ideas");
+        let outcome = Backend::Local.try_run(1, |ra| Err::<(), _>(format!("{}: no epoch", ra.rank())));
+        assert_eq!(outcome.unwrap_err().to_string(), "rank 0: no epoch", "the error names its rank already");
     }
 
     #[test]

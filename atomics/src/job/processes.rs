@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::backend::mapped::Mapped;
 use crate::job::launch::{Launcher, Output};
 use crate::join::environment::{self, Environment, Identity};
+use crate::model::error::{of_rank, tell};
 use crate::model::world::World;
 use crate::{Error, Joined, Rank, Result, Topology, Wishes};
 
@@ -202,7 +203,7 @@ impl<J: Joined> Processes<J> {
                     },
                     Err(error) => {
                         ra.fail();
-                        Err(Error::world(format!("{rank}: {error}")))
+                        Err(Error::world(of_rank(rank, &error)))
                     }
                 }
             }
@@ -280,7 +281,7 @@ impl<J: Joined> Processes<J> {
 }
 
 fn give_up(rank: Rank, why: &dyn Display, code: i32) -> ! {
-    crate::model::error::tell(format_args!("{rank}: {why}"));
+    tell(format_args!("{}", of_rank(rank, why)));
     std::process::exit(code)
 }
 

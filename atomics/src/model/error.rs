@@ -12,6 +12,12 @@ pub(crate) fn tell(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// An error of a rank, with the rank at its begin. Many errors begin with their rank already.
+pub(crate) fn of_rank(rank: Rank, error: &dyn std::fmt::Display) -> String {
+    let (name, text) = (format!("{rank}: "), error.to_string());
+    if text.starts_with(&name) { text } else { name + &text }
+}
+
 /// The operation that an error names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
