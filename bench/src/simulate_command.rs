@@ -38,10 +38,9 @@ Numbers of ranks:
   4:4096:4          a sweep from 4 to 4096, both included, by a factor of 4
 
 Measurements:
-  Each rank first makes --warm-up of its pairs, at least one, unmeasured. Then all begin to
-  measure at the same time, and end together, when each has made --pairs. They end too when all
-  together have made twice as many (beside --exclusive-ranks 1000 times): the lock starves a rank.
-  --warm-up 0 measures each rank from its first acquisition to its last, as in the FX100 study.
+  Each rank first makes --warm-up of its pairs, at least one, unmeasured; 0 measures from the first
+  acquisition, as in the FX100 study. Then all begin to measure at the same time, and each ends
+  after --pairs. Beside --exclusive-ranks the others go on until those have ended, too.
   time for a pair   of a rank: its measured time, divided by its pairs; of the slowest, the
                     fastest, and the mean of all
   acquire           from the request to the grant, of every measured acquisition

@@ -320,15 +320,17 @@ impl Outcome {
     /// Describes the simulation's method in a sentence.
     pub fn method(&self) -> String {
         let warm_up = if self.warm_up == 0.0 {
-            "All of a rank's acquisitions are measured, and it ends after them.".to_owned()
+            "All acquisitions are measured.".to_owned()
         } else {
             format!(
-                "Each rank first makes {} % of its pairs, at least one, unmeasured. Then all begin to measure at the \
-                 same time, and end together, when each has made its pairs. They end too when all together have made \
-                 twice as many, or beside exclusive ranks 1,000 times, since a lock may starve a rank. So all ranks \
-                 compete for the whole measurement, and all figures but events are of it.",
+                "Each rank first makes {} % of its pairs, at least one, unmeasured.",
                 rmalab_report::numbers::digits(self.warm_up * 100.0)
             )
+        };
+        let end = if self.exclusive_ranks == 0 {
+            "All begin to measure at the same time, and each ends after its pairs."
+        } else {
+            "All begin to measure at the same time, and readers go on until the exclusive ranks have made their pairs, too."
         };
         let seeds = match self.seeds {
             1 => format!("The seed was {}.", self.seed),
@@ -337,7 +339,7 @@ impl Outcome {
                 self.seed
             ),
         };
-        format!("{warm_up} {seeds}")
+        format!("{warm_up} {end} {seeds}")
     }
 
     /// The outcome ahead of the first simulation.

@@ -114,10 +114,9 @@ enum Choice {
 
 /// One rank's code: makes its part of the lock with `make`, and acquires and releases it as the load requires.
 ///
-/// After the warm-up all ranks begin to measure at the same time. They end together, when the last rank has made all pairs
-/// of its task: until then the others go on, so that nobody measures an idle lock. They end too when all together have made
-/// [`LONGEST`] times the pairs of their tasks, or when half of the allowed events have happened: the lock starves a rank.
-/// Without a warm-up each rank measures from its first pair to its last.
+/// After the warm-up all ranks begin to measure at the same time, and each ends after the pairs of its task. Beside ranks
+/// that take only exclusive locks the others go on until those have ended, too: for [`LONGEST`] times the pairs of all tasks,
+/// or half of the allowed events, since a lock may starve its writers.
 ///
 /// # Errors
 ///
@@ -133,6 +132,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         let from_last = size - 1 - ra.rank().0;
         from_last.is_multiple_of(apart) && from_last / apart < shared.task.exclusive_ranks
     };
+    let goes_on = shared.task.exclusive_ranks > 0;
     let (warm_up, pairs) = (shared.task.warm_up, shared.task.pairs);
     let mut pair = |measured: bool| -> rmalab_locks::Result<()> {
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
@@ -143,9 +143,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
     for _ in 0..warm_up {
         pair(false)?;
     }
-    if warm_up > 0 {
-        ra.begin_stats()?;
-    }
+    ra.begin_stats()?;
     let begin = ra.time().0;
     let mut times = Times { begin, end: begin, pairs: 0 };
     loop {
@@ -163,23 +161,22 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         shared.measured.set(shared.measured.get() + 1);
         if times.pairs == u64::from(pairs) {
             shared.measuring.set(shared.measuring.get() - 1);
-            if warm_up == 0 {
-                return Ok(times);
-            }
         }
-        let longest = LONGEST[usize::from(shared.task.exclusive_ranks > 0)];
-        let most = longest * u64::from(pairs) * u64::from(size);
-        if shared.measuring.get() == 0 || shared.measured.get() >= most || shared.hurry.get() {
+        let most = LONGEST * u64::from(pairs) * u64::from(size);
+        let starves = goes_on && (shared.measured.get() >= most || shared.hurry.get());
+        if shared.measuring.get() == 0 || starves {
             shared.over.set(Some(now));
             ra.end_stats()?;
+            return Ok(times);
+        }
+        if times.pairs >= u64::from(pairs) && !goes_on {
             return Ok(times);
         }
     }
 }
 
-/// The longest measurement, as a multiple of the pairs that all ranks have to make: with equal tasks, and beside ranks
-/// that take only exclusive locks. A pair of those takes as long as hundreds of the others.
-const LONGEST: [u64; 2] = [2, 1000];
+/// The longest measurement, as a multiple of the pairs of all tasks. A writer's pair takes as long as hundreds of readers'.
+const LONGEST: u64 = 1000;
 
 /// 2^64 divided by the golden ratio: spreads small numbers.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
