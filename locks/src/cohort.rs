@@ -9,8 +9,8 @@
 //!   most `may_pass_local` other ranks overtake a rank. So no rank starves.
 //! - Every wait is on words of the waiter's segment: no rank polls.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes: under sequential consistency
-//!   two ranks on each, twice each (5,131,637 states); with posted puts that arrive late two on each, once each, and three
-//!   ranks twice each on two nodes, on three (157,541) and on one (78,063); with data and bulk puts in any order three ranks
+//!   two ranks on each, twice each; with posted puts that arrive late two on each, once each, and three
+//!   ranks twice each on two nodes, on three and on one; with data and bulk puts in any order three ranks
 //!   once each.
 //!
 //! # State

@@ -17,11 +17,10 @@
 //!   in the order of a queue.
 //! - Each rank's memory is the same at any number of ranks, except for a word for each level of the tree.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks, livelocks included:
-//!   two lock_alls and two exclusive locks of one target (2,117,422 states; with posted puts that arrive late 5,023,004) and
-//!   of two (1,519,698 and 3,234,620), three lock_alls and an exclusive lock (5,796,580), lock_all, exclusive and shared lock
-//!   twice each (671,788). On nodes of one rank below a tree of two levels: lock_all and two exclusive locks (63,903), two
-//!   lock_alls and one (16,818), lock_all and one twice each (5,539). The locks of a target alone: two exclusive and a shared
-//!   one (161,663 and 654,183).
+//!   under sequential consistency and with posted puts that arrive late two lock_alls and two exclusive locks of one target,
+//!   and of two; sequentially consistent also three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock
+//!   twice each. On nodes of one rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one,
+//!   lock_all and one twice each. The locks of a target alone, on both networks: two exclusive and a shared one.
 //! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
 //!   exclusive one can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively, rank 2
 //!   asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which waits for 1. Programs

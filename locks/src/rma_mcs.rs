@@ -13,7 +13,7 @@
 //!   entered the queue of an upper level and has not linked itself yet.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with T_L = 1 and 2:
 //!   under sequential consistency and with posted puts that arrive late 4 ranks × 1 and 3 × 2; with data and bulk puts in
-//!   any order 2 × 2. With `--long`, sequentially consistent: 4 × 2 (554,001 states), and 5 × 1 on three levels (1,275,839).
+//!   any order 2 × 2. With `--long`, sequentially consistent: 4 × 2, and 5 × 1 on three levels.
 //!
 //! # State
 //! Levels count from 1, the world, to N ([`crate::levels`]). The *members* of an element are its elements of the next level,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::kill_matrix::{self, Fate, Row};
@@ -62,10 +63,13 @@ fn replayed(one: &Counterexample) -> Option<Property> {
     violation.map(|violation| violation.property)
 }
 
+/// The rows of all but the slow mutants, which two tests use.
+static QUICK: LazyLock<Vec<Row>> = LazyLock::new(|| rows(|mutant| !is_slow(mutant)));
+
 #[test]
 fn mutants_die_as_the_matrix_says() {
-    let rows = rows(|mutant| !is_slow(mutant));
-    judge(&rows);
+    let rows = &*QUICK;
+    judge(rows);
     // No property holds vacuously: some mutant breaks each property that the explorer checks.
     let broken: BTreeSet<Property> = rows
         .iter()
@@ -101,9 +105,9 @@ fn the_matrix_has_every_mutant_once() {
 #[test]
 fn locks_survive_what_kills_their_mutants() {
     let mut seen = BTreeSet::new();
-    for row in rows(|mutant| !is_slow(mutant)) {
-        let Fate::Killed { counterexample, .. } = row.fate else { continue };
-        let mut lock = check(&counterexample);
+    for row in &*QUICK {
+        let Fate::Killed { counterexample, .. } = &row.fate else { continue };
+        let mut lock = check(counterexample);
         let by_backend = row.mutant.rules.is_empty();
         // Four ranks have some million states, which the ignored tests of the explorer cover. The last mutant belongs
         // to no lock.
