@@ -102,7 +102,7 @@ fn a_wrong_link_is_detected() {
         let wrong = wrong_links(&page, text, Some(&book), &mut 0);
         assert!(wrong.len() == 1 && wrong[0].contains(says), "{text}: {wrong:?}");
     }
-    let right = "`[x](no-such-page.md)` [x](backends.md#hardware) [y][z] <https://spinroot.com>\n\n    [x](a.md)\n\n[z]: results/scale.svg";
+    let right = "`[x](no-such-page.md)` [x](backends.md#hardware) [y][z] <https://spinroot.com>\n\n    [x](a.md)\n\n[z]: neutral-aba.svg";
     assert_eq!(wrong_links(&page, right, Some(&book), &mut 0), [""; 0]);
 }
 
