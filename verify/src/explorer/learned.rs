@@ -10,14 +10,14 @@
 //!   scenario and the lock's handle are left. Two histories with the same position and the same handle, as `Debug`
 //!   shows it, are one node. So the history of a node is the sequence of answers since its phase began.
 //! - A polling loop pauses in each round. After a pause, a node keeps of the answers since the phase began: none
-//!   ([`Forget::Phase`]), those up to the first pause ([`Forget::Polls`]), or all ([`Forget::Nothing`]). With the last
-//!   rule, the search can explore only loops that end by themselves.
+//!   ([`Forget::Phase`]), those up to the first pause and the last rounds since then ([`Forget::Rounds`]), or all
+//!   ([`Forget::Nothing`]). With the last rule, the search can explore only loops that end by themselves.
 //!
 //! Both rules assume something of the code: `Debug` shows everything, and a loop remembers nothing of past rounds. The
 //! search tests the assumptions. A node keeps up to [`WITNESSES`] different histories that lead to it, and runs each
-//! edge up to the next boundary from all of them. The code runs each loop [`ROUNDS`] times. If two runs differ, the
-//! search starts again with the next stricter rule; if the strictest rule fails, it ends with an error. A difference
-//! that no witness shows stays hidden.
+//! edge up to the next boundary from all of them. The code runs each loop [`ROUNDS`] times, and each way out of a loop
+//! after [`PUMPS`] rounds. If two runs differ, the search starts again with the next stricter rule; if the strictest
+//! rule fails, it ends with an error. A difference that no witness shows stays hidden.
 //!
 //! # Silent steps
 //! A pause, a read of the clock, and a flush where nothing can be under way are answered at once. They touch no memory,
@@ -50,7 +50,16 @@ use crate::{Error, Property, Result};
 pub(super) const WITNESSES: usize = 16;
 
 /// The number of rounds for the test that a loop does not count its rounds.
-const ROUNDS: usize = 100;
+const ROUNDS: usize = 300;
+
+/// The numbers of additional rounds after which a loop's ways out are tested.
+const PUMPS: [usize; 7] = [1, 2, 3, 5, 8, 20, 150];
+
+/// The number of other loops of a node with which a loop takes turns in the tests.
+const LOOPS: usize = 4;
+
+/// The number of histories of a node that are kept as witnesses of additional rounds.
+const WITNESSES_OF_ROUNDS: usize = 32;
 
 /// The number of witnesses for a node in a polling loop. Each of them came to the node by another answer. So one of
 /// them shows the loop's memory from before its first pause, for example a ticket.
@@ -64,8 +73,9 @@ pub(super) const SILENT: usize = 1 << 16;
 pub(super) enum Forget {
     /// All answers since the phase began.
     Phase,
-    /// The answers since the first pause.
-    Polls,
+    /// The rounds since the first pause, but for the last ones. Of equal rounds in a row, and of such rows, it keeps up
+    /// to this number.
+    Rounds(u16),
     /// Nothing.
     Nothing,
 }
@@ -74,25 +84,43 @@ impl Forget {
     /// The next stricter rule.
     pub(super) fn stricter(self) -> Option<Forget> {
         match self {
-            Forget::Phase => Some(Forget::Polls),
-            Forget::Polls => Some(Forget::Nothing),
+            Forget::Phase => Some(Forget::Rounds(0)),
+            Forget::Rounds(0) => Some(Forget::Rounds(1)),
+            Forget::Rounds(kept @ ..MOST_ROUNDS) => Some(Forget::Rounds(2 * kept)),
+            Forget::Rounds(_) => Some(Forget::Nothing),
             Forget::Nothing => None,
         }
     }
 }
 
+/// The largest number of rounds that a node keeps.
+const MOST_ROUNDS: u16 = 256;
+
+/// The rounds that a node keeps: the number of a round, and how often it came in a row.
+type Rounds = Vec<(u32, u16)>;
+
 /// The identity of a node: two histories with equal keys are one node.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Boundary { rank: Rank, status: Status, handle: String, issued: Option<Issued> },
-    Poll { start: NodeId, status: Status, issued: Option<Issued> },
+    Poll { start: NodeId, rounds: Rounds, status: Status, issued: Option<Issued> },
 }
 
-/// One history of a node: the parent, the number of the parent's history, and the answer.
-#[derive(Clone, Copy, Debug)]
+/// One history of a node.
+#[derive(Clone, Debug)]
 struct History {
+    /// The parent, and the number of the parent's history; none for a rank's first node.
     from: Option<(NodeId, u8)>,
     answer: u64,
+    /// The whole history, if it goes around a loop more often than the parent's.
+    whole: Option<Arc<[(Call, u64)]>>,
+    /// True if it goes around a loop more often than the first history.
+    pumped: bool,
+}
+
+impl History {
+    /// The history of a rank's first node.
+    const BEGIN: History = History { from: None, answer: 0, whole: None, pumped: false };
 }
 
 /// The data that only learning needs.
@@ -104,6 +132,12 @@ struct Roots {
     anchor: Option<NodeId>,
     /// The node at which its phase began.
     start: NodeId,
+    /// True if its call is the first one after a pause.
+    paused: bool,
+    /// The rounds since the anchor that it keeps.
+    rounds: Rounds,
+    /// The loops from it and back.
+    loops: Vec<Vec<(Call, u64)>>,
     edges: Vec<Edge>,
 }
 
@@ -117,6 +151,10 @@ pub(super) struct Learner {
     pub(super) log: Vec<(NodeId, Edge)>,
     roots: Vec<Roots>,
     keys: HashMap<Key, NodeId, FxBuildHasher>,
+    /// The numbers of rounds.
+    numbers: HashMap<Vec<(Call, u64)>, u32, FxBuildHasher>,
+    /// The number of edges that have been tested for symmetry.
+    pub(super) tested: usize,
     pub(super) starts: Vec<NodeId>,
     /// The images of nodes under permutations.
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
@@ -151,6 +189,8 @@ impl Learner {
             log: Vec::new(),
             roots: Vec::new(),
             keys: HashMap::default(),
+            numbers: HashMap::default(),
+            tested: 0,
             starts: Vec::new(),
             permuted: HashMap::default(),
             has_loops: false,
@@ -161,8 +201,7 @@ impl Learner {
             for &(event, _) in &stop.events {
                 status.record(event);
             }
-            let way = History { from: None, answer: 0 };
-            let start = learner.add(rank, &stop, status, None, None, way)?;
+            let start = learner.add(rank, &stop, status, None, None, History::BEGIN)?;
             learner.starts.push(start);
         }
         Ok(learner)
@@ -215,10 +254,14 @@ impl Learner {
         let mut path = Vec::new();
         let mut at = (node, way);
         loop {
-            let History { from, answer } = self.roots[at.0 as usize].ways[usize::from(at.1)];
-            let Some(from) = from else { break };
+            let history = &self.roots[at.0 as usize].ways[usize::from(at.1)];
+            if let Some(whole) = &history.whole {
+                path.reverse();
+                return [whole, path.as_slice()].concat();
+            }
+            let Some(from) = history.from else { break };
             let call = self.nodes[from.0 as usize].issued.expect("a node with an edge has a call").call;
-            path.push((call, answer));
+            path.push((call, history.answer));
             at = from;
         }
         path.reverse();
@@ -248,16 +291,17 @@ impl Learner {
                 _ => handle = Some(text.clone()),
             }
         }
-        let way = History { from: Some((node, 0)), answer };
+        let way = History { from: Some((node, 0)), answer, ..History::BEGIN };
         let to = self.add(rank, &stop, status, handle, Some(node), way)?;
         let edge = Edge { answer, to, saw };
         self.roots[node as usize].edges.push(edge);
         self.log.push((node, edge));
         for way in 1..ways {
-            self.witness(to, History { from: Some((node, way)), answer })?;
+            self.witness(to, self.way(node, way, answer))?;
         }
         if let Some(round) = self.round(node, to) {
             self.go_round(node, answer, round)?;
+            self.pump(node, answer, to, round)?;
         }
         Ok(edge)
     }
@@ -293,11 +337,37 @@ impl Learner {
         Ok(())
     }
 
+    /// History number `way` of `node`, continued by `answer`.
+    fn way(&self, node: NodeId, way: u8, answer: u64) -> History {
+        let pumped = self.roots[node as usize].ways[usize::from(way)].pumped;
+        History { from: Some((node, way)), answer, whole: None, pumped }
+    }
+
+    /// Adds witnesses that have gone around the loop from `to` to `node` and back by `answer` several times, and around
+    /// it and each known loop of `to` in turn.
+    fn pump(&mut self, node: NodeId, answer: u64, to: NodeId, round: usize) -> Result<(), Failure> {
+        let mut path = self.path(node, 0);
+        path.push((self.nodes[node as usize].issued.expect("a node with an edge has a call").call, answer));
+        let (before, one) = path.split_at(path.len() - round);
+        let others = self.roots[to as usize].loops.clone();
+        let mut sequences: Vec<Vec<(Call, u64)>> = PUMPS.iter().map(|&times| one.repeat(times)).collect();
+        for other in others.iter().take(LOOPS) {
+            let both = [one, other].concat();
+            sequences.extend([both.repeat(1), both.repeat(2), [other, one].concat()]);
+        }
+        self.roots[to as usize].loops.push(one.to_vec());
+        for sequence in sequences {
+            let whole = Some([before, &sequence].concat().into());
+            self.witness(to, History { from: Some((node, 0)), answer, whole, pumped: true })?;
+        }
+        Ok(())
+    }
+
     /// The parent and the answer of history number `way` of `node`. `None` for a rank's first node, and if there is no
     /// such history.
     pub(super) fn origin(&self, node: NodeId, way: usize) -> Option<(NodeId, u64)> {
-        let History { from, answer } = *self.roots[node as usize].ways.get(way)?;
-        from.map(|(parent, _)| (parent, answer))
+        let history = self.roots[node as usize].ways.get(way)?;
+        history.from.map(|(parent, _)| (parent, history.answer))
     }
 
     fn run_edge(&self, node: NodeId, way: u8, answer: u64) -> Result<Stop, Failure> {
@@ -332,16 +402,21 @@ impl Learner {
         let issued = stop.call.map(|call| Issued::new(self.check.network, rank, call, |at: Address| slots.of(at)));
         let inherited = parent.map(|parent| &self.roots[parent as usize]);
         let id = self.nodes.len() as NodeId;
+        let mut rounds = Rounds::new();
         let (key, start, anchor) = match (handle, inherited) {
             (Some(handle), _) => (Some(Key::Boundary { rank, status, handle, issued }), id, None),
             (None, None) => (None, id, None),
             (None, Some(parent)) if stop.paused && self.forget != Forget::Nothing => {
-                let anchor = match (self.forget, parent.anchor) {
-                    (Forget::Phase, _) => parent.start,
-                    (_, Some(anchor)) => anchor,
-                    (_, None) => id,
+                let (start, anchor) = (parent.start, parent.anchor);
+                let anchor = match (self.forget, anchor) {
+                    (Forget::Rounds(kept), Some(anchor)) => {
+                        rounds = self.rounds(&way, kept);
+                        anchor
+                    }
+                    (Forget::Rounds(_), None) => id,
+                    _ => start,
                 };
-                (Some(Key::Poll { start: anchor, status, issued }), parent.start, Some(anchor))
+                (Some(Key::Poll { start: anchor, rounds: rounds.clone(), status, issued }), start, Some(anchor))
             }
             (None, Some(parent)) => (None, parent.start, parent.anchor),
         };
@@ -374,8 +449,32 @@ impl Learner {
         let class = FxBuildHasher.hash_one((before, status, call));
         let node = Node { rank, issued, status, polls: anchor.is_some(), class, broken: stop.broken.clone() };
         self.nodes.push(Arc::new(node));
-        self.roots.push(Roots { ways: vec![way], anchor, start, edges: Vec::new() });
+        let (paused, loops) = (stop.paused, Vec::new());
+        self.roots.push(Roots { ways: vec![way], anchor, start, paused, rounds, loops, edges: Vec::new() });
         Ok(id)
+    }
+
+    /// The rounds that a node keeps whose first history is `way`, which ends with a pause.
+    fn rounds(&mut self, way: &History, kept: u16) -> Rounds {
+        let mut round = Vec::new();
+        let (mut at, mut answer) = (way.from.expect("only a rank's first node has no parent").0, way.answer);
+        loop {
+            round.push((self.nodes[at as usize].issued.expect("a node with an edge has a call").call, answer));
+            if self.roots[at as usize].paused {
+                break;
+            }
+            (at, answer) = self.origin(at, 0).expect("a phase begins before its first pause");
+        }
+        round.reverse();
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry(round).or_insert(next);
+        let mut rounds = self.roots[at as usize].rounds.clone();
+        match rounds.last_mut() {
+            Some((last, times)) if *last == number => *times = (*times + 1).min(kept),
+            _ => rounds.push((number, kept.min(1))),
+        }
+        let first = rounds.len().saturating_sub(usize::from(kept));
+        rounds.split_off(first)
     }
 
     /// Adds `way` as a history of `node`, and runs the known edges from there along it.
@@ -384,8 +483,14 @@ impl Learner {
         while let Some((node, way)) = open.pop() {
             let polls = self.nodes[node as usize].polls;
             let roots = &mut self.roots[node as usize];
-            let is_like_others = !polls || roots.ways.iter().any(|other| other.answer == way.answer);
-            if roots.ways.len() >= if is_like_others { WITNESSES } else { WITNESSES_OF_POLLS } {
+            let kept = roots.ways.iter().filter(|other| other.pumped == way.pumped);
+            let is_like_others = !polls || kept.clone().any(|other| other.answer == way.answer);
+            let most = match way.pumped {
+                true => WITNESSES_OF_ROUNDS,
+                false if is_like_others => WITNESSES,
+                false => WITNESSES_OF_POLLS,
+            };
+            if kept.count() >= most {
                 continue;
             }
             let number = roots.ways.len() as u8;
@@ -398,7 +503,7 @@ impl Learner {
                 // Stop at the next boundary: nodes after it have their own histories.
                 let within = self.roots[edge.to as usize].start == self.roots[node as usize].start;
                 if within && edge.to != node {
-                    open.push((edge.to, History { from: Some((node, number)), answer: edge.answer }));
+                    open.push((edge.to, self.way(node, number, edge.answer)));
                 }
             }
         }

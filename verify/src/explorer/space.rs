@@ -29,6 +29,8 @@ pub(super) struct Space {
     pub(super) bound: Option<u32>,
     /// Groups of interchangeable ranks; none if the search runs without symmetry.
     groups: Vec<Vec<usize>>,
+    /// The exchanges of neighbours in these groups.
+    exchanges: Vec<Permutation>,
     /// True if local steps are taken at once.
     settles: bool,
     order: Order,
@@ -101,13 +103,15 @@ impl Space {
             run: options.preemptions.is_some(),
             ahead: order != Order::None,
         };
+        let groups = if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() };
         Ok(Space {
             check: Arc::clone(check),
             parts,
             // A bound on preemptions, and an order of arrival, depend on every step.
             settles: options.partial_order && parts.posts && !parts.run && !parts.ahead,
             bound: options.preemptions,
-            groups: if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() },
+            exchanges: symmetry::exchanges(&groups),
+            groups,
             order,
             learner: Mutex::new(learner),
             values: Mutex::default(),
@@ -319,6 +323,7 @@ impl<'s> Walker<'s> {
         let space = self.space;
         let mut learner = space.learner();
         let edge = learner.learn(from, answer)?;
+        learner.test_symmetry(&space.exchanges)?;
         self.catch_up(&learner);
         Ok(edge)
     }

@@ -2,8 +2,9 @@
 //!
 //! A permutation of such ranks maps a state to another one. It maps local states to the states with the permuted
 //! history, words of one rank's memory to words of another's, and pointers to other pointers. The search tests that the
-//! lock treats all ranks alike. For each permuted local state, the code has run with the permuted answers and made the
-//! permuted call. If that fails for a lock, or if one of its words has no name, the search runs without symmetry.
+//! lock treats all ranks alike. For each permutation of each answer of a local state, the code has run with the permuted
+//! answers and made the permuted call. If that fails for a lock, or if one of its words has no name, the search runs
+//! without symmetry.
 //!
 //! A lock also sees the placement of ranks. With several nodes, only ranks of one node are permuted, and never the
 //! node's first rank, where locks keep the words of a node. Such a permutation preserves the topology. So only the
@@ -29,6 +30,17 @@ use crate::check::Check;
 use crate::network::{Change, Delivered, Issued, Memory, Posted};
 use crate::subject::Holds;
 use crate::workload::Workload;
+
+/// The exchanges of two neighbours in each group.
+pub(super) fn exchanges(groups: &[Vec<usize>]) -> Vec<Permutation> {
+    let neighbours = groups.iter().flat_map(|group| group.windows(2));
+    let exchange = |pair: &[usize]| {
+        let mut exchange = Permutation::IDENTITY;
+        exchange.0.swap(pair[0], pair[1]);
+        exchange
+    };
+    neighbours.map(exchange).collect()
+}
 
 /// The largest number of orders of ranks with equal keys that are tried.
 const ORDERS: usize = 120;
@@ -89,6 +101,21 @@ impl Learner {
             }
         }
         Ok(to)
+    }
+
+    /// Tests that the code treats ranks alike in every edge that is new since the last test: each exchange of two
+    /// neighbours maps the edge to an edge. The images are edges, too, so they are tested as well. Since neighbours'
+    /// exchanges generate all permutations, every permutation maps every learned edge to an edge.
+    pub(super) fn test_symmetry(&mut self, exchanges: &[Permutation]) -> Result<(), Failure> {
+        while let Some(&(node, edge)) = self.log.get(self.tested) {
+            self.tested += 1;
+            for by in exchanges {
+                if self.image_by((node, edge.answer), by)? != self.permuted(edge.to, by)? {
+                    return Err(Failure::Asymmetric);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The node that the permuted answer leads to from the permuted parent.

@@ -1,9 +1,10 @@
 //! The explorer assumes that a handle's `Debug` shows everything that it remembers, and that a polling loop remembers
 //! nothing of past rounds. These tests show that it detects code that breaks the assumptions.
 
-use rmalab_atomics::{RemoteAtomics, Result};
-use rmalab_locks::qnode::NIL;
+use rmalab_atomics::{RemoteAtomics, Result, Until};
+use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::explorer::{Options, explore};
+use rmalab_verify::subject::Holds;
 use rmalab_verify::{Error, Finding, Limit, Property};
 
 use crate::oracle::compare;
@@ -132,4 +133,181 @@ fn values_read_before_a_pause_are_not_forgotten() {
         Finding::Violated(found) => assert_eq!(found.violation.property, Property::NoLivelock),
         Finding::Holds => panic!("the explorer missed that a rank polls forever: {:?}", outcome.progress),
     }
+}
+
+/// A test-and-set lock whose waiters take it by a get and a put, once they have found it taken `K` times.
+struct PutAfterPolls<const K: u32>;
+
+impl<const K: u32> Protocol for PutAfterPolls<K> {
+    const NAME: &'static str = "put-after-polls";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        let mut polls = 0;
+        loop {
+            if side.get(side.home(0))? != NIL {
+                polls += 1;
+                side.pause(1)?;
+            } else if polls >= K {
+                return side.put(side.home(0), side.me());
+            } else if side.compare_and_swap(side.home(0), NIL, side.me())? == NIL {
+                return Ok(());
+            }
+        }
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.put(side.home(0), NIL)
+    }
+}
+
+/// A rank that has polled remembers it, and takes the lock by a get and a put the next time. `SHOWS` by its `Debug`.
+struct FlagAfterPolls<const SHOWS: bool>;
+
+impl<const SHOWS: bool> Protocol for FlagAfterPolls<SHOWS> {
+    const NAME: &'static str = "flag-after-polls";
+    const SHOWS_MEMO: bool = SHOWS;
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        loop {
+            if side.get(side.home(0))? != NIL {
+                *side.memo = 1;
+                side.pause(1)?;
+            } else if *side.memo == 1 {
+                return side.put(side.home(0), side.me());
+            } else if side.compare_and_swap(side.home(0), NIL, side.me())? == NIL {
+                return Ok(());
+            }
+        }
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.put(side.home(0), NIL)
+    }
+}
+
+/// Counts the changes of the holder while it polls, and takes the lock by a get and a put after the first one.
+struct CountsHolders;
+
+impl Protocol for CountsHolders {
+    const NAME: &'static str = "counts-holders";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        let (mut last, mut changes) = (NIL, 0);
+        loop {
+            let holder = side.get(side.home(0))?;
+            if holder != NIL {
+                changes += u32::from(last != NIL && last != holder);
+                last = holder;
+                side.pause(1)?;
+            } else if changes >= 1 {
+                return side.put(side.home(0), side.me());
+            } else if side.compare_and_swap(side.home(0), NIL, side.me())? == NIL {
+                return Ok(());
+            }
+        }
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.put(side.home(0), NIL)
+    }
+}
+
+#[test]
+fn loops_whose_ways_out_depend_on_their_rounds_are_detected() {
+    fn put_after<const K: u32>() {
+        let outcome = run(&check(lock::<PutAfterPolls<K>>(), "2Wx2"), &plain());
+        assert_eq!(verdict(&outcome), Some(Property::MutualExclusion), "{K}");
+    }
+    put_after::<1>();
+    put_after::<2>();
+    put_after::<5>();
+    put_after::<20>();
+    for subject in [lock::<FlagAfterPolls<true>>(), lock::<FlagAfterPolls<false>>()] {
+        let outcome = explore(&check(subject, "2Wx2"), &plain(), &|_| true);
+        assert!(
+            matches!(&outcome, Err(Error::Unsound(_)))
+                || outcome.as_ref().is_ok_and(|outcome| verdict(outcome) == Some(Property::MutualExclusion)),
+            "{outcome:?}"
+        );
+    }
+    let outcome = run(&check(lock::<CountsHolders>(), "3Wx2"), &plain());
+    assert_eq!(verdict(&outcome), Some(Property::MutualExclusion));
+}
+
+/// Forces its way in after 128 polls.
+#[test]
+fn loops_that_count_to_many_are_detected() {
+    let outcome = run(&check(lock::<Impatient<128>>(), "2Wx1"), &plain());
+    assert_eq!(verdict(&outcome), Some(Property::MutualExclusion));
+}
+
+/// The MCS lock, except that one of its ranks has a defect. Its waits are on words of their own, so that its ranks are
+/// interchangeable otherwise.
+struct OneDiffers<const RANK: u32, const DEFECT: u32>;
+
+/// It does not wait for its predecessor.
+const RUSHES: u32 = 0;
+/// It does not wake its successor.
+const FORGETS: u32 = 1;
+/// It leaves a word of its node.
+const LITTERS: u32 = 2;
+
+impl<const RANK: u32, const DEFECT: u32> OneDiffers<RANK, DEFECT> {
+    fn has<A: RemoteAtomics + ?Sized>(side: &Side<'_, A>, defect: u32) -> bool {
+        side.rank().0 == RANK && DEFECT == defect
+    }
+}
+
+impl<const RANK: u32, const DEFECT: u32> Protocol for OneDiffers<RANK, DEFECT> {
+    const NAME: &'static str = "one-differs";
+    const HOME: &'static [(&'static str, Holds)] = &[("tail", Holds::Pointer)];
+    const EACH: &'static [(&'static str, Holds)] = &[("next", Holds::Pointer), ("granted", Holds::Number)];
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        let before = side.fetch_store(side.home(0), side.me())?;
+        if before != NIL {
+            side.put(side.of(rank_of(before), 0), side.me())?;
+            if !Self::has(side, RUSHES) {
+                side.wait_until(side.own(1).disp, Until::Ne(0))?;
+                side.put(side.own(1), 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        if side.compare_and_swap(side.home(0), side.me(), NIL)? != side.me() {
+            let next = side.wait_until(side.own(0).disp, Until::Ne(0))?;
+            if !Self::has(side, LITTERS) {
+                side.put(side.own(0), NIL)?;
+            }
+            if !Self::has(side, FORGETS) {
+                side.put(side.of(rank_of(next), 1), 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_rank_that_differs_from_the_others_is_found_under_symmetry() {
+    fn of<const RANK: u32>() {
+        let symmetric = Options { symmetry: true, ..plain() };
+        for (subject, property) in [
+            (lock::<OneDiffers<RANK, RUSHES>>(), Property::MutualExclusion),
+            (lock::<OneDiffers<RANK, FORGETS>>(), Property::NoLostWakeUp),
+            (lock::<OneDiffers<RANK, LITTERS>>(), Property::CleanRest),
+        ] {
+            for scenario in ["3Wx1", "3Wx2", "4Wx1"] {
+                let check = check(subject.clone(), scenario);
+                let broken = verdict(&run(&check, &symmetric));
+                assert!(broken.is_some(), "{RANK} {scenario}: {property}");
+                assert_eq!(broken, verdict(&run(&check, &plain())), "{RANK} {scenario}");
+            }
+        }
+    }
+    of::<0>();
+    of::<1>();
+    of::<2>();
+    assert_eq!(verdict(&run(&check(lock::<OneDiffers<9, RUSHES>>(), "3Wx2"), &Options::default())), None);
 }
