@@ -13,15 +13,18 @@
 //! # Reductions, and why they are sound
 //! - Pauses, flushes of nothing, and reads of the clock touch no memory. They are joined to the step before them.
 //! - Posting a put, and a flush of puts that have arrived, are taken at once: no other rank can observe their time
-//!   (`space`). This is the only partial-order reduction that is sound without knowledge of a rank's later calls.
+//!   (`space`), unless the code fences everywhere. This is the only partial-order reduction that is sound without
+//!   knowledge of a rank's later calls.
 //! - Ranks with equal parts of the scenario are interchangeable (`symmetry`). Each use of this tests that the code
 //!   treats them alike.
 //! - After a pause, a polling loop has forgotten its earlier polls (`learned`). This is tested; where it fails, the
 //!   search starts again without it.
 //!
 //! # Assumptions
-//! - A rank's code is a function of its answers. It uses no clock, nothing shared, and no random numbers except from a
-//!   generator that each run seeds alike. A second run with the same answers detects a violation.
+//! - A rank's code is a function of its answers. It uses nothing shared, and no random numbers except from a generator
+//!   that each run seeds alike. A second run with the same answers detects a violation. A lock that acts on the clock, or
+//!   waits until a deadline, is searched as if time stood still: [`Outcome::unexplored`](crate::Outcome::unexplored)
+//!   says so.
 //! - A handle's `Debug` shows everything that the handle remembers between acquire and release. The search keeps
 //!   several histories of each handle, and a difference between them is an error. A difference that none of them shows
 //!   stays hidden.
@@ -65,16 +68,17 @@ use crate::{Check, Counterexample, Error, Property, Result, replay};
 pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     check.validate()?;
     let check = Arc::new(check.clone());
-    let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
+    let (mut forget, mut symmetry, mut partial_order) = (Forget::Phase, options.symmetry, options.partial_order);
     let begun = Instant::now();
     loop {
         // A search that starts again gets the remaining time.
         let max_time = options.max_time.map(|most| most.saturating_sub(begun.elapsed()));
-        let options = &Options { max_time, ..options.clone() };
+        let options = &Options { max_time, partial_order, ..options.clone() };
         match explore_by(&check, options, watch, forget, symmetry).and_then(|outcome| confirmed(&check, outcome)) {
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Asymmetric) => symmetry = false,
+            Err(Failure::Fences) => partial_order = false,
             Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
         }
     }
@@ -105,32 +109,37 @@ fn explore_by(
     symmetry: bool,
 ) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, forget, symmetry)?;
+    let outcome = search(&space, check, options, watch)?;
+    Ok(Outcome { unexplored: space.unexplored(), ..outcome })
+}
+
+fn search(space: &Space, check: &Arc<Check>, options: &Options, watch: Watch<'_>) -> Result<Outcome, Failure> {
     let shared = Shared::new(options, watch);
-    if let Some(violation) = Walker::new(&space).at_once()? {
-        let schedule = path::with_silent_steps(&space, &[], Then::Shows(violation.rank))?;
+    if let Some(violation) = Walker::new(space).at_once()? {
+        let schedule = path::with_silent_steps(space, &[], Then::Shows(violation.rank))?;
         let finding = Finding::Violated(Counterexample::new(check, violation, schedule, None));
-        return Ok(Outcome::new(finding, shared.progress(0), space::sometimes(&space, &Sometimes::default())));
+        return Ok(Outcome::new(finding, shared.progress(0), space::sometimes(space, &Sometimes::default())));
     }
     if options.search == Search::DepthFirst {
         let seen = Seen::new();
-        let (finding, sometimes) = depth::search(&space, &seen, &shared)?;
-        polls_are_told_apart(&space)?;
+        let (finding, sometimes) = depth::search(space, &seen, &shared)?;
+        polls_are_told_apart(space)?;
         let (progress, bounded) = (shared.progress(seen.memory()), sometimes.bounded);
         // The states that were not visited may have loops.
         let all = finding == Finding::Holds && !bounded;
         let livelocks = if all && !space.has_loops() { Livelocks::Impossible } else { Livelocks::NotSearched };
-        let (missed, sometimes) = (depth::missed(progress.states), space::sometimes(&space, &sometimes));
+        let (missed, sometimes) = (depth::missed(progress.states), space::sometimes(space, &sometimes));
         return Ok(Outcome { bounded, missed, livelocks, ..Outcome::new(finding, progress, sometimes) });
     }
     let store = Store::new();
-    let (end, sometimes) = breadth::search(&space, &store, &shared)?;
-    polls_are_told_apart(&space)?;
+    let (end, sometimes) = breadth::search(space, &store, &shared)?;
+    polls_are_told_apart(space)?;
     let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
         End::Limit(limit) => Finding::Incomplete(limit),
         End::Violation(state, choice, violation) => {
             let last = if choice.is_some() { Last::Breaks } else { Last::Ends };
-            let (schedule, seen, _) = path::schedule(&space, &store, state, &last)?;
+            let (schedule, seen, _) = path::schedule(space, &store, state, &last)?;
             let violation = seen.unwrap_or(violation);
             Finding::Violated(Counterexample::new(check, violation, schedule, None))
         }
@@ -140,11 +149,11 @@ fn explore_by(
             livelocks = Livelocks::Impossible;
             Finding::Holds
         }
-        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&|| store.memory()))? {
+        End::Complete => match liveness::search(space, &store, &mut || shared.goes_on(&|| store.memory()))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;
                 let Livelock { state, cycle, violation } = livelock;
-                let (schedule, _, from) = path::schedule(&space, &store, state, &Last::Repeats(&cycle))?;
+                let (schedule, _, from) = path::schedule(space, &store, state, &Last::Repeats(&cycle))?;
                 Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
             }
             None => match shared.limit_reached() {
@@ -156,7 +165,7 @@ fn explore_by(
             },
         },
     };
-    let (bounded, sometimes) = (sometimes.bounded, space::sometimes(&space, &sometimes));
+    let (bounded, sometimes) = (sometimes.bounded, space::sometimes(space, &sometimes));
     Ok(Outcome { bounded, livelocks, ..Outcome::new(finding, shared.progress(store.memory()), sometimes) })
 }
 

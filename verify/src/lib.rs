@@ -65,7 +65,7 @@ pub use error::{Error, Result};
 pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
-pub use outcome::{Finding, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch};
+pub use outcome::{CLOCK, DEADLINE, Finding, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch};
 pub use play::DATA;
 pub use property::{Property, Violation};
 pub use scenario::{Access, Group, Nodes, ParseError, Role, Scenario};

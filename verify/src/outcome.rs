@@ -106,6 +106,8 @@ pub struct Outcome {
     /// Events that should happen at least once, so that the properties do not hold vacuously: the name, and whether it
     /// happened.
     pub sometimes: Vec<(&'static str, bool)>,
+    /// Behaviours of the lock that the engine did not explore: [`CLOCK`], [`DEADLINE`].
+    pub unexplored: Vec<&'static str>,
 }
 
 impl Outcome {
@@ -120,6 +122,7 @@ impl Outcome {
             cut: 0,
             behaviours: 0,
             sometimes,
+            unexplored: Vec::new(),
         }
     }
 
@@ -132,6 +135,10 @@ impl Outcome {
     }
 }
 
+/// The lock's calls depend on the time.
+pub const CLOCK: &str = "the lock acts on the clock, which stands still in a search";
+/// The lock waits until a deadline.
+pub const DEADLINE: &str = "a wait has a deadline, which never passes in a search";
 /// A rank had to wait, or to poll again.
 pub const WAITED: &str = "a rank has to wait";
 /// Two ranks were inside at the same time.

@@ -25,6 +25,7 @@
 //! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
 //! seen inside.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use crate::actor::{Actor, Move};
 use crate::check::Check;
 use crate::live::Slots;
 use crate::network::{Issued, Network};
+use crate::outcome::{CLOCK, DEADLINE};
 use crate::panics::panicked;
 use crate::play::Event;
 use crate::status::Status;
@@ -160,7 +162,27 @@ pub(super) struct Learner {
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
     /// True if some rank's code has a loop, so that schedules need not end.
     pub(super) has_loops: bool,
+    /// What the code has asked for.
+    seen: Cell<Seen>,
+    /// The answer to the next read of the clock, and the time until the read after it.
+    clock: Cell<(u64, u64)>,
 }
+
+/// Calls of the code that need a care of their own.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// A fence for all ranks.
+    fences: bool,
+    /// A wait with a deadline.
+    deadline: bool,
+    /// A read of the clock.
+    clock: bool,
+    /// Other calls at another time.
+    acts_on_clock: bool,
+}
+
+/// The nanoseconds between two reads of the clock in the test of its effect: half an hour, so that every deadline passes.
+const LATE: u64 = 1 << 41;
 
 /// A move up to the next call that is a step, without the silent steps.
 #[derive(PartialEq)]
@@ -194,6 +216,8 @@ impl Learner {
             starts: Vec::new(),
             permuted: HashMap::default(),
             has_loops: false,
+            seen: Cell::default(),
+            clock: Cell::default(),
         };
         for rank in (0..check.active()).map(Rank) {
             let stop = learner.run(rank, &[])?;
@@ -215,13 +239,27 @@ impl Learner {
             let Move { events, turn } = actor.resume(answer);
             stop.events.extend(events.into_iter().map(|reported| (reported.event, reported.handle)));
             match turn {
-                Turn::Calls(call) => match silent(self.check.network, call) {
-                    Some(silent) if !stop.is_inside() => {
-                        stop.paused |= matches!(call, Call::Pause { .. });
-                        answer = silent;
+                Turn::Calls(call) => {
+                    let seen = self.seen.get();
+                    self.seen.set(Seen {
+                        fences: seen.fences || call == Call::FenceEverywhere,
+                        deadline: seen.deadline || matches!(call, Call::WaitUntil { deadline: Some(_), .. }),
+                        clock: seen.clock || call == Call::Now,
+                        ..seen
+                    });
+                    match silent(self.check.network, call) {
+                        Some(silent) if !stop.is_inside() => {
+                            stop.paused |= matches!(call, Call::Pause { .. });
+                            answer = silent;
+                            if call == Call::Now {
+                                let (now, step) = self.clock.get();
+                                self.clock.set((now + step, step));
+                                answer = Answer::Word(now);
+                            }
+                        }
+                        _ => return Ok(Stop { call: Some(call), ..stop }),
                     }
-                    _ => return Ok(Stop { call: Some(call), ..stop }),
-                },
+                }
                 Turn::Finished(Ok(())) => return Ok(stop),
                 Turn::Finished(Err(error)) => return Ok(Stop { broken: Some(error.breaks()), ..stop }),
                 Turn::Panicked(text) => return Ok(Stop { broken: Some(panicked(&text)), ..stop }),
@@ -274,6 +312,14 @@ impl Learner {
             return Ok(edge);
         }
         let stop = self.run_edge(node, 0, answer)?;
+        let seen = self.seen.get();
+        if seen.clock && !seen.acts_on_clock {
+            self.clock.set((0, LATE));
+            // At another time the code may leave the path.
+            let acts_on_clock = self.run_edge(node, 0, answer).ok().is_none_or(|late| late != stop);
+            self.clock.set((0, 0));
+            self.seen.set(Seen { acts_on_clock, ..seen });
+        }
         let ways = self.roots[node as usize].ways.len() as u8;
         for way in 1..ways {
             if self.run_edge(node, way, answer)? != stop {
@@ -335,6 +381,17 @@ impl Learner {
         }
         actor.stop();
         Ok(())
+    }
+
+    /// Returns whether the code fences everywhere.
+    pub(super) fn fences(&self) -> bool {
+        self.seen.get().fences
+    }
+
+    /// Behaviours of the code that a search does not explore.
+    pub(super) fn unexplored(&self) -> Vec<&'static str> {
+        let Seen { deadline, acts_on_clock, .. } = self.seen.get();
+        [(acts_on_clock, CLOCK), (deadline, DEADLINE)].into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
     }
 
     /// History number `way` of `node`, continued by `answer`.

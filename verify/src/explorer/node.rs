@@ -52,6 +52,8 @@ pub(super) enum Failure {
     Differ(String),
     /// Ranks that should be interchangeable are not.
     Asymmetric,
+    /// A fence observes the puts of other ranks, so that posting them is a step of its own.
+    Fences,
     /// Any other error.
     Error(Error),
 }

@@ -103,12 +103,16 @@ impl Space {
             run: options.preemptions.is_some(),
             ahead: order != Order::None,
         };
+        // A bound on preemptions, and an order of arrival, depend on every step.
+        let settles = options.partial_order && parts.posts && !parts.run && !parts.ahead;
+        if settles && learner.fences() {
+            return Err(Failure::Fences);
+        }
         let groups = if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() };
         Ok(Space {
             check: Arc::clone(check),
             parts,
-            // A bound on preemptions, and an order of arrival, depend on every step.
-            settles: options.partial_order && parts.posts && !parts.run && !parts.ahead,
+            settles,
             bound: options.preemptions,
             exchanges: symmetry::exchanges(&groups),
             groups,
@@ -130,6 +134,11 @@ impl Space {
     /// Returns whether interchangeable ranks count as one.
     pub(super) fn is_symmetric(&self) -> bool {
         !self.groups.is_empty()
+    }
+
+    /// Behaviours of the code that a search does not explore.
+    pub(super) fn unexplored(&self) -> Vec<&'static str> {
+        self.learner().unexplored()
     }
 
     /// Returns whether schedules may go on forever.
@@ -324,6 +333,9 @@ impl<'s> Walker<'s> {
         let mut learner = space.learner();
         let edge = learner.learn(from, answer)?;
         learner.test_symmetry(&space.exchanges)?;
+        if space.settles && learner.fences() {
+            return Err(Failure::Fences);
+        }
         self.catch_up(&learner);
         Ok(edge)
     }
@@ -346,8 +358,7 @@ impl<'s> Walker<'s> {
             let Some(issued) = node.issued else { return Ok(()) };
             let local = match issued.call {
                 Call::Flush { .. } => self.next.memory.ready(rank, &issued),
-                // A fence of another rank observes posted puts.
-                call => !self.space.check.subject.fences() && self.space.check.network.is_late(&call),
+                call => self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
             if !local {

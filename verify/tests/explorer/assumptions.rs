@@ -1,11 +1,11 @@
 //! The explorer assumes that a handle's `Debug` shows everything that it remembers, and that a polling loop remembers
 //! nothing of past rounds. These tests show that it detects code that breaks the assumptions.
 
-use rmalab_atomics::{RemoteAtomics, Result, Until};
+use rmalab_atomics::{Rank, RemoteAtomics, Result, Time, Until};
 use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::subject::Holds;
-use rmalab_verify::{Error, Finding, Limit, Property};
+use rmalab_verify::{CLOCK, Check, DEADLINE, Error, Finding, Limit, Network, Property};
 
 use crate::oracle::compare;
 use crate::protocols::{Bakery, Protocol, Side, hand, lock, take};
@@ -310,4 +310,71 @@ fn a_rank_that_differs_from_the_others_is_found_under_symmetry() {
     of::<1>();
     of::<2>();
     assert_eq!(verdict(&run(&check(lock::<OneDiffers<9, RUSHES>>(), "3Wx2"), &Options::default())), None);
+}
+
+/// Rank 0 looks at rank 1's flag and then raises its own one, while rank 1 completes the puts of all ranks ahead of its
+/// look. Rank 0 may raise its flag only after that.
+struct LooksBeforeTheFence;
+
+impl Protocol for LooksBeforeTheFence {
+    const NAME: &'static str = "looks-before-the-fence";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        if side.rank() == Rank(0) {
+            side.poll_zero(side.of(side.other(), 0))?;
+            side.put(side.own(0), 1)?;
+            return side.get(side.home(0)).map(drop);
+        }
+        side.put(side.own(0), 1)?;
+        side.flush_all()?;
+        side.fence_everywhere()?;
+        side.poll_zero(side.of(side.other(), 0))
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.put(side.own(0), 0)
+    }
+}
+
+#[test]
+fn a_fence_observes_when_others_post_their_puts() {
+    let check = Check { network: Network::LatePuts, ..check(lock::<LooksBeforeTheFence>(), "2Wx1") };
+    assert_eq!(verdict(&run(&check, &Options::default())), Some(Property::MutualExclusion));
+}
+
+/// Gives up waiting after some time, and enters all the same. `DEADLINE` by a wait, else by the clock.
+struct LosesPatience<const DEADLINE: bool>;
+
+impl<const DEADLINE: bool> Protocol for LosesPatience<DEADLINE> {
+    const NAME: &'static str = "loses-patience";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        if DEADLINE {
+            if side.fetch_add(side.home(0), 1)? != 0 {
+                side.wait_until_deadline(side.own(0).disp, Until::Ne(0), Time(1_000_000))?;
+                side.put(side.own(0), 0)?;
+            }
+            return Ok(());
+        }
+        let begin = side.now();
+        while side.compare_and_swap(side.home(0), NIL, side.me())? != NIL {
+            if side.now().0 > begin.0 + 1_000_000 {
+                break;
+            }
+            side.pause(1)?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        if DEADLINE { hand(side, 0) } else { side.put(side.home(0), NIL) }
+    }
+}
+
+#[test]
+fn what_time_would_change_is_reported_as_not_explored() {
+    let of = |subject| run(&check(subject, "2Wx1"), &plain()).unexplored;
+    assert_eq!(of(lock::<LosesPatience<true>>()), [DEADLINE]);
+    assert_eq!(of(lock::<LosesPatience<false>>()), [CLOCK]);
+    assert_eq!(of(lock::<PutAfterPolls<9>>()), [""; 0]);
 }

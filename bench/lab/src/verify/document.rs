@@ -127,6 +127,9 @@ impl Outcome {
             for name in checked.never() {
                 text += &format!("warning: {}: never happened: {name}\n", checked.title());
             }
+            for what in &checked.unexplored {
+                text += &format!("warning: {}: not explored: {what}\n", checked.title());
+            }
             if checked.states > 0 && checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
                 text += &format!("warning: {}: there was no search for livelocks\n", checked.title());
             }

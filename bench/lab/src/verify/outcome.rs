@@ -69,6 +69,8 @@ pub struct Checked {
     pub verdict: Verdict,
     /// The events that happened at least once, and those that never did.
     pub sometimes: BTreeMap<&'static str, bool>,
+    /// Behaviours of the lock that the engine did not explore.
+    pub unexplored: Vec<&'static str>,
 }
 
 /// The verdict of a check.
@@ -143,6 +145,7 @@ impl Checked {
             missed: 0.0,
             verdict: Verdict::Holds,
             sometimes: BTreeMap::new(),
+            unexplored: Vec::new(),
         };
         match found {
             Ok(outcome) => checked.found(outcome, job),
@@ -159,6 +162,7 @@ impl Checked {
         self.depth = found.progress.depth;
         self.bytes = found.progress.bytes;
         self.missed = found.missed;
+        self.unexplored = found.unexplored;
         self.livelocks = match found.livelocks {
             Livelocks::Impossible => "impossible",
             Livelocks::Searched => "searched",
