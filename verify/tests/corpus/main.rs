@@ -1,0 +1,240 @@
+//! A corpus of locks: correct ones that are unusual, and broken ones that are hard to see through. Each has the verdict
+//! that the explorer should have. A wrong verdict of today is marked, so that its repair makes the mark fail.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+mod broken;
+mod correct;
+mod protocol;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rmalab_verify::explorer::{Options, explore};
+use rmalab_verify::{Check, Counterexample, Finding, Live, Network, Progress, Property, Subject};
+
+/// A network without late puts.
+const SC: &[Network] = &[Network::Sc];
+/// A network with late puts.
+const LATE: &[Network] = &[Network::LatePuts];
+/// Without and with late puts.
+const BOTH: &[Network] = &[Network::Sc, Network::LatePuts];
+
+const EXCLUSION: &[Property] = &[Property::MutualExclusion];
+const LIVELOCK: &[Property] = &[Property::NoLivelock];
+const REST: &[Property] = &[Property::CleanRest];
+/// Ranks wait forever. The number of them depends on the schedule.
+const STUCK: &[Property] = &[Property::NoDeadlock, Property::NoLostWakeUp];
+
+/// The correct verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Expected {
+    Holds,
+    /// One of these is broken first.
+    Breaks(&'static [Property]),
+    /// The search has no end, so that a limit has to end it.
+    Limit,
+}
+
+/// The explorer's verdict of today.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Today {
+    Right,
+    /// At least one run has this wrong verdict, the others are right.
+    Wrong(&'static str),
+    /// The explorer does not end, so that the test leaves the entry out.
+    Hangs,
+}
+
+/// A lock, its runs, and the verdict of all of them.
+struct Entry {
+    name: &'static str,
+    subject: fn() -> Subject,
+    scenarios: &'static [&'static str],
+    networks: &'static [Network],
+    symmetry: &'static [bool],
+    options: Options,
+    expected: Expected,
+    today: Today,
+}
+
+impl Entry {
+    fn new(name: &'static str, subject: fn() -> Subject, expected: Expected) -> Entry {
+        let options =
+            Options { threads: 2, max_bytes: 1 << 30, max_time: Some(Duration::from_secs(60)), ..Options::default() };
+        Entry {
+            name,
+            subject,
+            scenarios: &["2Wx2"],
+            networks: SC,
+            symmetry: &[true],
+            options,
+            expected,
+            today: Today::Right,
+        }
+    }
+
+    fn on(self, networks: &'static [Network]) -> Entry {
+        Entry { networks, ..self }
+    }
+
+    /// Runs it with symmetry and without.
+    fn with_and_without_symmetry(self) -> Entry {
+        Entry { symmetry: &[true, false], ..self }
+    }
+
+    fn limits(mut self, max_bytes: u64, seconds: u64) -> Entry {
+        self.options.max_bytes = max_bytes;
+        self.options.max_time = Some(Duration::from_secs(seconds));
+        self
+    }
+
+    /// Marks a wrong verdict of today.
+    fn today(self, verdict: &'static str) -> Entry {
+        Entry { today: Today::Wrong(verdict), ..self }
+    }
+
+    fn hangs_today(self) -> Entry {
+        Entry { today: Today::Hangs, ..self }
+    }
+}
+
+fn holds(
+    name: &'static str,
+    scenarios: &'static [&'static str],
+    networks: &'static [Network],
+    subject: fn() -> Subject,
+) -> Entry {
+    Entry { scenarios, networks, ..Entry::new(name, subject, Expected::Holds) }
+}
+
+fn breaks(
+    name: &'static str,
+    scenarios: &'static [&'static str],
+    properties: &'static [Property],
+    subject: fn() -> Subject,
+) -> Entry {
+    Entry { scenarios, ..Entry::new(name, subject, Expected::Breaks(properties)) }
+}
+
+/// Returns whether the cycle of a livelock is one: no rank enters or leaves in 300 rounds, and each ends where it began.
+fn repeats(check: &Check, found: &Counterexample) -> bool {
+    let Some(cycle) = found.cycle else { return false };
+    let mut live = Live::new(check).unwrap();
+    if found.schedule[..cycle].iter().any(|&choice| live.take(choice).is_err()) {
+        return false;
+    }
+    let now = |live: &mut Live| {
+        let words: Vec<_> = live.words().filter(|&(_, word)| word != 0).collect();
+        (words, live.calls().collect::<Vec<_>>(), live.statuses(), live.choices())
+    };
+    let before = now(&mut live);
+    (0..300).all(|_| {
+        let same = found.schedule[cycle..].iter().all(|&choice| live.take(choice).is_ok_and(|s| s.events.is_empty()));
+        same && now(&mut live) == before
+    })
+}
+
+/// The verdict of one run, and its progress.
+fn verdict(check: &Check, options: &Options) -> (String, Progress) {
+    match explore(check, options, &|_| true) {
+        Err(error) => (format!("unsound: {error}"), Progress::default()),
+        Ok(outcome) => {
+            let text = match &outcome.finding {
+                Finding::Holds => "holds".to_owned(),
+                Finding::Incomplete(limit) => format!("limit: {}", limit.name()),
+                Finding::Violated(found) => match found.violation.property {
+                    Property::NoLivelock if !repeats(check, found) => "false no-livelock".to_owned(),
+                    property => property.name().to_owned(),
+                },
+            };
+            (text, outcome.progress)
+        }
+    }
+}
+
+/// Returns whether a verdict is right. For a broken lock, it is enough that the explorer says that it does not know.
+fn is_right(expected: Expected, verdict: &str) -> bool {
+    match expected {
+        Expected::Holds => verdict == "holds",
+        Expected::Breaks(properties) => {
+            let breaks = properties.iter().any(|property| property.name() == verdict);
+            breaks || verdict.starts_with("unsound: ") || verdict.starts_with("limit: ")
+        }
+        Expected::Limit => verdict.starts_with("limit: "),
+    }
+}
+
+/// Runs all entries, and fails with the list of those whose verdict is not the marked one.
+fn run_all(entries: &[Entry], runs: &Sender<String>) {
+    let mut failures = String::new();
+    for entry in entries {
+        let Entry { name, expected, today, .. } = entry;
+        if *today == Today::Hangs {
+            println!("{name:32} expected {expected:?}: hangs today");
+            continue;
+        }
+        let mut wrong = Vec::new();
+        for &scenario in entry.scenarios {
+            for &network in entry.networks {
+                for &symmetry in entry.symmetry {
+                    let check = Check { network, ..Check::new((entry.subject)(), scenario.parse().unwrap()) };
+                    runs.send(format!("{name} {scenario} {network} symmetry {symmetry}")).unwrap();
+                    let begun = Instant::now();
+                    let (verdict, progress) = verdict(&check, &Options { symmetry, ..entry.options.clone() });
+                    println!(
+                        "{name:32} {scenario:7} {network:9} symmetry {symmetry:5} {:>8} states {:6.2} s  expected {expected:?}, is {verdict}",
+                        progress.states,
+                        begun.elapsed().as_secs_f64()
+                    );
+                    if !is_right(*expected, &verdict) {
+                        wrong.push((scenario, network, symmetry, verdict));
+                    }
+                }
+            }
+        }
+        let unmarked = |verdict: &str| !matches!(today, Today::Wrong(known) if verdict.starts_with(known));
+        for (scenario, network, symmetry, verdict) in wrong.iter().filter(|run| unmarked(&run.3)) {
+            writeln!(failures, "{name} {scenario} {network} symmetry {symmetry}: expected {expected:?}, is {verdict}")
+                .unwrap();
+        }
+        if wrong.is_empty() && *today != Today::Right {
+            writeln!(failures, "{name}: every verdict is right now: remove its mark {today:?}").unwrap();
+        }
+    }
+    assert!(failures.is_empty(), "wrong verdicts:\n{failures}");
+}
+
+/// Runs the entries, and ends the process if the explorer neither ends nor keeps its limits.
+fn watched(entries: &[Entry]) {
+    std::thread::scope(|scope| {
+        let (sender, runs) = channel::<String>();
+        scope.spawn(move || {
+            let mut last = String::new();
+            loop {
+                match runs.recv_timeout(Duration::from_secs(180)) {
+                    Ok(run) => last = run,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        // The test captures what a macro prints.
+                        let _ = writeln!(std::io::stderr(), "{last} neither ends nor reaches its limits");
+                        std::process::exit(101);
+                    }
+                }
+            }
+        });
+        run_all(entries, &sender);
+        drop(sender);
+    });
+}
+
+#[test]
+fn correct_locks_hold() {
+    watched(&correct::entries());
+}
+
+#[test]
+fn broken_locks_are_caught() {
+    watched(&broken::entries());
+}
