@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod broken;
+mod chance;
 mod correct;
 mod protocol;
 
@@ -55,6 +56,10 @@ struct Entry {
     networks: &'static [Network],
     symmetry: &'static [bool],
     options: Options,
+    /// True if a replay can show that the expected verdict is right: it has no clock, and nothing decides but answers.
+    replays: bool,
+    /// A schedule that shows it, if it is too rare to be found by chance: ranks, and their steps in a row.
+    script: Vec<(u32, u32)>,
     expected: Expected,
     today: Today,
 }
@@ -62,7 +67,7 @@ struct Entry {
 impl Entry {
     fn new(name: &'static str, subject: fn() -> Subject, expected: Expected) -> Entry {
         let options =
-            Options { threads: 2, max_bytes: 1 << 30, max_time: Some(Duration::from_secs(60)), ..Options::default() };
+            Options { threads: 2, max_bytes: 1 << 30, max_time: Some(Duration::from_secs(10)), ..Options::default() };
         Entry {
             name,
             subject,
@@ -70,6 +75,8 @@ impl Entry {
             networks: SC,
             symmetry: &[true],
             options,
+            replays: true,
+            script: Vec::new(),
             expected,
             today: Today::Right,
         }
@@ -84,10 +91,35 @@ impl Entry {
         Entry { symmetry: &[true, false], ..self }
     }
 
+    /// Ends each run at this number of states, for searches that have no end.
+    fn at_most(mut self, states: u64) -> Entry {
+        self.options.max_states = Some(states);
+        self
+    }
+
     fn limits(mut self, max_bytes: u64, seconds: u64) -> Entry {
         self.options.max_bytes = max_bytes;
         self.options.max_time = Some(Duration::from_secs(seconds));
         self
+    }
+
+    /// Declares that no replay can show the expected verdict.
+    fn beyond_replays(self) -> Entry {
+        Entry { replays: false, ..self }
+    }
+
+    fn script(self, script: Vec<(u32, u32)>) -> Entry {
+        Entry { script, ..self }
+    }
+
+    /// The checks of all its scenarios and networks.
+    fn checks(&self) -> impl Iterator<Item = Check> {
+        self.scenarios.iter().flat_map(|scenario| {
+            self.networks.iter().map(|&network| {
+                let scenario = scenario.parse().unwrap();
+                Check { network, ..Check::new((self.subject)(), scenario) }
+            })
+        })
     }
 
     /// Marks a wrong verdict of today.
@@ -176,28 +208,25 @@ fn run_all(entries: &[Entry], runs: &Sender<String>) {
             continue;
         }
         let mut wrong = Vec::new();
-        for &scenario in entry.scenarios {
-            for &network in entry.networks {
-                for &symmetry in entry.symmetry {
-                    let check = Check { network, ..Check::new((entry.subject)(), scenario.parse().unwrap()) };
-                    runs.send(format!("{name} {scenario} {network} symmetry {symmetry}")).unwrap();
-                    let begun = Instant::now();
-                    let (verdict, progress) = verdict(&check, &Options { symmetry, ..entry.options.clone() });
-                    println!(
-                        "{name:32} {scenario:7} {network:9} symmetry {symmetry:5} {:>8} states {:6.2} s  expected {expected:?}, is {verdict}",
-                        progress.states,
-                        begun.elapsed().as_secs_f64()
-                    );
-                    if !is_right(*expected, &verdict) {
-                        wrong.push((scenario, network, symmetry, verdict));
-                    }
+        for check in entry.checks() {
+            for &symmetry in entry.symmetry {
+                let Check { scenario, network, .. } = &check;
+                runs.send(format!("{name} {scenario} {network} symmetry {symmetry}")).unwrap();
+                let begun = Instant::now();
+                let (verdict, progress) = verdict(&check, &Options { symmetry, ..entry.options.clone() });
+                println!(
+                    "{name:32} {scenario:7} {network:9} symmetry {symmetry:5} {:>8} states {:6.2} s  expected {expected:?}, is {verdict}",
+                    progress.states,
+                    begun.elapsed().as_secs_f64()
+                );
+                if !is_right(*expected, &verdict) {
+                    wrong.push((format!("{scenario} {network} symmetry {symmetry}"), verdict));
                 }
             }
         }
         let unmarked = |verdict: &str| !matches!(today, Today::Wrong(known) if verdict.starts_with(known));
-        for (scenario, network, symmetry, verdict) in wrong.iter().filter(|run| unmarked(&run.3)) {
-            writeln!(failures, "{name} {scenario} {network} symmetry {symmetry}: expected {expected:?}, is {verdict}")
-                .unwrap();
+        for (run, verdict) in wrong.iter().filter(|(_, verdict)| unmarked(verdict)) {
+            writeln!(failures, "{name} {run}: expected {expected:?}, is {verdict}").unwrap();
         }
         if wrong.is_empty() && *today != Today::Right {
             writeln!(failures, "{name}: every verdict is right now: remove its mark {today:?}").unwrap();

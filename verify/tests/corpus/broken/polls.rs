@@ -1,41 +1,67 @@
 //! Locks whose behaviour depends on past polls, or on values read before them.
 
-use rmalab_atomics::Result;
+use rmalab_atomics::{Result, Until};
 use rmalab_locks::qnode::NIL;
 use rmalab_verify::subject::Holds::{Number, Pointer};
 
 use crate::protocol::{Memory, Protocol, Side, Words, lock};
-use crate::{EXCLUSION, Entry, REST, breaks};
+use crate::{EXCLUSION, Entry, REST, STUCK, breaks};
 
 pub(super) fn entries() -> Vec<Entry> {
-    use Then::{EntersAnyway, PutsPlainly, Trace};
+    use Then::{EntersAnyway, PutsPlainly, Sleeps, Trace};
     vec![
         breaks("plain-put-after-2-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(2, PutsPlainly))),
         breaks("plain-put-after-5-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(5, PutsPlainly))),
         breaks("plain-put-after-20-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(20, PutsPlainly))),
-        breaks("plain-put-after-128-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(128, PutsPlainly))),
+        breaks("plain-put-after-128-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(128, PutsPlainly)))
+            .script(vec![(0, 1), (1, 256), (0, 1), (1, 1), (0, 1), (1, 1)])
+            .today("holds"),
         breaks("enters-after-20-polls", &["2Wx1"], EXCLUSION, || lock("polls", AfterPolls(20, EntersAnyway))),
-        breaks("enters-after-128-polls", &["2Wx1"], EXCLUSION, || lock("polls", AfterPolls(128, EntersAnyway))),
+        breaks("enters-after-128-polls", &["2Wx1"], EXCLUSION, || lock("polls", AfterPolls(128, EntersAnyway)))
+            .today("holds"),
         breaks("trace-after-1-poll", &["2Wx1"], REST, || lock("polls", AfterPolls(1, Trace))),
-        breaks("trace-after-3-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(3, Trace))),
-        breaks("trace-after-128-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(128, Trace))),
-        breaks("no-release-after-2-polls-shown", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<true>(2))),
-        breaks("no-release-after-2-polls-hidden", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<false>(2))),
+        breaks("trace-after-3-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(3, Trace))).today("holds"),
+        breaks("trace-after-128-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(128, Trace))).today("holds"),
+        breaks("sleeps-after-128-polls", &["2Wx1"], STUCK, || lock("polls", AfterPolls(128, Sleeps))).today("holds"),
+        breaks("no-release-after-2-polls-shown", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<true>(2)))
+            .today("holds"),
+        breaks("no-release-after-2-polls-hidden", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<false>(2)))
+            .today("holds"),
         breaks("no-release-after-wait-shown", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<true>(1))),
         breaks("no-release-after-wait-hidden", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<false>(1))),
         breaks("enters-next-after-wait-shown", &["2Wx2"], EXCLUSION, || lock("later", EntersLater::<true>(1))),
-        breaks("enters-next-after-wait-hidden", &["2Wx2"], EXCLUSION, || lock("later", EntersLater::<false>(1))),
+        breaks("enters-next-after-wait-hidden", &["2Wx2"], EXCLUSION, || lock("later", EntersLater::<false>(1)))
+            .today("holds"),
         breaks("enters-second-after-wait-shown", &["2Wx3"], EXCLUSION, || lock("later", EntersLater::<true>(2))),
-        breaks("enters-second-after-wait-hidden", &["2Wx3"], EXCLUSION, || lock("later", EntersLater::<false>(2))),
-        breaks("enters-third-after-wait-hidden", &["2Wx4"], EXCLUSION, || lock("later", EntersLater::<false>(3))),
+        breaks("enters-second-after-wait-hidden", &["2Wx3"], EXCLUSION, || lock("later", EntersLater::<false>(2)))
+            .today("holds"),
+        breaks("enters-third-after-wait-hidden", &["2Wx4"], EXCLUSION, || lock("later", EntersLater::<false>(3)))
+            .today("holds"),
         breaks("enters-after-1-new-holder", &["3Wx1"], EXCLUSION, || lock("holders", CountsHolders(1))),
-        breaks("enters-after-2-new-holders", &["3Wx2"], EXCLUSION, || lock("holders", CountsHolders(2))),
+        breaks("enters-after-2-new-holders", &["3Wx2"], EXCLUSION, || lock("holders", CountsHolders(2))).today("holds"),
         breaks("4-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(4, 0b1111))),
         breaks("5-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(5, 0b1_1111))),
         breaks("5-words-before-a-poll-mixed", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(5, 0b1_0101))),
-        breaks("6-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b11_1111))),
-        breaks("6-words-before-a-poll-mixed", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b10_1101))),
+        breaks("6-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b11_1111)))
+            .script(reads(6, 0b11_1111))
+            .today("holds"),
+        breaks("6-words-before-a-poll-mixed", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b10_1101)))
+            .script(reads(6, 0b10_1101))
+            .today("holds"),
     ]
+}
+
+/// A schedule in which rank 1 reads this pattern during rank 0's release, and breaks exclusion.
+fn reads(words: u32, pattern: u32) -> Vec<(u32, u32)> {
+    let mut script = vec![(0, words + 1)];
+    for word in 0..words {
+        // A word is set by a put and a flush, and cleared by the next two calls.
+        let before = if pattern >> word & 1 == 1 { 2 } else { 4 };
+        script.extend([(0, before), (1, 1), (0, 4 - before)]);
+    }
+    // It finds the lock taken, then free, and rank 0 is faster.
+    script.extend([(1, 2), (0, 1), (1, 1), (0, words + 1), (1, 1)]);
+    script
 }
 
 /// A waiter that has had enough.
@@ -46,6 +72,8 @@ enum Then {
     PutsPlainly,
     /// It enters without permission.
     EntersAnyway,
+    /// It waits for a wake-up that no rank sends.
+    Sleeps,
     /// It waits on, but leaves a nonzero word when it enters.
     Trace,
 }
@@ -56,6 +84,7 @@ struct AfterPolls(u32, Then);
 
 impl Protocol for AfterPolls {
     const HOME: Words = &[("owner", Pointer), ("trace", Number)];
+    const EACH: Words = &[("woken", Number)];
     type Memo = ();
 
     fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
@@ -69,6 +98,7 @@ impl Protocol for AfterPolls {
                     }
                 }
                 Then::EntersAnyway if polls >= most => return Ok(()),
+                Then::Sleeps if polls >= most => drop(side.wait_until(side.own(0).disp, Until::Ne(0))?),
                 _ => {
                     if side.compare_and_swap(side.home(0), NIL, side.me())? == NIL {
                         break;
@@ -169,8 +199,8 @@ impl Protocol for CountsHolders {
     }
 }
 
-/// Wrong: a rank reads a number of words, and polls after that. One pattern of the words makes it put plainly after a
-/// poll.
+/// Wrong: a rank reads a number of words, and polls after that. If they had a certain pattern, it puts plainly when a
+/// poll finds the lock free.
 #[derive(Clone, Copy, Default, Debug)]
 struct ReadsFirst(u64, u64);
 
@@ -194,8 +224,8 @@ impl Protocol for ReadsFirst {
         }
         while side.compare_and_swap(side.home(0), NIL, side.me())? != NIL {
             side.pause(1)?;
+            side.poll_zero(side.home(0))?;
             if seen == pattern {
-                side.poll_zero(side.home(0))?;
                 return side.put(side.home(0), side.me());
             }
         }
