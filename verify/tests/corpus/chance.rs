@@ -55,7 +55,7 @@ fn marked_locks_are_as_expected() {
     };
     let mut failures = String::new();
     for entry in [correct::entries(), broken::entries()].into_iter().flatten() {
-        if !entry.replays || !matches!(entry.today, Today::Wrong(_)) {
+        if !entry.replays || entry.expected == Expected::Limit || !matches!(entry.today, Today::Wrong(_)) {
             continue;
         }
         for check in entry.checks() {

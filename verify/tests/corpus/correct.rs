@@ -3,11 +3,13 @@
 //! Some papers leave a value at rest, such as the last victim. Where a compare-and-swap of the rank that has left it is
 //! enough, the release clears it; otherwise the lock declares that it keeps it.
 
+use std::time::Duration;
+
 use rmalab_atomics::{Address, Rank, Result, Until};
 use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::subject::Holds::{Number, Pointer};
 
-use crate::protocol::{Protocol, Side, Words, lock};
+use crate::protocol::{Memory, Protocol, Side, Words, lock};
 use crate::{BOTH, Entry, LATE, holds};
 
 /// Two ranks.
@@ -47,6 +49,15 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("polls-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(150))),
         holds("yields-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(150)))
             .today("false no-livelock"),
+        holds("polls-3-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(3))),
+        holds("yields-3-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(3)))
+            .at_most(100_000)
+            .today("limit: "),
+        holds("counts-polls-shown", TWO, BOTH, || lock("counts-polls", CountsPolls::<true>)).at_most(100_000),
+        holds("counts-polls-hidden", TWO, BOTH, || lock("counts-polls", CountsPolls::<false>)),
+        holds("backoff-by-clock", TWO, BOTH, || lock("backoff-by-clock", BackoffByClock)).hangs_today(),
+        holds("retries-after-deadline", THREE, BOTH, || lock("retries", RetriesAfterDeadline)),
+        holds("misnamed-words", THREE, BOTH, || lock("misnamed", Misnamed)),
         holds("asymmetric-dekker", TWO, LATE, || lock("asymmetric-dekker", AsymmetricDekker)),
     ]
 }
@@ -829,5 +840,95 @@ impl Protocol for AsymmetricDekker {
 
     fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
         side.put(side.own(0), 0)
+    }
+}
+
+/// Test-and-set that counts its polls for a statistic, which decides nothing.
+#[derive(Clone, Copy, Default, Debug)]
+struct CountsPolls<const SHOWN: bool>;
+
+impl<const SHOWN: bool> Protocol for CountsPolls<SHOWN> {
+    const HOME: Words = &[("owner", Pointer)];
+    type Memo = Memory<SHOWN, u64>;
+
+    fn acquire(self, side: &mut Side<'_, Self::Memo>) -> Result<()> {
+        while side.compare_and_swap(side.home(0), NIL, side.me())? != NIL {
+            side.memo.0 += 1;
+            side.pause(1)?;
+        }
+        Ok(())
+    }
+
+    fn release(self, side: &mut Side<'_, Self::Memo>) -> Result<()> {
+        side.put(side.home(0), NIL)
+    }
+}
+
+/// Test-and-set that pauses for a time by the clock between two polls.
+#[derive(Clone, Copy, Default, Debug)]
+struct BackoffByClock;
+
+impl Protocol for BackoffByClock {
+    const HOME: Words = &[("owner", Pointer)];
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        while side.compare_and_swap(side.home(0), NIL, side.me())? != NIL {
+            let end = side.now().after(Duration::from_micros(1));
+            while side.now() < end {
+                side.pause(1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
+        side.put(side.home(0), NIL)
+    }
+}
+
+/// A queue lock whose waits have deadlines, after which it waits again.
+#[derive(Clone, Copy, Default, Debug)]
+struct RetriesAfterDeadline;
+
+impl Protocol for RetriesAfterDeadline {
+    const HOME: Words = &[("tail", Pointer)];
+    const EACH: Words = &[("next", Pointer), ("unblocked", Number)];
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        let before = side.fetch_store(side.home(0), side.me())?;
+        if before != NIL {
+            side.put(side.of(rank_of(before), 0), side.me())?;
+            let wait = || {
+                let deadline = side.now().after(Duration::from_millis(1));
+                side.wait_until_deadline(side.own(1).disp, Until::Ne(0), deadline)
+            };
+            while wait()?.is_none() {}
+            side.write(side.own(1), 0)?;
+        }
+        Ok(())
+    }
+
+    fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
+        PollsThenQueues(0).release(side)
+    }
+}
+
+/// The same queue, but its words of pointers are named as numbers.
+#[derive(Clone, Copy, Default, Debug)]
+struct Misnamed;
+
+impl Protocol for Misnamed {
+    const HOME: Words = &[("tail", Number)];
+    const EACH: Words = &[("next", Number), ("unblocked", Number)];
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        PollsThenQueues(0).acquire(side)
+    }
+
+    fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
+        PollsThenQueues(0).release(side)
     }
 }

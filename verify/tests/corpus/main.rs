@@ -9,6 +9,7 @@ mod protocol;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ enum Today {
     Right,
     /// At least one run has this wrong verdict, the others are right.
     Wrong(&'static str),
-    /// The explorer does not end, so that the test leaves the entry out.
+    /// The explorer does not end, takes all memory, or panics after a long time, so that the test leaves the entry out.
     Hangs,
 }
 
@@ -67,7 +68,7 @@ struct Entry {
 impl Entry {
     fn new(name: &'static str, subject: fn() -> Subject, expected: Expected) -> Entry {
         let options =
-            Options { threads: 2, max_bytes: 1 << 30, max_time: Some(Duration::from_secs(10)), ..Options::default() };
+            Options { threads: 2, max_bytes: 1 << 30, max_time: Some(Duration::from_secs(60)), ..Options::default() };
         Entry {
             name,
             subject,
@@ -170,9 +171,10 @@ fn repeats(check: &Check, found: &Counterexample) -> bool {
 
 /// The verdict of one run, and its progress.
 fn verdict(check: &Check, options: &Options) -> (String, Progress) {
-    match explore(check, options, &|_| true) {
-        Err(error) => (format!("unsound: {error}"), Progress::default()),
-        Ok(outcome) => {
+    match catch_unwind(AssertUnwindSafe(|| explore(check, options, &|_| true))) {
+        Err(_) => ("crash".to_owned(), Progress::default()),
+        Ok(Err(error)) => (format!("unsound: {error}"), Progress::default()),
+        Ok(Ok(outcome)) => {
             let text = match &outcome.finding {
                 Finding::Holds => "holds".to_owned(),
                 Finding::Incomplete(limit) => format!("limit: {}", limit.name()),

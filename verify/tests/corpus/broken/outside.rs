@@ -8,7 +8,10 @@ use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::subject::Holds::{Number, Pointer};
 
 use crate::protocol::{Protocol, Side, Words, lock};
-use crate::{EXCLUSION, Entry, Expected, LATE, LIVELOCK, SC, breaks};
+use crate::{EXCLUSION, Entry, Expected, LATE, LIVELOCK, Property, SC, breaks};
+
+/// A rank that makes no call but pauses.
+const ENDLESS: &[Property] = &[Property::Invariant, Property::NoLivelock];
 
 pub(super) fn entries() -> Vec<Entry> {
     use Source::{Counter, Generator};
@@ -16,6 +19,7 @@ pub(super) fn entries() -> Vec<Entry> {
         scenarios: &["2Wx1"],
         ..Entry::new(name, subject, Expected::Limit).on(LATE).limits(64 << 20, 20)
     };
+    let alone = |name| Entry { scenarios: &["1Wx1"], ..endless(name, || lock("hundreds", PutsByHundreds)) };
     let mut unreduced = endless("puts-without-end-unreduced", || lock("endless", PutsWithoutEnd { looks: false }));
     unreduced.options.partial_order = false;
     vec![
@@ -35,6 +39,10 @@ pub(super) fn entries() -> Vec<Entry> {
         endless("puts-without-end", || lock("endless", PutsWithoutEnd { looks: false })).hangs_today(),
         unreduced,
         endless("puts-and-looks-without-end", || lock("endless", PutsWithoutEnd { looks: true })),
+        alone("puts-without-end-by-hundreds"),
+        // The encoding of a state grows beyond 64 KiB, and the search panics.
+        alone("puts-without-end-into-4-gib").limits(4 << 30, 60).hangs_today(),
+        breaks("pauses-without-end", &["2Wx1"], ENDLESS, || lock("pauses", PausesWithoutEnd)).hangs_today(),
         breaks("puts-without-end-sc", &["2Wx1"], LIVELOCK, || lock("endless", PutsWithoutEnd { looks: false })).on(SC),
     ]
 }
@@ -236,5 +244,50 @@ impl Protocol for PutsWithoutEnd {
 
     fn release(self, _side: &mut Side<'_, ()>) -> Result<()> {
         Ok(())
+    }
+}
+
+/// Wrong: it puts a hundred words between two looks at a word that no rank writes.
+#[derive(Clone, Copy, Default, Debug)]
+struct PutsByHundreds;
+
+impl Protocol for PutsByHundreds {
+    const HOME: Words = &[("asked", Number), ("answered", Number)];
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        while side.get(side.home(1))? == 0 {
+            for _ in 0..100 {
+                side.put(side.home(0), 1)?;
+            }
+            side.pause(1)?;
+        }
+        Ok(())
+    }
+
+    fn release(self, _side: &mut Side<'_, ()>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Wrong: a waiter pauses and never looks again.
+#[derive(Clone, Copy, Default, Debug)]
+struct PausesWithoutEnd;
+
+impl Protocol for PausesWithoutEnd {
+    const HOME: Words = &[("owner", Pointer)];
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        if side.compare_and_swap(side.home(0), NIL, side.me())? != NIL {
+            loop {
+                side.pause(1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
+        side.put(side.home(0), NIL)
     }
 }

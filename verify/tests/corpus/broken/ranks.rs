@@ -8,7 +8,7 @@ use crate::protocol::{Protocol, Side, Words, lock};
 use crate::{EXCLUSION, Entry, LIVELOCK, Property, REST, STUCK, breaks};
 
 pub(super) fn entries() -> Vec<Entry> {
-    use How::{GetThenPut, NoRelease, WrongWord};
+    use How::{GetThenPut, NoRelease, WrongLink, WrongWord};
     let one = |name, properties: &'static [Property], subject| {
         breaks(name, &["3Wx1"], properties, subject).with_and_without_symmetry()
     };
@@ -22,6 +22,9 @@ pub(super) fn entries() -> Vec<Entry> {
         one("rank-0-wakes-by-a-wrong-word", STUCK, || lock("queue", Queue(0, WrongWord))).today("holds"),
         one("rank-1-wakes-by-a-wrong-word", STUCK, || lock("queue", Queue(1, WrongWord))).today("holds"),
         one("rank-2-wakes-by-a-wrong-word", STUCK, || lock("queue", Queue(2, WrongWord))),
+        one("rank-0-links-by-a-wrong-word", STUCK, || lock("queue", Queue(0, WrongLink))),
+        one("rank-1-links-by-a-wrong-word", STUCK, || lock("queue", Queue(1, WrongLink))),
+        one("rank-2-links-by-a-wrong-word", STUCK, || lock("queue", Queue(2, WrongLink))),
         one("polling-rank-0-gets-then-puts", EXCLUSION, || lock("tas", Tas(0, GetThenPut))),
         one("polling-rank-1-gets-then-puts", EXCLUSION, || lock("tas", Tas(1, GetThenPut))),
         one("polling-rank-2-gets-then-puts", EXCLUSION, || lock("tas", Tas(2, GetThenPut))),
@@ -47,6 +50,8 @@ enum How {
     NoRelease,
     /// Its release puts to a wrong word.
     WrongWord,
+    /// It announces itself to its predecessor by a wrong word.
+    WrongLink,
 }
 
 /// A queue lock without polls, so that symmetry stays in use. Wrong: this rank deviates.
@@ -55,7 +60,7 @@ struct Queue(u32, How);
 
 impl Protocol for Queue {
     const HOME: Words = &[("tail", Pointer)];
-    const EACH: Words = &[("next", Pointer), ("unblocked", Number), ("unused", Number)];
+    const EACH: Words = &[("next", Pointer), ("unblocked", Number), ("unused", Pointer)];
     type Memo = ();
 
     fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
@@ -68,7 +73,8 @@ impl Protocol for Queue {
             side.fetch_store(tail, side.me())?
         };
         if before != NIL {
-            side.put(side.of(rank_of(before), 0), side.me())?;
+            let word = if self.is(side, How::WrongLink) { 2 } else { 0 };
+            side.put(side.of(rank_of(before), word), side.me())?;
             side.wait_until(side.own(1).disp, Until::Ne(0))?;
             side.write(side.own(1), 0)?;
         }
