@@ -1,5 +1,5 @@
-//! A corpus of locks: correct ones that are unusual, and broken ones that are hard to see through. Each has the verdict
-//! that the explorer should have. A wrong verdict of today is marked, so that its repair makes the mark fail.
+//! A corpus of locks: correct ones that are unusual, and broken ones whose error is hard to find. Each has the verdict that
+//! the explorer should have. The mark of a wrong verdict of today fails once the verdict is right.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod broken;

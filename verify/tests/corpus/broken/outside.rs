@@ -179,7 +179,7 @@ enum Source {
     Generator,
 }
 
-/// Wrong: one acquisition of so many enters without permission. A number decides that is not an answer.
+/// Wrong: one of N acquisitions enters without permission. The number that decides it is not an answer.
 #[derive(Clone, Copy, Default, Debug)]
 struct Process(Source, u64);
 

@@ -64,7 +64,7 @@ fn reads(words: u32, pattern: u32) -> Vec<(u32, u32)> {
     script
 }
 
-/// A waiter that has had enough.
+/// What a waiter does after a number of polls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Then {
     /// It gets the owner until there is none, and then puts itself, which is not atomic.
@@ -170,7 +170,7 @@ impl<const SHOWN: bool> Protocol for EntersLater<SHOWN> {
     }
 }
 
-/// Wrong: a waiter that has seen the holder change so often enters without permission.
+/// Wrong: a waiter that has seen this number of changes of the holder enters without permission.
 #[derive(Clone, Copy, Default, Debug)]
 struct CountsHolders(u32);
 
