@@ -10,7 +10,7 @@ use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::subject::Holds::{Number, Pointer};
 
 use crate::protocol::{Memory, Protocol, Side, Words, lock};
-use crate::{BOTH, Entry, LATE, holds};
+use crate::{BOTH, Entry, LATE, SC, holds};
 
 /// Two ranks.
 const TWO: &[&str] = &["2Wx1", "2Wx2"];
@@ -21,7 +21,8 @@ const READERS: &[&str] = &["2Wx1", "2Wx2", "1R1Wx2", "2R1Wx1"];
 
 pub(crate) fn entries() -> Vec<Entry> {
     vec![
-        holds("bakery", THREE, BOTH, || lock("bakery", Bakery)),
+        holds("bakery", THREE, BOTH, || lock("bakery", Bakery { flushes: true })),
+        holds("bakery-without-flushes-sc", THREE, SC, || lock("bakery", Bakery { flushes: false })),
         holds("filter", THREE, BOTH, || lock("filter", Filter)),
         holds("lamport-fast", THREE, BOTH, || lock("lamport-fast", LamportFast)),
         holds("clh", THREE, BOTH, || lock("clh", Clh)),
@@ -64,21 +65,26 @@ pub(crate) fn entries() -> Vec<Entry> {
 
 /// L. Lamport, "A New Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974.
 #[derive(Clone, Copy, Default, Debug)]
-struct Bakery;
+pub(crate) struct Bakery {
+    pub(crate) flushes: bool,
+}
 
 impl Protocol for Bakery {
     const EACH: Words = &[("choosing", Number), ("number", Number)];
     type Memo = ();
 
     fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
-        side.write(side.own(0), 1)?;
+        let flush = || if self.flushes { side.flush(side.rank()) } else { Ok(()) };
+        side.put(side.own(0), 1)?;
+        flush()?;
         let mut number = 0;
         for other in side.others() {
             number = number.max(side.get(side.of(other, 1))?);
         }
         number += 1;
         side.put(side.own(1), number)?;
-        side.write(side.own(0), 0)?;
+        side.put(side.own(0), 0)?;
+        flush()?;
         for other in side.others() {
             side.poll_zero(side.of(other, 0))?;
             side.poll(side.of(other, 1), |theirs| theirs == 0 || (theirs, other) > (number, side.rank()))?;

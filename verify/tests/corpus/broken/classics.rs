@@ -4,7 +4,7 @@ use rmalab_atomics::{Result, Until};
 use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::subject::Holds::{Number, Pointer};
 
-use crate::correct::FreeList;
+use crate::correct::{Bakery, FreeList};
 use crate::protocol::{Protocol, Side, Words, lock};
 use crate::{BOTH, EXCLUSION, Entry, LATE, LIVELOCK, STUCK, breaks};
 
@@ -16,10 +16,9 @@ pub(super) fn entries() -> Vec<Entry> {
         breaks("lost-wake-up", &["2Wx1"], STUCK, || lock("lost-wake-up", LostWakeUp)).on(BOTH),
         breaks("hyman", &["2Wx1"], EXCLUSION, || lock("hyman", Hyman)).on(BOTH),
         breaks("peterson-turn-first", &["2Wx1"], EXCLUSION, || lock("peterson", TurnFirst)).on(BOTH),
-        breaks("bakery-without-choosing", &["2Wx1"], EXCLUSION, || lock("bakery", NoChoosing { flushes: true }))
-            .on(BOTH),
-        breaks("bakery-without-flushes", &["2Wx1"], EXCLUSION, || lock("bakery", NoChoosing { flushes: false }))
-            .on(LATE),
+        breaks("bakery-without-choosing", &["2Wx1"], EXCLUSION, || lock("bakery", NoChoosing)).on(BOTH),
+        // A rank may read before its own number is visible.
+        breaks("bakery-without-flushes", &["2Wx1"], EXCLUSION, || lock("bakery", Bakery { flushes: false })).on(LATE),
         breaks("lamport-fast-without-delay", &["2Wx1"], EXCLUSION, || lock("fast", NoDelay)).on(BOTH),
         breaks("filter-of-one-level", &["3Wx1"], EXCLUSION, || lock("filter", OneLevel)).on(BOTH),
         breaks("clh-keeps-its-node", &["2Wx2"], LIVELOCK, || lock("clh", KeepsItsNode)).on(BOTH),
@@ -152,12 +151,9 @@ impl Protocol for TurnFirst {
     }
 }
 
-/// Wrong: the bakery, in which no rank waits for another one that draws its number. Without `flushes`, its number is
-/// late, too.
+/// Wrong: the bakery, in which no rank waits for another one that draws its number.
 #[derive(Clone, Copy, Default, Debug)]
-struct NoChoosing {
-    flushes: bool,
-}
+struct NoChoosing;
 
 impl Protocol for NoChoosing {
     const EACH: Words = &[("number", Number)];
@@ -168,10 +164,7 @@ impl Protocol for NoChoosing {
         for other in side.others() {
             number = number.max(side.get(side.of(other, 0))? + 1);
         }
-        side.put(side.own(0), number)?;
-        if self.flushes {
-            side.flush(side.rank())?;
-        }
+        side.write(side.own(0), number)?;
         for other in side.others() {
             side.poll(side.of(other, 0), |theirs| theirs == 0 || (theirs, other) > (number, side.rank()))?;
         }
