@@ -54,7 +54,7 @@ use liveness::Livelock;
 use node::Failure;
 pub use options::{Options, Search};
 use path::{Last, Then};
-use space::{Sometimes, Space, Walker};
+use space::{Assumed, Sometimes, Space, Walker};
 use store::Store;
 
 use crate::outcome::{Finding, Livelocks, Outcome, Watch};
@@ -68,18 +68,18 @@ use crate::{Check, Counterexample, Error, Property, Result, replay};
 pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     check.validate()?;
     let check = Arc::new(check.clone());
-    let (mut forget, mut symmetry, mut partial_order) = (Forget::Phase, options.symmetry, options.partial_order);
+    let mut assumed = Assumed { forget: Forget::Phase, symmetry: options.symmetry, no_fences: !check.subject.fences() };
     let begun = Instant::now();
     loop {
         // A search that starts again gets the remaining time.
         let max_time = options.max_time.map(|most| most.saturating_sub(begun.elapsed()));
-        let options = &Options { max_time, partial_order, ..options.clone() };
-        match explore_by(&check, options, watch, forget, symmetry).and_then(|outcome| confirmed(&check, outcome)) {
+        let options = &Options { max_time, ..options.clone() };
+        match explore_by(&check, options, watch, assumed).and_then(|outcome| confirmed(&check, outcome)) {
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
-            Err(Failure::Asymmetric) => symmetry = false,
-            Err(Failure::Fences) => partial_order = false,
-            Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
+            Err(Failure::Asymmetric) => assumed.symmetry = false,
+            Err(Failure::Fences) => assumed.no_fences = false,
+            Err(Failure::Differ(why)) => assumed.forget = assumed.forget.stricter().ok_or(Error::Unsound(why))?,
         }
     }
 }
@@ -101,14 +101,8 @@ fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn explore_by(
-    check: &Arc<Check>,
-    options: &Options,
-    watch: Watch<'_>,
-    forget: Forget,
-    symmetry: bool,
-) -> Result<Outcome, Failure> {
-    let space = Space::new(check, options, forget, symmetry)?;
+fn explore_by(check: &Arc<Check>, options: &Options, watch: Watch<'_>, assumed: Assumed) -> Result<Outcome, Failure> {
+    let space = Space::new(check, options, assumed)?;
     let outcome = search(&space, check, options, watch)?;
     Ok(Outcome { unexplored: space.unexplored(), ..outcome })
 }

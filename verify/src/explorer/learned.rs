@@ -67,6 +67,10 @@ const WITNESSES_OF_ROUNDS: usize = 32;
 /// them shows the loop's memory from before its first pause, for example a ticket.
 const WITNESSES_OF_POLLS: usize = 64;
 
+/// The largest number of witnesses. Each different answer before the first pause is kept up to this number, and one
+/// more makes the search stricter.
+const MOST_WITNESSES: usize = 250;
+
 /// The limit for silent steps in a row. Code that exceeds it makes no other call.
 pub(super) const SILENT: usize = 1 << 16;
 
@@ -118,11 +122,13 @@ struct History {
     whole: Option<Arc<[(Call, u64)]>>,
     /// True if it goes around a loop more often than the first history.
     pumped: bool,
+    /// A hash of its answers from the begin of the phase to the first pause.
+    prefix: u64,
 }
 
 impl History {
     /// The history of a rank's first node.
-    const BEGIN: History = History { from: None, answer: 0, whole: None, pumped: false };
+    const BEGIN: History = History { from: None, answer: 0, whole: None, pumped: false, prefix: 0 };
 }
 
 /// The data that only learning needs.
@@ -337,7 +343,7 @@ impl Learner {
                 _ => handle = Some(text.clone()),
             }
         }
-        let way = History { from: Some((node, 0)), answer, ..History::BEGIN };
+        let way = self.way(node, 0, answer);
         let to = self.add(rank, &stop, status, handle, Some(node), way)?;
         let edge = Edge { answer, to, saw };
         self.roots[node as usize].edges.push(edge);
@@ -396,8 +402,14 @@ impl Learner {
 
     /// History number `way` of `node`, continued by `answer`.
     fn way(&self, node: NodeId, way: u8, answer: u64) -> History {
-        let pumped = self.roots[node as usize].ways[usize::from(way)].pumped;
-        History { from: Some((node, way)), answer, whole: None, pumped }
+        let roots = &self.roots[node as usize];
+        let History { pumped, prefix, .. } = roots.ways[usize::from(way)];
+        let prefix = match roots.anchor {
+            Some(_) => prefix,
+            None if roots.start == node => FxBuildHasher.hash_one(answer),
+            None => FxBuildHasher.hash_one((prefix, answer)),
+        };
+        History { from: Some((node, way)), answer, whole: None, pumped, prefix }
     }
 
     /// Adds witnesses that have gone around the loop from `to` to `node` and back by `answer` several times, and around
@@ -415,7 +427,7 @@ impl Learner {
         self.roots[to as usize].loops.push(one.to_vec());
         for sequence in sequences {
             let whole = Some([before, &sequence].concat().into());
-            self.witness(to, History { from: Some((node, 0)), answer, whole, pumped: true })?;
+            self.witness(to, History { whole, pumped: true, ..self.way(node, 0, answer) })?;
         }
         Ok(())
     }
@@ -547,7 +559,12 @@ impl Learner {
                 false if is_like_others => WITNESSES,
                 false => WITNESSES_OF_POLLS,
             };
-            if kept.count() >= most {
+            let is_new = polls && !way.pumped && kept.clone().all(|other| other.prefix != way.prefix);
+            if is_new && roots.ways.len() >= MOST_WITNESSES {
+                // There may be a difference after some prefix that has no witness.
+                return Err(self.differ(node, way.answer));
+            }
+            if !is_new && kept.count() >= most {
                 continue;
             }
             let number = roots.ways.len() as u8;

@@ -33,9 +33,21 @@ pub(super) struct Space {
     exchanges: Vec<Permutation>,
     /// True if local steps are taken at once.
     settles: bool,
+    /// True if posting a put is a local step.
+    no_fences: bool,
     order: Order,
     learner: Mutex<Learner>,
     values: Mutex<Values>,
+}
+
+/// What a search assumes of the lock's code, and tests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Assumed {
+    pub(super) forget: Forget,
+    /// Interchangeable ranks count as one.
+    pub(super) symmetry: bool,
+    /// No rank observes when another one posts its puts.
+    pub(super) no_fences: bool,
 }
 
 /// Events that happened at least once.
@@ -80,9 +92,9 @@ pub(super) struct Walker<'s> {
 }
 
 impl Space {
-    /// The space of `check`. `symmetry` decides whether interchangeable ranks count as one.
-    pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget, symmetry: bool) -> Result<Space, Failure> {
-        let learner = Learner::new(check, forget)?;
+    /// The space of `check`.
+    pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: Assumed) -> Result<Space, Failure> {
+        let learner = Learner::new(check, assumed.forget)?;
         let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
         let order = match check.subject.claimed_order() {
             Order::WritersFirst if late => Order::None,
@@ -105,14 +117,15 @@ impl Space {
         };
         // A bound on preemptions, and an order of arrival, depend on every step.
         let settles = options.partial_order && parts.posts && !parts.run && !parts.ahead;
-        if settles && learner.fences() {
+        if settles && assumed.no_fences && learner.fences() {
             return Err(Failure::Fences);
         }
-        let groups = if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() };
+        let groups = if assumed.symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() };
         Ok(Space {
             check: Arc::clone(check),
             parts,
             settles,
+            no_fences: assumed.no_fences,
             bound: options.preemptions,
             exchanges: symmetry::exchanges(&groups),
             groups,
@@ -333,7 +346,7 @@ impl<'s> Walker<'s> {
         let mut learner = space.learner();
         let edge = learner.learn(from, answer)?;
         learner.test_symmetry(&space.exchanges)?;
-        if space.settles && learner.fences() {
+        if space.settles && space.no_fences && learner.fences() {
             return Err(Failure::Fences);
         }
         self.catch_up(&learner);
@@ -358,7 +371,8 @@ impl<'s> Walker<'s> {
             let Some(issued) = node.issued else { return Ok(()) };
             let local = match issued.call {
                 Call::Flush { .. } => self.next.memory.ready(rank, &issued),
-                call => self.space.check.network.is_late(&call),
+                // A fence of another rank observes posted puts.
+                call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
             if !local {
