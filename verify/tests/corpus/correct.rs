@@ -40,21 +40,21 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("sleeping-ticket", THREE, BOTH, || lock("sleeping-ticket", SleepingTicket)),
         holds("free-list", THREE, BOTH, || lock("free-list", FreeList { tag: 1 })),
         holds("seqlock", READERS, BOTH, || lock("seqlock", Seqlock)),
-        // So do two loops of the writer.
-        holds("bitmap", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: false }))
-            .at_most(100_000)
-            .today("limit: "),
+        // So do two loops of the writer here.
+        holds("bitmap", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: false })),
         holds("bitmap-told-apart", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: true })),
         holds("courtois", READERS, BOTH, || lock("courtois", Courtois)),
         holds("backoff", THREE, BOTH, || lock("backoff", Backoff)),
         holds("polls-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(150))),
         holds("yields-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(150)))
-            .today("false no-livelock"),
-        holds("polls-3-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(3))),
-        holds("yields-3-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(3)))
-            .at_most(100_000)
+            .limits(1 << 30, 2)
             .today("limit: "),
-        holds("counts-polls-shown", TWO, BOTH, || lock("counts-polls", CountsPolls::<true>)).at_most(100_000),
+        holds("polls-3-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(3))),
+        holds("yields-3-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(3))),
+        // Its states have no end, since each count is another handle.
+        holds("counts-polls-shown", TWO, BOTH, || lock("counts-polls", CountsPolls::<true>))
+            .limits(1 << 30, 2)
+            .today("limit: "),
         holds("counts-polls-hidden", TWO, BOTH, || lock("counts-polls", CountsPolls::<false>)),
         holds("backoff-by-clock", TWO, BOTH, || lock("backoff-by-clock", BackoffByClock)).hangs_today(),
         holds("retries-after-deadline", THREE, BOTH, || lock("retries", RetriesAfterDeadline)),

@@ -14,19 +14,15 @@ pub(super) fn entries() -> Vec<Entry> {
         breaks("plain-put-after-5-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(5, PutsPlainly))),
         breaks("plain-put-after-20-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(20, PutsPlainly))),
         breaks("plain-put-after-128-polls", &["2Wx2"], EXCLUSION, || lock("polls", AfterPolls(128, PutsPlainly)))
-            .script(vec![(0, 1), (1, 256), (0, 1), (1, 1), (0, 1), (1, 1)])
-            .today("holds"),
+            .script(vec![(0, 1), (1, 256), (0, 1), (1, 1), (0, 1), (1, 1)]),
         breaks("enters-after-20-polls", &["2Wx1"], EXCLUSION, || lock("polls", AfterPolls(20, EntersAnyway))),
-        breaks("enters-after-128-polls", &["2Wx1"], EXCLUSION, || lock("polls", AfterPolls(128, EntersAnyway)))
-            .today("holds"),
+        breaks("enters-after-128-polls", &["2Wx1"], EXCLUSION, || lock("polls", AfterPolls(128, EntersAnyway))),
         breaks("trace-after-1-poll", &["2Wx1"], REST, || lock("polls", AfterPolls(1, Trace))),
-        breaks("trace-after-3-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(3, Trace))).today("holds"),
-        breaks("trace-after-128-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(128, Trace))).today("holds"),
-        breaks("sleeps-after-128-polls", &["2Wx1"], STUCK, || lock("polls", AfterPolls(128, Sleeps))).today("holds"),
-        breaks("no-release-after-2-polls-shown", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<true>(2)))
-            .today("holds"),
-        breaks("no-release-after-2-polls-hidden", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<false>(2)))
-            .today("holds"),
+        breaks("trace-after-3-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(3, Trace))),
+        breaks("trace-after-128-polls", &["2Wx1"], REST, || lock("polls", AfterPolls(128, Trace))),
+        breaks("sleeps-after-128-polls", &["2Wx1"], STUCK, || lock("polls", AfterPolls(128, Sleeps))),
+        breaks("no-release-after-2-polls-shown", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<true>(2))),
+        breaks("no-release-after-2-polls-hidden", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<false>(2))),
         breaks("no-release-after-wait-shown", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<true>(1))),
         breaks("no-release-after-wait-hidden", &["2Wx1"], REST, || lock("keeps", KeepsAfter::<false>(1))),
         breaks("enters-next-after-wait-shown", &["2Wx2"], EXCLUSION, || lock("later", EntersLater::<true>(1))),
@@ -38,16 +34,14 @@ pub(super) fn entries() -> Vec<Entry> {
         breaks("enters-third-after-wait-hidden", &["2Wx4"], EXCLUSION, || lock("later", EntersLater::<false>(3)))
             .today("holds"),
         breaks("enters-after-1-new-holder", &["3Wx1"], EXCLUSION, || lock("holders", CountsHolders(1))),
-        breaks("enters-after-2-new-holders", &["3Wx2"], EXCLUSION, || lock("holders", CountsHolders(2))).today("holds"),
+        breaks("enters-after-2-new-holders", &["3Wx2"], EXCLUSION, || lock("holders", CountsHolders(2))),
         breaks("4-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(4, 0b1111))),
         breaks("5-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(5, 0b1_1111))),
         breaks("5-words-before-a-poll-mixed", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(5, 0b1_0101))),
         breaks("6-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b11_1111)))
-            .script(reads(6, 0b11_1111))
-            .today("holds"),
+            .script(reads(6, 0b11_1111)),
         breaks("6-words-before-a-poll-mixed", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b10_1101)))
-            .script(reads(6, 0b10_1101))
-            .today("holds"),
+            .script(reads(6, 0b10_1101)),
     ]
 }
 
