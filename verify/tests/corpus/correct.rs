@@ -47,13 +47,13 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("backoff", THREE, BOTH, || lock("backoff", Backoff)),
         holds("polls-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(150))),
         holds("yields-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(150)))
-            .limits(1 << 30, 2)
+            .at_most(10_000)
             .today("limit: "),
         holds("polls-3-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(3))),
         holds("yields-3-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(3))),
         // Its states have no end, since each count is another handle.
         holds("counts-polls-shown", TWO, BOTH, || lock("counts-polls", CountsPolls::<true>))
-            .limits(1 << 30, 2)
+            .at_most(1_000)
             .today("limit: "),
         holds("counts-polls-hidden", TWO, BOTH, || lock("counts-polls", CountsPolls::<false>)),
         holds("backoff-by-clock", TWO, BOTH, || lock("backoff-by-clock", BackoffByClock)).hangs_today(),
