@@ -67,9 +67,9 @@ const WITNESSES_OF_ROUNDS: usize = 32;
 /// them shows the loop's memory from before its first pause, for example a ticket.
 const WITNESSES_OF_POLLS: usize = 64;
 
-/// The largest number of witnesses. Each different answer before the first pause is kept up to this number, and one
-/// more makes the search stricter.
-const MOST_WITNESSES: usize = 250;
+/// The largest number of witnesses apart from those of rounds, so that a byte numbers all. Each different prefix is kept
+/// up to this number, and one more makes the search stricter.
+const MOST_WITNESSES: usize = u8::MAX as usize - WITNESSES_OF_ROUNDS;
 
 /// The limit for silent steps in a row. Code that exceeds it makes no other call.
 pub(super) const SILENT: usize = 1 << 16;
@@ -422,7 +422,7 @@ impl Learner {
         let mut sequences: Vec<Vec<(Call, u64)>> = PUMPS.iter().map(|&times| one.repeat(times)).collect();
         for other in others.iter().take(LOOPS) {
             let both = [one, other].concat();
-            sequences.extend([both.repeat(1), both.repeat(2), [other, one].concat()]);
+            sequences.extend([[other, one].concat(), both.repeat(2), both]);
         }
         self.roots[to as usize].loops.push(one.to_vec());
         for sequence in sequences {
@@ -567,7 +567,7 @@ impl Learner {
             if !is_new && kept.count() >= most {
                 continue;
             }
-            let number = roots.ways.len() as u8;
+            let number = u8::try_from(roots.ways.len()).expect("there are at most as many witnesses as bytes");
             roots.ways.push(way);
             for edge in self.roots[node as usize].edges.clone() {
                 let (first, other) = (self.run_edge(node, 0, edge.answer)?, self.run_edge(node, number, edge.answer)?);

@@ -40,7 +40,7 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("sleeping-ticket", THREE, BOTH, || lock("sleeping-ticket", SleepingTicket)),
         holds("free-list", THREE, BOTH, || lock("free-list", FreeList { tag: 1 })),
         holds("seqlock", READERS, BOTH, || lock("seqlock", Seqlock)),
-        // So do two loops of the writer here.
+        // Two loops of its writer begin with the same call after a pause.
         holds("bitmap", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: false })),
         holds("bitmap-told-apart", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: true })),
         holds("courtois", READERS, BOTH, || lock("courtois", Courtois)),

@@ -42,6 +42,8 @@ pub(super) fn entries() -> Vec<Entry> {
             .script(reads(6, 0b11_1111)),
         breaks("6-words-before-a-poll-mixed", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(6, 0b10_1101)))
             .script(reads(6, 0b10_1101)),
+        // More patterns than a node has witnesses.
+        breaks("8-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(8, 0b1011_0110))),
     ]
 }
 
@@ -207,6 +209,8 @@ impl Protocol for ReadsFirst {
         ("word3", Number),
         ("word4", Number),
         ("word5", Number),
+        ("word6", Number),
+        ("word7", Number),
     ];
     type Memo = ();
 
