@@ -21,9 +21,7 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 
 /// A length that is not 0: a number of bytes, or a number with a unit.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let length = if plain { units::bytes(&format!("{text}B")) } else { units::bytes(text) };
-    match length {
+    match units::length(text) {
         Ok(0) => Err("give a length above 0".into()),
         length => length,
     }

@@ -40,7 +40,7 @@ const COMPARED: u32 = 2;
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ghost {
     /// Bytes of a message, a multiple of 8
-    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = length)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = units::length)]
     pub bytes: u64,
     /// Steps that are timed
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -51,11 +51,6 @@ pub struct Ghost {
     /// Strategies of the window.
     #[command(flatten)]
     pub strategies: Strategies,
-}
-
-/// Reads a length: a number of bytes, or a number with a unit.
-fn length(text: &str) -> Result<u64, String> {
-    if text.parse::<u64>().is_ok() { units::bytes(&format!("{text}B")) } else { units::bytes(text) }
 }
 
 /// Synchronizations of a step.

@@ -111,6 +111,16 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// Reads a number of bytes like [`bytes`]; a number without a unit is one of bytes.
+///
+/// # Errors
+///
+/// The fault, and what to write instead.
+pub fn length(text: &str) -> Result<u64, String> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { bytes(&format!("{text}B")) } else { bytes(text) }
+}
+
 /// Reads a time for each byte, in picoseconds, from a bandwidth such as `12.5GB/s`, or a time such as `80ps/B`.
 ///
 /// # Errors
@@ -256,6 +266,7 @@ mod tests {
         {
             assert_eq!(bytes(text), Ok(length), "{text}");
         }
+        assert_eq!((length("1024"), length("1KiB")), (Ok(1024), Ok(1024)));
     }
 
     #[test]
