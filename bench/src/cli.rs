@@ -418,6 +418,9 @@ pub(crate) struct CheckArgs {
     /// Do not merge states that differ only by an exchange of equal ranks' numbers
     #[arg(long)]
     pub(crate) no_symmetry: bool,
+    /// Do not merge histories of a rank after which it goes on alike
+    #[arg(long)]
+    pub(crate) no_merging: bool,
     /// Also reorder steps that no other rank can notice
     #[arg(long)]
     pub(crate) no_partial_order: bool,
@@ -481,6 +484,7 @@ impl CheckArgs {
             preemptions: self.preemptions,
             threads: self.threads.map_or(default.threads, usize::from),
             symmetry: !self.no_symmetry,
+            merging: !self.no_merging,
             partial_order: !self.no_partial_order,
             order: self.order,
             ..default

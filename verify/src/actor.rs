@@ -1,13 +1,13 @@
 //! One rank of a check as a coroutine, for the explorer and the replay.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call, Executor, RankTask, RankTurn};
-use rmalab_atomics::coroutine::{Port, Task};
+use rmalab_atomics::coroutine::{Port, Task, Turn};
 
 use crate::Result;
 use crate::check::Check;
@@ -36,6 +36,9 @@ pub struct Move {
 pub struct Actor {
     task: RankTask<Result<()>>,
     events: Rc<RefCell<Vec<Reported>>>,
+    terse: Rc<Cell<bool>>,
+    /// True if it waits for an answer.
+    calls: bool,
 }
 
 impl Actor {
@@ -46,20 +49,32 @@ impl Actor {
     /// [`rmalab_atomics::Error::System`] when the system has no memory for its stack.
     pub fn new(check: &Arc<Check>, rank: Rank) -> Result<Actor> {
         let events = Rc::new(RefCell::new(Vec::new()));
-        let (check, log) = (Arc::clone(check), Rc::clone(&events));
-        let task = Task::new(move |port| check.play(rank, &Watched { port, events: log }))?;
-        Ok(Actor { task, events })
+        let terse = Rc::new(Cell::new(false));
+        let (check, log, is_terse) = (Arc::clone(check), Rc::clone(&events), Rc::clone(&terse));
+        let task = Task::new(move |port| check.play(rank, &Watched { port, events: log, terse: is_terse }))?;
+        Ok(Actor { task, events, terse, calls: false })
+    }
+
+    /// Leaves the handle out of its events from now on, or no longer.
+    pub fn be_terse(&self, terse: bool) {
+        self.terse.set(terse);
     }
 
     /// Passes the rank the answer to its last call, and runs it until its next call. The first call of `resume` ignores
     /// the answer.
     pub fn resume(&mut self, answer: Answer) -> Move {
         let turn = self.task.resume(answer);
+        self.calls = matches!(turn, Turn::Calls(_));
         Move { events: self.events.take(), turn }
     }
 
     /// Ends the rank before its code has returned.
-    pub fn stop(self) {
+    pub fn stop(mut self) {
+        // Code that returns an error ends sooner than code that is unwound.
+        if self.calls {
+            self.be_terse(true);
+            self.resume(Answer::PeerFailed(Rank(0)));
+        }
         self.task.stop();
     }
 }
@@ -68,6 +83,7 @@ impl Actor {
 struct Watched<'t> {
     port: &'t Port<'t, Answer, Call>,
     events: Rc<RefCell<Vec<Reported>>>,
+    terse: Rc<Cell<bool>>,
 }
 
 impl Executor for Watched<'_> {
@@ -78,6 +94,7 @@ impl Executor for Watched<'_> {
 
 impl Player for Watched<'_> {
     fn event(&self, event: Event, handle: &dyn Debug) {
-        self.events.borrow_mut().push(Reported { event, handle: format!("{handle:?}") });
+        let handle = if self.terse.get() { String::new() } else { format!("{handle:?}") };
+        self.events.borrow_mut().push(Reported { event, handle });
     }
 }

@@ -17,8 +17,10 @@
 //!   knowledge of a rank's later calls.
 //! - Ranks with equal parts of the scenario are interchangeable (`symmetry`). Each use of this tests that the code
 //!   treats them alike.
-//! - After a pause, a polling loop has forgotten its earlier polls (`learned`). This is tested; where it fails, the
-//!   search starts again without it.
+//! - A rank's local state forgets each answer that its code does not use any more (`experiments`). Every history that
+//!   the merged states allow is run and compared; where two differ, the search starts again and tells them apart.
+//! - Without that, and in programs: after a pause, a polling loop has forgotten its earlier polls (`learned`). This is
+//!   tested; where it fails, the search starts again without it.
 //!
 //! # Assumptions
 //! - A rank's code is a function of its answers. It uses nothing shared, and no random numbers except from a generator
@@ -26,12 +28,13 @@
 //!   waits until a deadline, is searched as if time stood still: [`Outcome::unexplored`](crate::Outcome::unexplored)
 //!   says so.
 //! - A handle's `Debug` shows everything that the handle remembers between acquire and release. The search keeps
-//!   several histories of each handle, and a difference between them is an error. A difference that none of them shows
-//!   stays hidden.
+//!   several histories of each handle, and tells apart or reports those that differ. A difference that none of them
+//!   shows stays hidden.
 //! - The scenario bounds the search: its numbers of ranks and of acquisitions.
 
 mod breadth;
 mod depth;
+mod experiments;
 mod learned;
 mod liveness;
 mod node;
@@ -49,6 +52,7 @@ use std::time::Instant;
 
 use breadth::{End, Shared};
 use depth::Seen;
+use experiments::{Effort, Experiments};
 use learned::Forget;
 use liveness::Livelock;
 use node::Failure;
@@ -57,7 +61,8 @@ use path::{Last, Then};
 use space::{Assumed, Sometimes, Space, Walker};
 use store::Store;
 
-use crate::outcome::{Finding, Livelocks, Outcome, Watch};
+use crate::outcome::{Finding, Limit, Livelocks, Outcome, Watch};
+use crate::workload::Workload;
 use crate::{Check, Counterexample, Error, Property, Result, replay};
 
 /// Searches all behaviours of `check`.
@@ -68,16 +73,36 @@ use crate::{Check, Counterexample, Error, Property, Result, replay};
 pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     check.validate()?;
     let check = Arc::new(check.clone());
-    let mut assumed = Assumed { forget: Forget::Phase, symmetry: options.symmetry, no_fences: !check.subject.fences() };
+    // A program remembers what it has read, and compares it at its end.
+    let merging = options.merging && !matches!(check.subject.workload(), Workload::Program(_));
+    let mut assumed = Assumed {
+        forget: if merging { Forget::Unused } else { Forget::Phase },
+        experiments: Experiments::default(),
+        symmetry: options.symmetry,
+        no_fences: !check.subject.fences(),
+    };
     let begun = Instant::now();
     loop {
         // A search that starts again gets the remaining time.
         let max_time = options.max_time.map(|most| most.saturating_sub(begun.elapsed()));
-        let options = &Options { max_time, ..options.clone() };
-        match explore_by(&check, options, watch, assumed).and_then(|outcome| confirmed(&check, outcome)) {
+        let most_states = assumed.most_states(options);
+        let tried = &Options { max_time, max_states: most_states, ..options.clone() };
+        match explore_by(&check, tried, watch, &assumed).and_then(|outcome| confirmed(&check, outcome)) {
+            Ok(outcome)
+                if most_states != options.max_states && outcome.finding == Finding::Incomplete(Limit::States) =>
+            {
+                assumed.experiments.spend(Effort::All);
+            }
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Asymmetric) => assumed.symmetry = false,
+            Err(Failure::Uses(experiments)) => {
+                if !assumed.experiments.add(experiments) {
+                    assumed.forget = Forget::Phase;
+                }
+            }
+            Err(Failure::Keeps(answers)) => assumed.experiments.keep(answers),
+            Err(Failure::Slow) => assumed.experiments.spend(Effort::Few),
             Err(Failure::Fences) => assumed.no_fences = false,
             Err(Failure::Differ(why)) => assumed.forget = assumed.forget.stricter().ok_or(Error::Unsound(why))?,
         }
@@ -101,7 +126,7 @@ fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn explore_by(check: &Arc<Check>, options: &Options, watch: Watch<'_>, assumed: Assumed) -> Result<Outcome, Failure> {
+fn explore_by(check: &Arc<Check>, options: &Options, watch: Watch<'_>, assumed: &Assumed) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, assumed)?;
     let outcome = search(&space, check, options, watch)?;
     Ok(Outcome { unexplored: space.unexplored(), ..outcome })

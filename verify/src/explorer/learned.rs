@@ -6,6 +6,8 @@
 //! later uses are table look-ups: the search itself never runs the lock's code.
 //!
 //! # Equivalent histories
+//! - [`Forget::Unused`]: two histories are one node if the code goes on alike after them (`experiments`). All other
+//!   rules are for programs, for searches without merging, and for what this rule does not suit.
 //! - At a boundary, the code is between two calls of acquire and release. From the past, only the position in the
 //!   scenario and the lock's handle are left. Two histories with the same position and the same handle, as `Debug`
 //!   shows it, are one node. So the history of a node is the sequence of answers since its phase began.
@@ -13,11 +15,11 @@
 //!   ([`Forget::Phase`]), those up to the first pause and the last rounds since then ([`Forget::Rounds`]), or all
 //!   ([`Forget::Nothing`]). With the last rule, the search can explore only loops that end by themselves.
 //!
-//! Both rules assume something of the code: `Debug` shows everything, and a loop remembers nothing of past rounds. The
-//! search tests the assumptions. A node keeps up to [`WITNESSES`] different histories that lead to it, and runs each
-//! edge up to the next boundary from all of them. The code runs each loop [`ROUNDS`] times, and each way out of a loop
-//! after [`PUMPS`] rounds. If two runs differ, the search starts again with the next stricter rule; if the strictest
-//! rule fails, it ends with an error. A difference that no witness shows stays hidden.
+//! All rules assume something of the code, for example that a loop remembers nothing of past rounds. The search tests
+//! the assumptions. A node keeps several different histories that lead to it, its witnesses, and runs each edge up to
+//! the next boundary from all of them. The code runs each loop [`ROUNDS`] times, and each way out of a loop after
+//! [`PUMPS`] rounds. If two runs differ, the search starts again with more experiments or with the next stricter rule;
+//! if the strictest rule fails, it ends with an error. A difference that no witness shows stays hidden.
 //!
 //! # Silent steps
 //! A pause, a read of the clock, and a flush where nothing can be under way are answered at once. They touch no memory,
@@ -35,6 +37,7 @@ use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Address, Rank};
 use rustc_hash::FxBuildHasher;
 
+use super::experiments::Experiments;
 use super::node::{Edge, Failure, Node, NodeId};
 use super::permutation::{Permutation, holds};
 use crate::actor::{Actor, Move};
@@ -52,16 +55,16 @@ use crate::{Error, Property, Result};
 pub(super) const WITNESSES: usize = 16;
 
 /// The number of rounds for the test that a loop does not count its rounds.
-const ROUNDS: usize = 300;
+pub(super) const ROUNDS: usize = 300;
 
 /// The numbers of additional rounds after which a loop's ways out are tested.
-const PUMPS: [usize; 7] = [1, 2, 3, 5, 8, 20, 150];
+pub(super) const PUMPS: [usize; 7] = [1, 2, 3, 5, 8, 20, 150];
 
 /// The number of other loops of a node with which a loop takes turns in the tests.
 const LOOPS: usize = 4;
 
 /// The number of histories of a node that are kept as witnesses of additional rounds.
-const WITNESSES_OF_ROUNDS: usize = 32;
+pub(super) const WITNESSES_OF_ROUNDS: usize = 32;
 
 /// The number of witnesses for a node in a polling loop. Each of them came to the node by another answer. So one of
 /// them shows the loop's memory from before its first pause, for example a ticket.
@@ -77,6 +80,8 @@ pub(super) const SILENT: usize = 1 << 16;
 /// The answers that a node after a pause forgets; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Forget {
+    /// All answers that the code does not use any more, as far as experiments show.
+    Unused,
     /// All answers since the phase began.
     Phase,
     /// The rounds since the first pause, but for the last ones. Of equal rounds in a row, and of such rows, it keeps up
@@ -90,6 +95,7 @@ impl Forget {
     /// The next stricter rule.
     pub(super) fn stricter(self) -> Option<Forget> {
         match self {
+            Forget::Unused => Some(Forget::Phase),
             Forget::Phase => Some(Forget::Rounds(0)),
             Forget::Rounds(0) => Some(Forget::Rounds(1)),
             Forget::Rounds(kept @ ..MOST_ROUNDS) => Some(Forget::Rounds(2 * kept)),
@@ -108,68 +114,99 @@ type Rounds = Vec<(u32, u16)>;
 /// The identity of a node: two histories with equal keys are one node.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Boundary { rank: Rank, status: Status, handle: String, issued: Option<Issued> },
-    Poll { start: NodeId, rounds: Rounds, status: Status, issued: Option<Issued> },
+    Boundary {
+        rank: Rank,
+        status: Status,
+        handle: String,
+        issued: Option<Issued>,
+    },
+    Behaviour {
+        rank: Rank,
+        status: Status,
+        issued: Option<Issued>,
+        begins: bool,
+        polls: bool,
+        row: u64,
+        kept: u64,
+        broken: Option<String>,
+    },
+    Poll {
+        start: NodeId,
+        rounds: Rounds,
+        status: Status,
+        issued: Option<Issued>,
+    },
 }
 
 /// One history of a node.
 #[derive(Clone, Debug)]
-struct History {
+pub(super) struct History {
     /// The parent, and the number of the parent's history; none for a rank's first node.
-    from: Option<(NodeId, u8)>,
-    answer: u64,
+    pub(super) from: Option<(NodeId, u16)>,
+    pub(super) answer: u64,
+    /// The number of the handle's text, if a phase begins with its last answer.
+    pub(super) handle: Option<u32>,
     /// The whole history, if it goes around a loop more often than the parent's.
-    whole: Option<Arc<[(Call, u64)]>>,
+    pub(super) whole: Option<Arc<[(Call, u64)]>>,
     /// True if it goes around a loop more often than the first history.
-    pumped: bool,
+    pub(super) pumped: bool,
     /// A hash of its answers from the begin of the phase to the first pause.
-    prefix: u64,
+    pub(super) prefix: u64,
 }
 
 impl History {
     /// The history of a rank's first node.
-    const BEGIN: History = History { from: None, answer: 0, whole: None, pumped: false, prefix: 0 };
+    const BEGIN: History = History { from: None, answer: 0, handle: None, whole: None, pumped: false, prefix: 0 };
 }
 
 /// The data that only learning needs.
 #[derive(Debug)]
-struct Roots {
+pub(super) struct Roots {
     /// Histories from the beginning, the first found first.
-    ways: Vec<History>,
+    pub(super) ways: Vec<History>,
     /// The node from which its phase counts polls.
     anchor: Option<NodeId>,
     /// The node at which its phase began.
-    start: NodeId,
+    pub(super) start: NodeId,
     /// True if its call is the first one after a pause.
-    paused: bool,
+    pub(super) paused: bool,
     /// The rounds since the anchor that it keeps.
     rounds: Rounds,
     /// The loops from it and back.
-    loops: Vec<Vec<(Call, u64)>>,
-    edges: Vec<Edge>,
+    pub(super) loops: Vec<Vec<(Call, u64)>>,
+    pub(super) edges: Vec<Edge>,
+    /// The moves of the edges.
+    pub(super) stops: Vec<Stop>,
+    /// Its row, if it has one.
+    pub(super) row: u64,
 }
 
 /// The learned automata, and the means to learn more.
 pub(super) struct Learner {
     pub(super) check: Arc<Check>,
     forget: Forget,
+    pub(super) experiments: Experiments,
     pub(super) slots: Slots,
     pub(super) nodes: Vec<Arc<Node>>,
     /// Every edge, in the order of learning.
     pub(super) log: Vec<(NodeId, Edge)>,
-    roots: Vec<Roots>,
+    pub(super) roots: Vec<Roots>,
     keys: HashMap<Key, NodeId, FxBuildHasher>,
     /// The numbers of rounds.
     numbers: HashMap<Vec<(Call, u64)>, u32, FxBuildHasher>,
+    /// The numbers of the handles' texts.
+    pub(super) texts: HashMap<String, u32, FxBuildHasher>,
     /// The number of edges that have been tested for symmetry.
     pub(super) tested: usize,
     pub(super) starts: Vec<NodeId>,
     /// The images of nodes under permutations.
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
     /// True if some rank's code has a loop, so that schedules need not end.
-    pub(super) has_loops: bool,
+    has_loops: bool,
     /// What the code has asked for.
     seen: Cell<Seen>,
+    /// The number of runs of the code so far.
+    pub(super) runs: Cell<u64>,
     /// The answer to the next read of the clock, and the time until the read after it.
     clock: Cell<(u64, u64)>,
 }
@@ -191,12 +228,12 @@ struct Seen {
 const LATE: u64 = 1 << 41;
 
 /// A move up to the next call that is a step, without the silent steps.
-#[derive(PartialEq)]
-struct Stop {
-    events: Vec<(Event, String)>,
-    paused: bool,
-    call: Option<Call>,
-    broken: Option<(Property, String)>,
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Stop {
+    pub(super) events: Vec<(Event, String)>,
+    pub(super) paused: bool,
+    pub(super) call: Option<Call>,
+    pub(super) broken: Option<(Property, String)>,
 }
 
 impl Stop {
@@ -208,21 +245,24 @@ impl Stop {
 }
 
 impl Learner {
-    pub(super) fn new(check: &Arc<Check>, forget: Forget) -> Result<Learner, Failure> {
+    pub(super) fn new(check: &Arc<Check>, forget: Forget, experiments: Experiments) -> Result<Learner, Failure> {
         let mut learner = Learner {
             check: Arc::clone(check),
             forget,
+            experiments,
             slots: Slots::default(),
             nodes: Vec::new(),
             log: Vec::new(),
             roots: Vec::new(),
             keys: HashMap::default(),
             numbers: HashMap::default(),
+            texts: HashMap::default(),
             tested: 0,
             starts: Vec::new(),
             permuted: HashMap::default(),
             has_loops: false,
             seen: Cell::default(),
+            runs: Cell::default(),
             clock: Cell::default(),
         };
         for rank in (0..check.active()).map(Rank) {
@@ -231,14 +271,14 @@ impl Learner {
             for &(event, _) in &stop.events {
                 status.record(event);
             }
-            let start = learner.add(rank, &stop, status, None, None, History::BEGIN)?;
+            let start = learner.add(rank, &stop, status, None, None, History::BEGIN, &[])?;
             learner.starts.push(start);
         }
         Ok(learner)
     }
 
     /// Runs the actor to the next call that is a step.
-    fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
+    pub(super) fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
         let mut stop = Stop { events: Vec::new(), paused: false, call: None, broken: None };
         let mut answer = answer;
         for _ in 0..SILENT {
@@ -277,9 +317,23 @@ impl Learner {
 
     /// Runs `rank` from its beginning through all `answers`, and returns the last stop.
     fn run(&self, rank: Rank, answers: &[(Call, u64)]) -> Result<Stop, Failure> {
+        let (actor, stop) = self.begin(rank, answers)?;
+        actor.stop();
+        Ok(stop)
+    }
+
+    pub(super) fn forgets_unused(&self) -> bool {
+        self.forget == Forget::Unused
+    }
+
+    /// Runs `rank` from its beginning through all `answers`.
+    pub(super) fn begin(&self, rank: Rank, answers: &[(Call, u64)]) -> Result<(Actor, Stop), Failure> {
+        self.runs.set(self.runs.get() + 1);
         let mut actor = Actor::new(&self.check, rank)?;
+        actor.be_terse(!answers.is_empty());
         let mut stop = self.stop(&mut actor, Answer::Done)?;
-        for &(call, answer) in answers {
+        for (i, &(call, answer)) in answers.iter().enumerate() {
+            actor.be_terse(i + 1 < answers.len());
             if stop.call != Some(call) {
                 return Err(Failure::Error(Error::Unsound(format!(
                     "{}: the code of {rank} is not a function of its answers: it made {:?} where it had made {call}",
@@ -289,12 +343,11 @@ impl Learner {
             }
             stop = self.stop(&mut actor, answer_to(call, answer))?;
         }
-        actor.stop();
-        Ok(stop)
+        Ok((actor, stop))
     }
 
     /// The calls and answers of history number `way` of `node`.
-    fn path(&self, node: NodeId, way: u8) -> Vec<(Call, u64)> {
+    pub(super) fn path(&self, node: NodeId, way: u16) -> Vec<(Call, u64)> {
         let mut path = Vec::new();
         let mut at = (node, way);
         loop {
@@ -317,7 +370,7 @@ impl Learner {
         if let Some(&edge) = self.roots[node as usize].edges.iter().find(|edge| edge.answer == answer) {
             return Ok(edge);
         }
-        let stop = self.run_edge(node, 0, answer)?;
+        let (stop, after) = self.run_on(node, 0, answer)?;
         let seen = self.seen.get();
         if seen.clock && !seen.acts_on_clock {
             self.clock.set((0, LATE));
@@ -326,10 +379,15 @@ impl Learner {
             self.clock.set((0, 0));
             self.seen.set(Seen { acts_on_clock, ..seen });
         }
-        let ways = self.roots[node as usize].ways.len() as u8;
+        let ways = self.roots[node as usize].ways.len() as u16;
+        let mut others = Vec::new();
         for way in 1..ways {
-            if self.run_edge(node, way, answer)? != stop {
-                return Err(self.differ(node, answer));
+            let (other, after) = self.run_on(node, way, answer)?;
+            if !self.alike(&other, &stop) {
+                return Err(self.differ_by(node, way, answer));
+            }
+            if self.forgets_unused() {
+                others.push((self.way_by(node, way, answer, &other), after));
             }
         }
         let Node { rank, mut status, .. } = *self.nodes[node as usize].as_ref();
@@ -343,11 +401,21 @@ impl Learner {
                 _ => handle = Some(text.clone()),
             }
         }
-        let way = self.way(node, 0, answer);
-        let to = self.add(rank, &stop, status, handle, Some(node), way)?;
+        let way = self.way_by(node, 0, answer, &stop);
+        let before = self.nodes.len();
+        let to = self.add(rank, &stop, status, handle, Some(node), way.clone(), &after)?;
         let edge = Edge { answer, to, saw };
         self.roots[node as usize].edges.push(edge);
         self.log.push((node, edge));
+        if self.forget == Forget::Unused {
+            self.roots[node as usize].stops.push(stop);
+            // The first history of a new node is there already.
+            let known = (self.nodes.len() == before).then_some((way, after));
+            for (way, after) in known.into_iter().chain(others) {
+                self.witness_uses(to, way, after)?;
+            }
+            return Ok(edge);
+        }
         for way in 1..ways {
             self.witness(to, self.way(node, way, answer))?;
         }
@@ -394,6 +462,30 @@ impl Learner {
         self.seen.get().fences
     }
 
+    /// Returns whether some rank's code has a loop, so that schedules need not end.
+    pub(super) fn has_loops(&self) -> bool {
+        if self.forget != Forget::Unused {
+            return self.has_loops;
+        }
+        // Nodes without an edge that leads to them are taken away until none is left (A. Kahn, 1962).
+        let mut edges_to = vec![0_usize; self.nodes.len()];
+        for (_, edge) in &self.log {
+            edges_to[edge.to as usize] += 1;
+        }
+        let mut open: Vec<usize> = (0..self.nodes.len()).filter(|&node| edges_to[node] == 0).collect();
+        let mut taken = 0;
+        while let Some(node) = open.pop() {
+            taken += 1;
+            for edge in &self.roots[node].edges {
+                edges_to[edge.to as usize] -= 1;
+                if edges_to[edge.to as usize] == 0 {
+                    open.push(edge.to as usize);
+                }
+            }
+        }
+        taken < self.nodes.len()
+    }
+
     /// Behaviours of the code that a search does not explore.
     pub(super) fn unexplored(&self) -> Vec<&'static str> {
         let Seen { deadline, acts_on_clock, .. } = self.seen.get();
@@ -401,7 +493,7 @@ impl Learner {
     }
 
     /// History number `way` of `node`, continued by `answer`.
-    fn way(&self, node: NodeId, way: u8, answer: u64) -> History {
+    pub(super) fn way(&self, node: NodeId, way: u16, answer: u64) -> History {
         let roots = &self.roots[node as usize];
         let History { pumped, prefix, .. } = roots.ways[usize::from(way)];
         let prefix = match roots.anchor {
@@ -409,7 +501,7 @@ impl Learner {
             None if roots.start == node => FxBuildHasher.hash_one(answer),
             None => FxBuildHasher.hash_one((prefix, answer)),
         };
-        History { from: Some((node, way)), answer, whole: None, pumped, prefix }
+        History { from: Some((node, way)), answer, handle: None, whole: None, pumped, prefix }
     }
 
     /// Adds witnesses that have gone around the loop from `to` to `node` and back by `answer` several times, and around
@@ -439,14 +531,14 @@ impl Learner {
         history.from.map(|(parent, _)| (parent, history.answer))
     }
 
-    fn run_edge(&self, node: NodeId, way: u8, answer: u64) -> Result<Stop, Failure> {
+    pub(super) fn run_edge(&self, node: NodeId, way: u16, answer: u64) -> Result<Stop, Failure> {
         let mut path = self.path(node, way);
         let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
         path.push((issued.expect("a node with an edge has a call").call, answer));
         self.run(rank, &path)
     }
 
-    fn differ(&self, node: NodeId, answer: u64) -> Failure {
+    pub(super) fn differ(&self, node: NodeId, answer: u64) -> Failure {
         let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
         let call = issued.map_or(String::new(), |issued| issued.call.to_string());
         Failure::Differ(format!(
@@ -466,13 +558,25 @@ impl Learner {
         handle: Option<String>,
         parent: Option<NodeId>,
         way: History,
+        after: &[Stop],
     ) -> Result<NodeId, Failure> {
         let slots = &mut self.slots;
         let issued = stop.call.map(|call| Issued::new(self.check.network, rank, call, |at: Address| slots.of(at)));
         let inherited = parent.map(|parent| &self.roots[parent as usize]);
         let id = self.nodes.len() as NodeId;
         let mut rounds = Rounds::new();
+        let polls = handle.is_none() && (inherited.is_some_and(|parent| parent.anchor.is_some()) || stop.paused);
+        let mut row = 0;
         let (key, start, anchor) = match (handle, inherited) {
+            (handle, Some(parent)) if self.forget == Forget::Unused => {
+                let start = if handle.is_some() { id } else { parent.start };
+                row = self.row(rank, status, stop.call, &self.path_of(&way), after)?;
+                let begins = handle.is_some();
+                let kept = if begins { 0 } else { self.kept(&way) };
+                let broken = stop.broken.as_ref().map(|(_, text)| text.clone());
+                let key = Key::Behaviour { rank, status, issued, begins, polls, row, kept, broken };
+                (Some(key), start, polls.then_some(start))
+            }
             (Some(handle), _) => (Some(Key::Boundary { rank, status, handle, issued }), id, None),
             (None, None) => (None, id, None),
             (None, Some(parent)) if stop.paused && self.forget != Forget::Nothing => {
@@ -490,6 +594,9 @@ impl Learner {
             (None, Some(parent)) => (None, parent.start, parent.anchor),
         };
         if let Some(known) = key.as_ref().and_then(|key| self.keys.get(key)).copied() {
+            if self.forget == Forget::Unused {
+                return Ok(known);
+            }
             self.has_loops |= matches!(key, Some(Key::Poll { .. }));
             // A loop's further rounds are tested by `go_round`, so that they leave room for other histories here.
             let (parent, _) = way.from.expect("only a rank's first node has no parent");
@@ -519,7 +626,17 @@ impl Learner {
         let node = Node { rank, issued, status, polls: anchor.is_some(), class, broken: stop.broken.clone() };
         self.nodes.push(Arc::new(node));
         let (paused, loops) = (stop.paused, Vec::new());
-        self.roots.push(Roots { ways: vec![way], anchor, start, paused, rounds, loops, edges: Vec::new() });
+        self.roots.push(Roots {
+            ways: vec![way],
+            anchor,
+            start,
+            paused,
+            rounds,
+            loops,
+            edges: Vec::new(),
+            stops: Vec::new(),
+            row,
+        });
         Ok(id)
     }
 
@@ -567,7 +684,7 @@ impl Learner {
             if !is_new && kept.count() >= most {
                 continue;
             }
-            let number = u8::try_from(roots.ways.len()).expect("there are at most as many witnesses as bytes");
+            let number = roots.ways.len() as u16;
             roots.ways.push(way);
             for edge in self.roots[node as usize].edges.clone() {
                 let (first, other) = (self.run_edge(node, 0, edge.answer)?, self.run_edge(node, number, edge.answer)?);
@@ -597,7 +714,7 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
 }
 
 /// The answer to `call` that `word` encodes.
-fn answer_to(call: Call, word: u64) -> Answer {
+pub(super) fn answer_to(call: Call, word: u64) -> Answer {
     match call {
         _ if call.answers_a_word() => Answer::Word(word),
         _ => Answer::Done,

@@ -3,6 +3,7 @@
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 
+use super::experiments::{Answers, Site};
 use crate::network::Issued;
 use crate::status::{Phase, Status};
 use crate::{Error, Property};
@@ -50,6 +51,12 @@ pub(super) struct Edge {
 pub(super) enum Failure {
     /// Two histories that count as one state differ: `Forget` forgets too much.
     Differ(String),
+    /// These experiments distinguish two histories of one node.
+    Uses(Vec<(Site, Vec<u64>)>),
+    /// Nodes have to keep the answers to these calls.
+    Keeps(Answers),
+    /// There are too many histories to test all.
+    Slow,
     /// Ranks that should be interchangeable are not.
     Asymmetric,
     /// A fence observes the puts of other ranks, so that posting them is a step of its own.

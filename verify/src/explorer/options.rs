@@ -31,6 +31,8 @@ pub struct Options {
     pub threads: usize,
     /// True if states that differ only in the numbers of ranks with equal roles count as one.
     pub symmetry: bool,
+    /// True if a rank's histories count as one when the rank goes on alike after them.
+    pub merging: bool,
     /// True if steps that no other rank can observe are taken at once, in one order instead of all.
     pub partial_order: bool,
     /// True if the search also checks the lock's order, which needs more states.
@@ -47,6 +49,7 @@ impl Default for Options {
             preemptions: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             symmetry: true,
+            merging: true,
             partial_order: true,
             order: false,
         }

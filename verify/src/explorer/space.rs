@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 
+use super::experiments::{Effort, Experiments, STATES};
 use super::learned::{Automata, Forget, Learner};
 use super::node::{Edge, Failure, Node, NodeId};
 use super::options::Options;
@@ -41,13 +42,24 @@ pub(super) struct Space {
 }
 
 /// What a search assumes of the lock's code, and tests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Assumed {
     pub(super) forget: Forget,
+    pub(super) experiments: Experiments,
     /// Interchangeable ranks count as one.
     pub(super) symmetry: bool,
     /// No rank observes when another one posts its puts.
     pub(super) no_fences: bool,
+}
+
+impl Assumed {
+    /// The limit for the states of this try.
+    pub(super) fn most_states(&self, options: &Options) -> Option<u64> {
+        if self.forget == Forget::Unused && self.experiments.effort == Effort::Few {
+            return Some(options.max_states.map_or(STATES, |most| most.min(STATES)));
+        }
+        options.max_states
+    }
 }
 
 /// Events that happened at least once.
@@ -93,8 +105,8 @@ pub(super) struct Walker<'s> {
 
 impl Space {
     /// The space of `check`.
-    pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: Assumed) -> Result<Space, Failure> {
-        let learner = Learner::new(check, assumed.forget)?;
+    pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: &Assumed) -> Result<Space, Failure> {
+        let learner = Learner::new(check, assumed.forget, assumed.experiments.clone())?;
         let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
         let order = match check.subject.claimed_order() {
             Order::WritersFirst if late => Order::None,
@@ -156,7 +168,7 @@ impl Space {
 
     /// Returns whether schedules may go on forever.
     pub(super) fn has_loops(&self) -> bool {
-        self.learner().has_loops
+        self.learner().has_loops()
     }
 }
 

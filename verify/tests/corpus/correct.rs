@@ -28,10 +28,7 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("clh", THREE, BOTH, || lock("clh", Clh)),
         holds("hemlock", THREE, BOTH, || lock("hemlock", Hemlock)),
         holds("tournament", THREE, BOTH, || lock("tournament", Tournament)),
-        // Two of its loops begin with the same call after a pause.
-        holds("szymanski", TWO, BOTH, || lock("szymanski", Szymanski { tells_loops_apart: false }))
-            .at_most(100_000)
-            .today("limit: "),
+        holds("szymanski", TWO, BOTH, || lock("szymanski", Szymanski { tells_loops_apart: false })),
         holds("szymanski-told-apart", TWO, BOTH, || lock("szymanski", Szymanski { tells_loops_apart: true })),
         holds("dekker", TWO, BOTH, || lock("dekker", Dekker)),
         holds("dijkstra", THREE, BOTH, || lock("dijkstra", Dijkstra)),
@@ -51,10 +48,7 @@ pub(crate) fn entries() -> Vec<Entry> {
             .today("limit: "),
         holds("polls-3-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(3))),
         holds("yields-3-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(3))),
-        // Its states have no end, since each count is another handle.
-        holds("counts-polls-shown", TWO, BOTH, || lock("counts-polls", CountsPolls::<true>))
-            .at_most(1_000)
-            .today("limit: "),
+        holds("counts-polls-shown", TWO, BOTH, || lock("counts-polls", CountsPolls::<true>)),
         holds("counts-polls-hidden", TWO, BOTH, || lock("counts-polls", CountsPolls::<false>)),
         holds("backoff-by-clock", TWO, BOTH, || lock("backoff-by-clock", BackoffByClock)).hangs_today(),
         holds("retries-after-deadline", THREE, BOTH, || lock("retries", RetriesAfterDeadline)),

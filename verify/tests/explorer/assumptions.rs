@@ -9,7 +9,7 @@ use rmalab_verify::{CLOCK, Check, DEADLINE, Error, Finding, Limit, Network, Prop
 
 use crate::oracle::compare;
 use crate::protocols::{Bakery, Protocol, Side, hand, lock, take};
-use crate::{check, plain, run, verdict};
+use crate::{both, check, plain, run, verdict};
 
 /// Its handle remembers that it had to wait. After that, its release wakes no rank.
 struct Remembers<const SHOWS: bool>;
@@ -35,8 +35,7 @@ impl<const SHOWS: bool> Protocol for Remembers<SHOWS> {
 #[test]
 fn handles_that_hide_their_memory_are_detected() {
     assert_eq!(compare(&check(lock::<Remembers<true>>(), "2Wx2"), 0), Some(Property::NoDeadlock));
-    for threads in [1, 2] {
-        let options = Options { threads, ..plain() };
+    for options in both().into_iter().flat_map(|one| [Options { threads: 2, ..one.clone() }, one]) {
         match explore(&check(lock::<Remembers<false>>(), "2Wx2"), &options, &|_| true) {
             Err(Error::Unsound(why)) => assert!(why.contains("its handle's Debug"), "{why}"),
             Ok(outcome) => assert_eq!(verdict(&outcome), Some(Property::NoDeadlock)),
@@ -126,12 +125,14 @@ fn values_read_before_a_pause_are_not_forgotten() {
     assert_eq!(compare(&check(lock::<NextRelease<true>>(), "2Wx1"), 2), None);
     // No rule for merging histories suits this lock, because each round of its outer loop reads again. Moreover, one of
     // its ranks can poll forever.
-    let options = Options { max_states: Some(1_000), ..plain() };
-    let outcome = run(&check(lock::<NextRelease<false>>(), "2Wx1"), &options);
-    match &outcome.finding {
-        Finding::Incomplete(limit) => assert_eq!(*limit, Limit::States),
-        Finding::Violated(found) => assert_eq!(found.violation.property, Property::NoLivelock),
-        Finding::Holds => panic!("the explorer missed that a rank polls forever: {:?}", outcome.progress),
+    for options in both() {
+        let options = Options { max_states: Some(1_000), ..options };
+        let outcome = run(&check(lock::<NextRelease<false>>(), "2Wx1"), &options);
+        match &outcome.finding {
+            Finding::Incomplete(limit) => assert_eq!(*limit, Limit::States),
+            Finding::Violated(found) => assert_eq!(found.violation.property, Property::NoLivelock),
+            Finding::Holds => panic!("the explorer missed that a rank polls forever: {:?}", outcome.progress),
+        }
     }
 }
 
@@ -214,31 +215,35 @@ impl Protocol for CountsHolders {
 
 #[test]
 fn loops_whose_ways_out_depend_on_their_rounds_are_detected() {
-    fn put_after<const K: u32>() {
-        let outcome = run(&check(lock::<PutAfterPolls<K>>(), "2Wx2"), &plain());
-        assert_eq!(verdict(&outcome), Some(Property::MutualExclusion), "{K}");
+    fn put_after<const K: u32>(options: &Options) {
+        let outcome = run(&check(lock::<PutAfterPolls<K>>(), "2Wx2"), options);
+        assert_eq!(verdict(&outcome), Some(Property::MutualExclusion), "{K}, {options:?}");
     }
-    put_after::<1>();
-    put_after::<2>();
-    put_after::<5>();
-    put_after::<20>();
-    for subject in [lock::<FlagAfterPolls<true>>(), lock::<FlagAfterPolls<false>>()] {
-        let outcome = explore(&check(subject, "2Wx2"), &plain(), &|_| true);
-        assert!(
-            matches!(&outcome, Err(Error::Unsound(_)))
-                || outcome.as_ref().is_ok_and(|outcome| verdict(outcome) == Some(Property::MutualExclusion)),
-            "{outcome:?}"
-        );
+    for options in &both() {
+        put_after::<1>(options);
+        put_after::<2>(options);
+        put_after::<5>(options);
+        put_after::<20>(options);
+        for subject in [lock::<FlagAfterPolls<true>>(), lock::<FlagAfterPolls<false>>()] {
+            let outcome = explore(&check(subject, "2Wx2"), options, &|_| true);
+            assert!(
+                matches!(&outcome, Err(Error::Unsound(_)))
+                    || outcome.as_ref().is_ok_and(|outcome| verdict(outcome) == Some(Property::MutualExclusion)),
+                "{outcome:?}"
+            );
+        }
+        let outcome = run(&check(lock::<CountsHolders>(), "3Wx2"), options);
+        assert_eq!(verdict(&outcome), Some(Property::MutualExclusion), "{options:?}");
     }
-    let outcome = run(&check(lock::<CountsHolders>(), "3Wx2"), &plain());
-    assert_eq!(verdict(&outcome), Some(Property::MutualExclusion));
 }
 
 /// Forces its way in after 128 polls.
 #[test]
 fn loops_that_count_to_many_are_detected() {
-    let outcome = run(&check(lock::<Impatient<128>>(), "2Wx1"), &plain());
-    assert_eq!(verdict(&outcome), Some(Property::MutualExclusion));
+    for options in both() {
+        let outcome = run(&check(lock::<Impatient<128>>(), "2Wx1"), &options);
+        assert_eq!(verdict(&outcome), Some(Property::MutualExclusion), "{options:?}");
+    }
 }
 
 /// The MCS lock, except that one of its ranks has a defect. Its waits are on words of their own, so that its ranks are
@@ -292,7 +297,7 @@ impl<const RANK: u32, const DEFECT: u32> Protocol for OneDiffers<RANK, DEFECT> {
 #[test]
 fn a_rank_that_differs_from_the_others_is_found_under_symmetry() {
     fn of<const RANK: u32>() {
-        let symmetric = Options { symmetry: true, ..plain() };
+        let symmetric = both().map(|options| Options { symmetry: true, ..options });
         for (subject, property) in [
             (lock::<OneDiffers<RANK, RUSHES>>(), Property::MutualExclusion),
             (lock::<OneDiffers<RANK, FORGETS>>(), Property::NoLostWakeUp),
@@ -300,9 +305,13 @@ fn a_rank_that_differs_from_the_others_is_found_under_symmetry() {
         ] {
             for scenario in ["3Wx1", "3Wx2", "4Wx1"] {
                 let check = check(subject.clone(), scenario);
-                let broken = verdict(&run(&check, &symmetric));
-                assert!(broken.is_some(), "{RANK} {scenario}: {property}");
-                assert_eq!(broken, verdict(&run(&check, &plain())), "{RANK} {scenario}");
+                for options in &symmetric {
+                    let broken = verdict(&run(&check, options));
+                    assert!(broken.is_some(), "{RANK} {scenario}: {property}");
+                    // Merged histories change which of two shortest counterexamples is the first.
+                    let first = verdict(&run(&check, &plain()));
+                    assert!(options.merging || broken == first, "{RANK} {scenario}: {broken:?}, {first:?}");
+                }
             }
         }
     }
@@ -373,8 +382,10 @@ impl<const DEADLINE: bool> Protocol for LosesPatience<DEADLINE> {
 
 #[test]
 fn what_time_would_change_is_reported_as_not_explored() {
-    let of = |subject| run(&check(subject, "2Wx1"), &plain()).unexplored;
-    assert_eq!(of(lock::<LosesPatience<true>>()), [DEADLINE]);
-    assert_eq!(of(lock::<LosesPatience<false>>()), [CLOCK]);
-    assert_eq!(of(lock::<PutAfterPolls<9>>()), [""; 0]);
+    for options in both() {
+        let of = |subject| run(&check(subject, "2Wx1"), &options).unexplored;
+        assert_eq!(of(lock::<LosesPatience<true>>()), [DEADLINE]);
+        assert_eq!(of(lock::<LosesPatience<false>>()), [CLOCK]);
+        assert_eq!(of(lock::<PutAfterPolls<9>>()), [""; 0]);
+    }
 }

@@ -22,9 +22,21 @@ fn check(subject: Subject, scenario: &str) -> Check {
     Check::new(subject, scenario.parse().unwrap())
 }
 
-/// A search by one thread, without symmetry.
+/// A search by one thread, without reductions.
 fn plain() -> Options {
-    Options { threads: 1, symmetry: false, partial_order: false, max_bytes: 1 << 30, ..Options::default() }
+    Options {
+        threads: 1,
+        symmetry: false,
+        merging: false,
+        partial_order: false,
+        max_bytes: 1 << 30,
+        ..Options::default()
+    }
+}
+
+/// A search by one thread, without reductions and with merged histories.
+fn both() -> [Options; 2] {
+    [plain(), Options { merging: true, ..plain() }]
 }
 
 /// Searches with `options`, without a watch.

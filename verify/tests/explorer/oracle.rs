@@ -331,14 +331,20 @@ pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
             }
         }
     }
-    for (threads, symmetry) in [(1, true), (2, false)] {
-        let other = run(check, &Options { threads, symmetry, ..plain() });
+    for (threads, symmetry, merging) in [(1, true, false), (2, false, false), (1, false, true), (2, true, true)] {
+        let other = run(check, &Options { threads, symmetry, merging, ..plain() });
         match seen {
             Some(_) => assert!(verdict(&other).is_some(), "{name}"),
-            None => assert_eq!(verdict(&other), None, "{name}"),
+            None => {
+                assert_eq!(verdict(&other), None, "{name}");
+                assert!(other.progress.states <= outcome.progress.states, "{name}, {symmetry} {merging}");
+                if !symmetry {
+                    assert_eq!(other.sometimes, outcome.sometimes, "{name}, {merging}");
+                }
+            }
         }
         if !matches!(seen, None | Some(Property::NoLivelock)) {
-            assert_eq!(replayed(check, counterexample(&other)), found.steps, "{name}, {threads} {symmetry}");
+            assert_eq!(replayed(check, counterexample(&other)), found.steps, "{name}, {threads} {symmetry} {merging}");
         }
     }
     seen
