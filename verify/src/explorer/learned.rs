@@ -271,7 +271,7 @@ impl Learner {
             for &(event, _) in &stop.events {
                 status.record(event);
             }
-            let start = learner.add(rank, &stop, status, None, None, History::BEGIN, &[])?;
+            let start = learner.add(rank, &stop, status, None, History::BEGIN, &[])?;
             learner.starts.push(start);
         }
         Ok(learner)
@@ -403,7 +403,7 @@ impl Learner {
         }
         let way = self.way_by(node, 0, answer, &stop);
         let before = self.nodes.len();
-        let to = self.add(rank, &stop, status, handle, Some(node), way.clone(), &after)?;
+        let to = self.add(rank, &stop, status, handle, way.clone(), &after)?;
         let edge = Edge { answer, to, saw };
         self.roots[node as usize].edges.push(edge);
         self.log.push((node, edge));
@@ -556,12 +556,12 @@ impl Learner {
         stop: &Stop,
         status: Status,
         handle: Option<String>,
-        parent: Option<NodeId>,
         way: History,
         after: &[Stop],
     ) -> Result<NodeId, Failure> {
         let slots = &mut self.slots;
         let issued = stop.call.map(|call| Issued::new(self.check.network, rank, call, |at: Address| slots.of(at)));
+        let parent = way.from.map(|(parent, _)| parent);
         let inherited = parent.map(|parent| &self.roots[parent as usize]);
         let id = self.nodes.len() as NodeId;
         let mut rounds = Rounds::new();
