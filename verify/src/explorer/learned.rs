@@ -199,6 +199,10 @@ pub(super) struct Learner {
     /// The number of edges that have been tested for symmetry.
     pub(super) tested: usize,
     pub(super) starts: Vec<NodeId>,
+    /// For each node, the first of the nodes that permutations of ranks make of it, or one that leads there.
+    pub(super) orbits: Vec<NodeId>,
+    /// The number of nodes whose orbits are known.
+    pub(super) ordered: usize,
     /// The images of nodes under permutations.
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
     /// True if some rank's code has a loop, so that schedules need not end.
@@ -259,6 +263,8 @@ impl Learner {
             texts: HashMap::default(),
             tested: 0,
             starts: Vec::new(),
+            orbits: Vec::new(),
+            ordered: 0,
             permuted: HashMap::default(),
             has_loops: false,
             seen: Cell::default(),
@@ -725,6 +731,8 @@ pub(super) fn answer_to(call: Call, word: u64) -> Answer {
 #[derive(Default)]
 pub(super) struct Automata {
     pub(super) nodes: Vec<Arc<Node>>,
+    /// For each node, a number that is equal for nodes that are each other's images.
+    pub(super) classes: Vec<u64>,
     edges: Vec<Vec<Edge>>,
     log: usize,
 }
@@ -738,6 +746,7 @@ impl Automata {
 
     /// Copies all nodes and edges that are new in `learner`.
     pub(super) fn catch_up(&mut self, learner: &Learner) {
+        self.classes.extend((self.nodes.len()..learner.nodes.len()).map(|node| learner.class(node as NodeId)));
         self.nodes.extend_from_slice(&learner.nodes[self.nodes.len()..]);
         self.edges.resize_with(self.nodes.len(), Vec::new);
         for &(node, edge) in &learner.log[self.log..] {

@@ -106,7 +106,7 @@ pub(super) struct Walker<'s> {
 impl Space {
     /// The space of `check`.
     pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: &Assumed) -> Result<Space, Failure> {
-        let learner = Learner::new(check, assumed.forget, assumed.experiments.clone())?;
+        let mut learner = Learner::new(check, assumed.forget, assumed.experiments.clone())?;
         let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
         let order = match check.subject.claimed_order() {
             Order::WritersFirst if late => Order::None,
@@ -133,13 +133,15 @@ impl Space {
             return Err(Failure::Fences);
         }
         let groups = if assumed.symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() };
+        let exchanges = symmetry::exchanges(&groups);
+        learner.test_symmetry(&exchanges)?;
         Ok(Space {
             check: Arc::clone(check),
             parts,
             settles,
             no_fences: assumed.no_fences,
             bound: options.preemptions,
-            exchanges: symmetry::exchanges(&groups),
+            exchanges,
             groups,
             order,
             learner: Mutex::new(learner),
@@ -227,8 +229,8 @@ impl<'s> Walker<'s> {
         if symmetry.lags(state) {
             symmetry.catch_up(&space.learner())?;
         }
-        let nodes = &self.automata.nodes;
-        let candidates = symmetry.candidates(state, |node| nodes[node as usize].class);
+        let classes = &self.automata.classes;
+        let candidates = symmetry.candidates(state, |node| classes[node as usize]);
         let mut image = std::mem::replace(&mut self.image, State::nothing());
         let mut encoded = std::mem::take(&mut self.least);
         for (i, permutation) in candidates.iter().enumerate() {

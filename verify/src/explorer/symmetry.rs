@@ -115,7 +115,34 @@ impl Learner {
                 }
             }
         }
+        for node in self.ordered..self.nodes.len() {
+            for by in exchanges {
+                let image = self.permuted(node as NodeId, by)?;
+                self.orbits.extend(self.orbits.len() as NodeId..self.nodes.len() as NodeId);
+                let (one, other) = (self.orbit(node as NodeId), self.orbit(image));
+                self.orbits[one.max(other) as usize] = one.min(other);
+            }
+            self.ordered = node + 1;
+        }
         Ok(())
+    }
+
+    /// The first of the nodes that permutations make of `node`.
+    fn orbit(&self, node: NodeId) -> NodeId {
+        let mut node = node;
+        while self.orbits[node as usize] != node {
+            node = self.orbits[node as usize];
+        }
+        node
+    }
+
+    /// A number that is equal for nodes that are each other's images.
+    pub(super) fn class(&self, node: NodeId) -> u64 {
+        if self.forgets_unused() && self.orbits.len() > node as usize {
+            FxBuildHasher.hash_one(self.orbit(node))
+        } else {
+            self.nodes[node as usize].class
+        }
     }
 
     /// The node that the permuted answer leads to from the permuted parent.
