@@ -50,7 +50,7 @@ impl Default for Experiments {
 }
 
 /// The largest number of experiments of a site.
-const MOST: usize = 256;
+const MOST: usize = 32;
 
 /// The work that a search may spend on histories.
 ///
