@@ -1,5 +1,4 @@
 //! The cost of synchronization and communication in operations: counts for the figures in the modules' documentation.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
 use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, World};

@@ -17,7 +17,7 @@ fn the_variable_sets_the_default_policy() {
     }
     for (value, expected) in [(None, "two-level 0"), (Some("per-target"), "per-target 0"), (Some("x"), "two-level 1")] {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "the_variable_sets_the_default_policy"]).env(EXPECTED, expected);
+        child.args(["--exact", "environment::the_variable_sets_the_default_policy"]).env(EXPECTED, expected);
         child.env_remove(Config::LOCK_POLICY_VARIABLE);
         if let Some(value) = value {
             child.env(Config::LOCK_POLICY_VARIABLE, value);

@@ -1,5 +1,4 @@
 //! The guarantees of epochs, on threads.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_locks::{Error as LockError, McsRwRp, PerTarget, TwoLevel, WindowLock};

@@ -1,15 +1,12 @@
 //! Misuse that types cannot prevent: errors that name the call, the rank and the open epoch, and their classes.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-mod support;
-
+use crate::support::threads;
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_locks::Error as LockError;
 use rmalab_windows::{
     Call, Class, Error, Layout, LayoutError, LockKind, Op, Open, PolicyKind, Result, Team, Window, WindowDisp,
 };
-use support::threads;
 
 type Win<'t> = Window<'t, Mapped>;
 type Forget = fn(&mut Win<'_>);

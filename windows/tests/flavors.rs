@@ -1,16 +1,13 @@
 //! How windows get their memory, and how they return it.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::sync::atomic::Ordering;
 
+use crate::support::{self, everywhere, threads};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{
     Call, Class, Config, Error, Flavor, FreeError, Info, Layout, LockKind, Model, Op, Open, Team, Window, WindowDisp,
 };
-use support::{everywhere, threads};
 
 fn ranks(team: &Team<'_, Mapped>) -> impl Iterator<Item = Rank> + use<> {
     (0..team.size()).map(Rank)
@@ -39,7 +36,7 @@ fn created(team: &Team<'_, Mapped>) {
 
 #[test]
 fn created_windows_return_the_memory_with_all_writes() {
-    everywhere("created_windows_return_the_memory_with_all_writes", 4, created);
+    everywhere("flavors::created_windows_return_the_memory_with_all_writes", 4, created);
 }
 
 /// Odd lengths, odd starts, and a different unit at each rank.
@@ -74,7 +71,7 @@ fn created_at_odd_places(team: &Team<'_, Mapped>) {
 
 #[test]
 fn created_windows_of_odd_lengths_at_odd_addresses_with_different_units() {
-    let test = "created_windows_of_odd_lengths_at_odd_addresses_with_different_units";
+    let test = "flavors::created_windows_of_odd_lengths_at_odd_addresses_with_different_units";
     everywhere(test, 3, created_at_odd_places);
 }
 
@@ -107,7 +104,7 @@ fn allocated(team: &Team<'_, Mapped>) {
 
 #[test]
 fn allocated_windows_are_zeros_at_every_rank() {
-    everywhere("allocated_windows_are_zeros_at_every_rank", 3, allocated);
+    everywhere("flavors::allocated_windows_are_zeros_at_every_rank", 3, allocated);
 }
 
 /// Returns the start and the end of the part of `rank`.
@@ -164,7 +161,7 @@ fn shared(team: &Team<'_, Mapped>) {
 
 #[test]
 fn shared_windows_are_reached_by_loads_and_stores() {
-    everywhere("shared_windows_are_reached_by_loads_and_stores", 4, shared);
+    everywhere("flavors::shared_windows_are_reached_by_loads_and_stores", 4, shared);
 }
 
 #[test]
@@ -263,7 +260,7 @@ fn dynamic(team: &Team<'_, Mapped>) {
 
 #[test]
 fn dynamic_windows_reach_only_attached_memory() {
-    everywhere("dynamic_windows_reach_only_attached_memory", 3, dynamic);
+    everywhere("flavors::dynamic_windows_reach_only_attached_memory", 3, dynamic);
 }
 
 /// Rank 0 attaches and detaches repeatedly while the others use memory that stays.
@@ -296,7 +293,11 @@ fn attach_while_others_access(team: &Team<'_, Mapped>) {
 
 #[test]
 fn memory_is_attached_and_detached_while_others_access_the_window() {
-    everywhere("memory_is_attached_and_detached_while_others_access_the_window", 3, attach_while_others_access);
+    everywhere(
+        "flavors::memory_is_attached_and_detached_while_others_access_the_window",
+        3,
+        attach_while_others_access,
+    );
 }
 
 #[test]
@@ -371,7 +372,7 @@ fn many_regions(team: &Team<'_, Mapped>) {
 
 #[test]
 fn a_window_has_thousands_of_regions() {
-    everywhere("a_window_has_thousands_of_regions", 2, many_regions);
+    everywhere("flavors::a_window_has_thousands_of_regions", 2, many_regions);
 }
 
 /// The limit is the limit of registered memory: the error names it, and detached regions make room again.
@@ -432,7 +433,7 @@ fn nested(team: &Team<'_, Mapped>) {
 
 #[test]
 fn windows_are_attached_to_dynamic_windows() {
-    everywhere("windows_are_attached_to_dynamic_windows", 3, nested);
+    everywhere("flavors::windows_are_attached_to_dynamic_windows", 3, nested);
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! The guarantees of global memory, on units that are all on one node, each on its own node, or a mix.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -206,12 +205,12 @@ fn on_processes(test: &str, units: u32, per_node: u32) {
 
 #[test]
 fn random_programs_on_processes_of_two_nodes() {
-    on_processes("random_programs_on_processes_of_two_nodes", 4, 2);
+    on_processes("global::random_programs_on_processes_of_two_nodes", 4, 2);
 }
 
 #[test]
 fn random_programs_on_processes_of_one_node() {
-    on_processes("random_programs_on_processes_of_one_node", 3, 3);
+    on_processes("global::random_programs_on_processes_of_one_node", 3, 3);
 }
 
 /// The cost of every operation, by its target: loads and stores, or operations of the network.

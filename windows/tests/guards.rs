@@ -1,17 +1,14 @@
 //! The calls that epoch values allow, and the end of epochs: batches, fences without operations, panics, flushes.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::support::{self, Made, threads};
 use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, Topology, World};
 use rmalab_locks::NoCheck;
 use rmalab_windows::{
     Assert, Call, Class, Config, Error, FenceAssert, LockKind, Op, Open, PolicyKind, PscwStrategy, Target, Team,
     Transport, Window, WindowDisp,
 };
-use support::{Made, threads};
 
 const FIRST: WindowDisp = WindowDisp(0);
 

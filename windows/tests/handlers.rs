@@ -1,16 +1,13 @@
 //! Error handlers: the handler gets each error of a call on a window once, before the call returns it.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::sync::{Arc, Mutex};
 
+use crate::support::{processes, threads};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{
     Config, Error, ErrorHandler, Layout, LockKind, Op, Result, Target, Team, Transport, Window, WindowDisp,
 };
-use support::{processes, threads};
 
 /// The errors that the handler of a window got.
 #[derive(Clone, Default)]
@@ -173,7 +170,7 @@ fn the_handler_gets_locks_that_a_hint_refuses() {
 /// MPI's default handler ends all ranks of the process; the other ranks get the failure.
 #[test]
 fn the_fatal_handler_ends_the_process() {
-    let outcome = processes("the_fatal_handler_ends_the_process", 2).run(|ra| {
+    let outcome = processes("handlers::the_fatal_handler_ends_the_process", 2).run(|ra| {
         let team = Team::new(ra).unwrap();
         let window = Window::allocate(&team, 8).unwrap();
         window.error_handler().set(Some(ErrorHandler::fatal()));

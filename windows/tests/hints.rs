@@ -1,18 +1,15 @@
 //! Hints and their effects on a window, names, attributes, and error handlers.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use crate::support::{everywhere, threads};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{
     Attributes, Call, Class, Config, Error, Info, Keyval, LockKind, Model, Op, Open, PolicyKind, Team, Window,
     WindowDisp,
 };
-use support::{everywhere, threads};
 
 fn info(text: &str) -> Info {
     text.parse().unwrap()
@@ -125,7 +122,7 @@ fn policies(team: &Team<'_, Mapped>) {
 
 #[test]
 fn a_lock_policy_is_chosen_by_its_name() {
-    everywhere("a_lock_policy_is_chosen_by_its_name", 3, policies);
+    everywhere("hints::a_lock_policy_is_chosen_by_its_name", 3, policies);
 }
 
 #[test]
@@ -196,7 +193,7 @@ fn broken_promises(team: &Team<'_, Mapped>) {
 
 #[test]
 fn broken_promises_are_errors_everywhere() {
-    everywhere("broken_promises_are_errors_everywhere", 3, broken_promises);
+    everywhere("hints::broken_promises_are_errors_everywhere", 3, broken_promises);
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! The place of the windows' memory, and its return.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::{everywhere, processes, threads, watched};
 use rmalab_atomics::controlled::{self, Answer, Controlled, Executor, Shape};
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp};
-use support::{everywhere, processes, threads, watched};
 
 const FIRST: WindowDisp = WindowDisp(0);
 
@@ -78,7 +75,7 @@ fn reclaim_gives_memory_back_when_a_peer_was_killed() {
     const FOLDER: &str = "RMALAB_TEST_FOLDER";
     let folder = tempfile::tempdir().unwrap();
     let path = std::env::var_os(FOLDER).unwrap_or(folder.path().into());
-    let world = processes("reclaim_gives_memory_back_when_a_peer_was_killed", 3).env(FOLDER, path);
+    let world = processes("memory::reclaim_gives_memory_back_when_a_peer_was_killed", 3).env(FOLDER, path);
     let outcome = world.run(|ra| {
         let team = Team::new(ra).unwrap();
         let window = created(&team);
@@ -159,7 +156,7 @@ fn allocate_unevenly(team: &Team<'_, Mapped>) {
 
 #[test]
 fn allocate_takes_a_size_and_a_unit_of_each_rank() {
-    watched(|| everywhere("allocate_takes_a_size_and_a_unit_of_each_rank", 4, allocate_unevenly));
+    watched(|| everywhere("memory::allocate_takes_a_size_and_a_unit_of_each_rank", 4, allocate_unevenly));
 }
 
 /// Equal sizes are detected, and no table of the other ranks is kept. A program that promises them does not
@@ -303,5 +300,5 @@ fn many_runs(team: &Team<'_, Mapped>) {
 
 #[test]
 fn layouts_of_many_runs_arrive_complete() {
-    everywhere("layouts_of_many_runs_arrive_complete", 2, many_runs);
+    everywhere("memory::layouts_of_many_runs_arrive_complete", 2, many_runs);
 }

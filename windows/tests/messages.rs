@@ -1,5 +1,4 @@
 //! The guarantees of messages and packets: order, matching, room, errors and counts, on threads and on processes.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 #[path = "../../atomics/tests/controlled/world.rs"]
 #[allow(dead_code, reason = "another crate's test engine, which is not fully used here")]
@@ -429,7 +428,7 @@ fn processes(test: &str, size: u32) -> rmalab_atomics::Processes {
 
 #[test]
 fn processes_exchange_messages() {
-    let done = processes("processes_exchange_messages", 4).run(|ra| {
+    let done = processes("messages::processes_exchange_messages", 4).run(|ra| {
         flood(ra, TIGHT, 60);
         flood(ra, Options::default(), 60);
         ra.rank().0
@@ -439,7 +438,7 @@ fn processes_exchange_messages() {
 
 #[test]
 fn waiting_ranks_get_the_death_of_a_process() {
-    let outcome = processes("waiting_ranks_get_the_death_of_a_process", 3).run(|ra| {
+    let outcome = processes("messages::waiting_ranks_get_the_death_of_a_process", 3).run(|ra| {
         let messages = Messages::with_options(ra, TIGHT).unwrap();
         Collectives::new(ra).unwrap().barrier().unwrap();
         if ra.rank() == Rank(1) {

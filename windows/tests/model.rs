@@ -13,17 +13,12 @@
 //! | `RMALAB_MODEL_SEED` | seed of the first program; the others follow it | 0 |
 //! | `RMALAB_MODEL_TRANSPORT` | transport of the windows, as the hint `rmalab_transport` | one-sided |
 //!
-//! A long run is `RMALAB_MODEL_PROGRAMS=100000 cargo test -p rmalab-windows --test model -- --nocapture`. To run a failed
+//! A long run is `RMALAB_MODEL_PROGRAMS=100000 cargo test -p rmalab-windows --test all model:: -- --nocapture`. To run a failed
 //! program again, set its number as the seed, with 2 programs: it runs on both backends. On threads a failing program is
 //! shrunk. A hanging program is aborted and printed.
 
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-#[path = "model/oracle.rs"]
 mod oracle;
-#[path = "model/program.rs"]
 mod program;
-#[path = "model/run.rs"]
 mod run;
 
 use std::collections::HashSet;
@@ -267,7 +262,7 @@ fn programs_on_processes() {
         unreachable!("a launched rank ends in the call");
     }
     let (first, count) = programs();
-    let only = ["programs_on_processes", "--exact", "--nocapture", "--test-threads=1"];
+    let only = ["model::programs_on_processes", "--exact", "--nocapture", "--test-threads=1"];
     for start in (first..first + count).step_by(BATCH as usize) {
         progress("processes", start, first, count);
         let count = BATCH.min(first + count - start);

@@ -1,7 +1,6 @@
 //! A program can name every type of the public interface's fields, errors and methods.
 //!
 //! The lint `unnameable_types` finds types without a name. This test uses those that once had none.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_windows::{
     AccumulateOpSet, Config, EpochKinds, IgnoredReason, Info, InvalidHintValue, MemoryKinds, Transport,

@@ -1,8 +1,6 @@
 //! The results of operations, against models: every element type, operation, strategy, flavor and place.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-mod support;
-
+use crate::support::{Made, accumulating, everywhere, processes, threads};
 use rmalab_atomics::{Mapped, Rank, World};
 use rmalab_windows::layout::Order;
 use rmalab_windows::{
@@ -10,7 +8,6 @@ use rmalab_windows::{
     Element, Error, FenceAssert, Layout, LayoutError, LockKind, Logical, LongInt, Op, Pair, PostAssert, PscwStrategy,
     ShortInt, StartAssert, Swappable, Target, Team, Transport, Window, WindowDisp,
 };
-use support::{Made, accumulating, everywhere, processes, threads};
 
 /// Sample elements: zeros, equal values, small values whose sums are exact.
 trait Sample: Element {
@@ -180,7 +177,7 @@ fn every_update(team: &Team<'_, Mapped>, transport: Transport, made: &[Made], of
 #[test]
 fn every_operation_on_every_type_by_every_strategy() {
     // If the kernel copies, an operation takes much longer.
-    let world = processes("every_operation_on_every_type_by_every_strategy", 2);
+    let world = processes("operations::every_operation_on_every_type_by_every_strategy", 2);
     world.run(|ra| every_update(&Team::new(ra).unwrap(), Transport::OneSided, &Made::ALL, &[8, 13])).unwrap();
     threads(2, |team| every_update(team, Transport::OneSided, &Made::ALL, &[0, 1, 4, 6, 8, 13, 16]));
 }
@@ -256,7 +253,7 @@ fn all_together(team: &Team<'_, Mapped>) {
 
 #[test]
 fn accumulates_of_all_ranks_at_once_lose_nothing() {
-    everywhere("accumulates_of_all_ranks_at_once_lose_nothing", 4, all_together);
+    everywhere("operations::accumulates_of_all_ranks_at_once_lose_nothing", 4, all_together);
 }
 
 /// Ranks combine into runs that begin and end within the same words, so they change words with elements of other runs.
@@ -382,7 +379,7 @@ fn runs_and_singles(team: &Team<'_, Mapped>) {
 
 #[test]
 fn runs_and_single_updates_do_not_lose_each_other() {
-    everywhere("runs_and_single_updates_do_not_lose_each_other", 3, runs_and_singles);
+    everywhere("operations::runs_and_single_updates_do_not_lose_each_other", 3, runs_and_singles);
 }
 
 /// All ranks count with compare and swap, and retry after updates of the others.
@@ -431,7 +428,7 @@ fn count_all(team: &Team<'_, Mapped>) {
 
 #[test]
 fn compare_and_swap_of_every_width_counts_exactly() {
-    everywhere("compare_and_swap_of_every_width_counts_exactly", 4, count_all);
+    everywhere("operations::compare_and_swap_of_every_width_counts_exactly", 4, count_all);
 }
 
 /// A spin lock of one element, which each rank takes with compare and swap to change the number beside it.
@@ -499,7 +496,7 @@ fn ordered(team: &Team<'_, Mapped>) {
 
 #[test]
 fn accumulates_of_one_rank_are_ordered() {
-    everywhere("accumulates_of_one_rank_are_ordered", 2, ordered);
+    everywhere("operations::accumulates_of_one_rank_are_ordered", 2, ordered);
 }
 
 /// Returns numbers that identify their places.
@@ -565,7 +562,7 @@ fn layouts(team: &Team<'_, Mapped>) {
 
 #[test]
 fn layouts_at_both_ends() {
-    everywhere("layouts_at_both_ends", 2, layouts);
+    everywhere("operations::layouts_at_both_ends", 2, layouts);
 }
 
 /// For a get into overlapping bytes the last item counts, and for a put, too.
@@ -738,7 +735,7 @@ fn batches(team: &Team<'_, Mapped>) {
 
 #[test]
 fn batches_are_complete_when_they_return() {
-    everywhere("batches_are_complete_when_they_return", 3, batches);
+    everywhere("operations::batches_are_complete_when_they_return", 3, batches);
 }
 
 /// Requests that are tested, waited for in another order, and dropped.
@@ -783,7 +780,7 @@ fn requests(team: &Team<'_, Mapped>) {
 
 #[test]
 fn requests_give_their_buffers_back() {
-    everywhere("requests_give_their_buffers_back", 2, requests);
+    everywhere("operations::requests_give_their_buffers_back", 2, requests);
 }
 
 /// Every form of an operation under a lock, on the null target: nothing is written, and nothing is read.
@@ -927,7 +924,7 @@ fn nocheck(team: &Team<'_, Mapped>) {
 
 #[test]
 fn nocheck_skips_the_acquisition_and_nothing_else() {
-    everywhere("nocheck_skips_the_acquisition_and_nothing_else", 3, nocheck);
+    everywhere("operations::nocheck_skips_the_acquisition_and_nothing_else", 3, nocheck);
 }
 
 /// Asserts that hold change only the cost.
@@ -963,7 +960,7 @@ fn fences_with_asserts(team: &Team<'_, Mapped>) {
 
 #[test]
 fn asserts_of_fences_change_no_result() {
-    everywhere("asserts_of_fences_change_no_result", 3, fences_with_asserts);
+    everywhere("operations::asserts_of_fences_change_no_result", 3, fences_with_asserts);
 }
 
 fn pscw_with_asserts(team: &Team<'_, Mapped>) {
@@ -1001,7 +998,7 @@ fn pscw_with_asserts(team: &Team<'_, Mapped>) {
 
 #[test]
 fn asserts_of_post_and_start_change_no_result() {
-    everywhere("asserts_of_post_and_start_change_no_result", 3, pscw_with_asserts);
+    everywhere("operations::asserts_of_post_and_start_change_no_result", 3, pscw_with_asserts);
 }
 
 /// Exclusive holders make two numbers unequal and then equal again; no other rank sees them unequal.
@@ -1039,7 +1036,7 @@ fn exclusion(team: &Team<'_, Mapped>) {
 
 #[test]
 fn exclusive_locks_exclude_shared_ones_and_lock_all() {
-    everywhere("exclusive_locks_exclude_shared_ones_and_lock_all", 4, exclusion);
+    everywhere("operations::exclusive_locks_exclude_shared_ones_and_lock_all", 4, exclusion);
 }
 
 /// One epoch of every kind, each on its own window, all open at once.
@@ -1078,7 +1075,7 @@ fn overlapping_epochs(team: &Team<'_, Mapped>) {
 
 #[test]
 fn epochs_of_different_windows_overlap() {
-    everywhere("epochs_of_different_windows_overlap", 3, overlapping_epochs);
+    everywhere("operations::epochs_of_different_windows_overlap", 3, overlapping_epochs);
 }
 
 /// A rank's lock of itself is held when the call returns, so its loads and stores are safe then.

@@ -3,17 +3,14 @@
 //! The target spins on a plain flag until the origin has done everything and raises the flag. The flag does not use the
 //! window: between threads it is an atomic, between processes a file. If an operation needed the target's help, both would
 //! wait forever.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{Made, processes, threads};
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_locks::PolicyKind;
 use rmalab_windows::{AccumulateStrategy, Config, LockKind, Op, Team, WindowDisp};
-use support::{Made, processes, threads};
 
 /// All operations of a passive epoch, to rank 0, which takes no part in it.
 fn operate(team: &Team<'_, Mapped>, window: &mut rmalab_windows::Window<'_, Mapped>, disp: WindowDisp) {
@@ -84,7 +81,7 @@ fn operations_complete_while_a_process_computes() {
         None => PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("progress-{}", std::process::id())),
     };
     std::fs::create_dir_all(&folder).unwrap();
-    let world = processes("operations_complete_while_a_process_computes", 2).env(FOLDER, &folder);
+    let world = processes("progress::operations_complete_while_a_process_computes", 2).env(FOLDER, &folder);
     let outcome = world.run(|ra| {
         let flag = |round: usize| folder.join(round.to_string());
         let compute = |round: usize| {

@@ -1,5 +1,4 @@
 //! The untyped interface, whose calls check epochs at run time.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

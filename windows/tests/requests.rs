@@ -1,5 +1,4 @@
 //! Requests on a network, where operations take time, and the effect of an epoch's calls on them.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::sim::{Options, Profile, Sim, Simulator};
 use rmalab_atomics::{Rank, RemoteAtomics};

@@ -1,15 +1,12 @@
 //! Safe code may forget, drop, race and panic. Nothing is undefined, and no rank hangs without need.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{Made, everywhere, processes, threads};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Error as AtomicsError, Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{Call, Config, Error, LockKind, Op, Open, Result, Team, Window, WindowDisp};
-use support::{Made, everywhere, processes, threads};
 
 /// Does not compile if the type has the trait: the choice would be ambiguous.
 macro_rules! assert_is_not {
@@ -164,7 +161,7 @@ fn a_process_that_dies_in_an_epoch_is_an_error_of_the_others() {
         if std::env::var(WAY).is_ok_and(|wanted| wanted != number.to_string()) {
             continue;
         }
-        let world = processes("a_process_that_dies_in_an_epoch_is_an_error_of_the_others", 3);
+        let world = processes("soundness::a_process_that_dies_in_an_epoch_is_an_error_of_the_others", 3);
         let outcome = world.env(WAY, number.to_string()).run(|ra| {
             let result = end_within(&Team::new(ra).unwrap(), way, || std::process::abort());
             assert!(is_failure(&result), "{way:?}: {result:?}");
@@ -252,7 +249,7 @@ fn forget(team: &Team<'_, Mapped>) {
 
 #[test]
 fn forgotten_values_cost_only_their_memory() {
-    everywhere("forgotten_values_cost_only_their_memory", 3, forget);
+    everywhere("soundness::forgotten_values_cost_only_their_memory", 3, forget);
 }
 
 /// Windows that are not freed, but forgotten or dropped, while others still put.
@@ -292,12 +289,12 @@ fn abandon(team: &Team<'_, Mapped>, forget: bool) {
 
 #[test]
 fn windows_that_are_dropped_stay_in_place() {
-    everywhere("windows_that_are_dropped_stay_in_place", 3, |team| abandon(team, false));
+    everywhere("soundness::windows_that_are_dropped_stay_in_place", 3, |team| abandon(team, false));
 }
 
 #[test]
 fn windows_that_are_forgotten_stay_in_place() {
-    everywhere("windows_that_are_forgotten_stay_in_place", 3, |team| abandon(team, true));
+    everywhere("soundness::windows_that_are_forgotten_stay_in_place", 3, |team| abandon(team, true));
 }
 
 /// A rank leaves the world with a created window while others still put to it: they reach the memory, or get an error
@@ -320,7 +317,7 @@ fn leave(team: &Team<'_, Mapped>) {
 
 #[test]
 fn a_rank_that_leaves_with_its_window_harms_no_rank() {
-    everywhere("a_rank_that_leaves_with_its_window_harms_no_rank", 2, leave);
+    everywhere("soundness::a_rank_that_leaves_with_its_window_harms_no_rank", 2, leave);
 }
 
 /// All ranks access the same bytes at once, with all operations: the values are undefined, but nothing else is.
@@ -354,7 +351,7 @@ fn race(team: &Team<'_, Mapped>) {
 
 #[test]
 fn racing_ranks_find_bytes() {
-    everywhere("racing_ranks_find_bytes", 4, race);
+    everywhere("soundness::racing_ranks_find_bytes", 4, race);
 }
 
 /// Memory that its owner detaches while others write to it is returned complete, and is never written to again.

@@ -1,5 +1,4 @@
 //! Teams, and locks and windows on their subsets, while the other ranks use other subsets.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Subset, Topology, World};
 use rmalab_locks::suite::{readers_meet_on, rw_lock_on};

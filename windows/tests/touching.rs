@@ -1,14 +1,11 @@
 //! Accesses of dynamic windows across regions that touch each other.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-mod support;
-
+use crate::support::{self, everywhere, threads, watched};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Counted, Rank, RemoteAtomics, World};
 use rmalab_windows::{
     AccumulateStrategy, Call, Config, Error, Layout, LockKind, Op, Result, Target, Team, Transport, Window, WindowDisp,
 };
-use support::{everywhere, threads, watched};
 
 const BYTES: usize = 96;
 
@@ -91,7 +88,7 @@ fn compare(team: &Team<'_, impl RemoteAtomics>) {
 
 #[test]
 fn regions_that_touch_are_accessed_as_one() {
-    watched(|| everywhere("regions_that_touch_are_accessed_as_one", 2, compare));
+    watched(|| everywhere("touching::regions_that_touch_are_accessed_as_one", 2, compare));
 }
 
 /// An access that is only partly in attached memory changes no attached memory.
@@ -145,7 +142,7 @@ fn uncovered(team: &Team<'_, impl RemoteAtomics>) {
 
 #[test]
 fn an_access_beyond_attached_memory_changes_nothing() {
-    watched(|| everywhere("an_access_beyond_attached_memory_changes_nothing", 2, uncovered));
+    watched(|| everywhere("touching::an_access_beyond_attached_memory_changes_nothing", 2, uncovered));
 }
 
 /// An element across two regions is updated atomically, and so are the elements on both sides of it.
@@ -180,7 +177,7 @@ fn contended(team: &Team<'_, impl RemoteAtomics>) {
 
 #[test]
 fn an_element_across_a_border_is_updated_atomically() {
-    watched(|| everywhere("an_element_across_a_border_is_updated_atomically", 3, contended));
+    watched(|| everywhere("touching::an_element_across_a_border_is_updated_atomically", 3, contended));
 }
 
 /// Parts of other windows, which are in segments, can touch, too.

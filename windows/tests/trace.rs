@@ -1,11 +1,9 @@
 //! Traces: recorded on threads and on processes, read complete, cut and damaged, and replayed.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{self, processes};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
 use rmalab_locks::{McsRwRp, PerTarget, Policy, PolicyKind, TwoLevel, WindowLock};
@@ -15,7 +13,6 @@ use rmalab_windows::{
     Assert, Builder, Config, DoubleInt, Error, FenceAssert, Flavor, Info, Kind, Layout, LockKind, Op, PostAssert,
     StartAssert, Team, Transport, Window, WindowDisp,
 };
-use support::processes;
 
 const DIR: &str = "RMALAB_TEST_DIR";
 
@@ -233,7 +230,7 @@ fn the_calls_of_a_program_are_recorded_on_threads() {
 #[test]
 fn the_calls_of_a_program_are_recorded_on_processes() {
     let dir = Dir::new();
-    let world = processes("the_calls_of_a_program_are_recorded_on_processes", 3).env(DIR, &dir.path);
+    let world = processes("trace::the_calls_of_a_program_are_recorded_on_processes", 3).env(DIR, &dir.path);
     // Access to private memory of other processes may be forbidden.
     let kinds = || KINDS.into_iter().filter(|kind| !["created", "dynamic"].contains(kind));
     let expected = world.run(|ra| {
@@ -308,7 +305,7 @@ const BLOCK: usize = 2048 + 16;
 fn a_killed_process_leaves_all_but_its_last_block() {
     const ROUNDS: u32 = 6000;
     let dir = Dir::new();
-    let world = processes("a_killed_process_leaves_all_but_its_last_block", 2).env(DIR, &dir.path);
+    let world = processes("trace::a_killed_process_leaves_all_but_its_last_block", 2).env(DIR, &dir.path);
     let outcome = world.run(|ra| {
         let team = Team::new(ra).unwrap();
         let mut window = Window::builder(&team).record(&dir.path).allocate(64).unwrap();
@@ -494,7 +491,7 @@ fn windows_are_recorded_only_on_request() {
         std::fs::create_dir(&here).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
-            .args(["windows_are_recorded_only_on_request", "--exact"])
+            .args(["trace::windows_are_recorded_only_on_request", "--exact"])
             .env(CHILD, "1")
             .env(DIR, &here)
             .current_dir(&here);

@@ -1,9 +1,8 @@
 //! Traces that are changed at random. An error is one line that names the file and a place in it; a trace without an
 //! error can be read to its end. Inputs with a new outcome are kept in `tests/corpus/traces`, with their outcomes.
 //!
-//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab-windows --test trace_fuzz -- --test-threads 1` looks
+//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab-windows --test all trace_fuzz:: -- --test-threads 1` looks
 //! for more inputs, once the old ones are removed.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Windows whose operations travel as messages: all kinds of epochs, their messages, and progress.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::time::Duration;
 
@@ -246,7 +245,7 @@ fn processes(test: &str, size: u32) -> rmalab_atomics::Processes {
 
 #[test]
 fn epochs_of_processes() {
-    let done = processes("epochs_of_processes", 3).run(|ra| {
+    let done = processes("two_sided::epochs_of_processes", 3).run(|ra| {
         fences(ra, 20);
         tokens(ra, 20);
         counters(ra, 50);
@@ -833,7 +832,7 @@ fn dynamic_windows_reach_attached_memory() {
 
 #[test]
 fn waiting_ranks_get_the_death_of_a_target() {
-    let outcome = processes("waiting_ranks_get_the_death_of_a_target", 3).run(|ra| {
+    let outcome = processes("two_sided::waiting_ranks_get_the_death_of_a_target", 3).run(|ra| {
         let team = Team::new(ra).unwrap();
         let mut window = window(&team, 8);
         team.collectives().barrier().unwrap();

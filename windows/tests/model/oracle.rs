@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use rmalab_windows::{Kind, Op};
 
-use crate::program::{Act, Call, Contended, Phase, Plan, Step, Storm, StormWay, element};
+use super::program::{Act, Call, Contended, Phase, Plan, Step, Storm, StormWay, element};
 
 /// One rank's part of a window.
 #[derive(Clone, Debug)]

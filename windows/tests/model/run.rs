@@ -8,8 +8,8 @@ use rmalab_windows::{
     Target, Team, Transport, UserMemory, Window, WindowDisp,
 };
 
-use crate::oracle::{Oracle, Seen, differ, pattern, stored};
-use crate::program::{
+use super::oracle::{Oracle, Seen, differ, pattern, stored};
+use super::program::{
     Act, Call, Locks, Phase, Plan, Round, Section, Step, Storm, StormWay, Sync, WindowPlan, transport,
 };
 

@@ -1,6 +1,4 @@
 //! Worlds of threads and of processes for tests.
-#![allow(dead_code, reason = "not every test file needs all of it")]
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::time::Duration;
 
