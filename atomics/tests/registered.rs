@@ -1,16 +1,13 @@
 //! The program's memory, registered for ranks that are threads.
 
-#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
-
-mod registration;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use registration::RANKS;
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{ByDistance, Collectives, Counted, Counts, Error, Rank, RemoteAtomics, Topology, Until, World};
+
+use crate::registration::{self, RANKS};
 
 #[test]
 fn agrees_with_a_model() {

@@ -165,7 +165,10 @@ fn simulate<R: 'static>(on: On, ranks: u32, seed: u64, body: impl for<'t> Fn(&Si
 fn conforms(on: On, name: &'static str, sizes: &[u32]) {
     for &ranks in sizes {
         let outcome = simulate(on, ranks, u64::from(ranks), move |ra| {
-            let check = checks().into_iter().find(|check| check.name == name).expect("a check of that name");
+            let check = checks::<dyn RemoteAtomics>()
+                .into_iter()
+                .find(|check| check.name == name)
+                .expect("a check of that name");
             (check.run)(ra).map_err(|failure| failure.to_string())
         });
         assert_eq!(outcome.results, vec![Ok(()); ranks as usize]);
@@ -195,7 +198,8 @@ fn all_ranks_get_the_death_of_a_rank() {
         let told = Rc::clone(&saw);
         let simulator = Simulator::new(&machine(torus()), &Options::new(ranks)).unwrap();
         let outcome = simulator.run(move |ra| {
-            let result = peer_death(ra, || panic!("rank 1 dies")).map_err(|failure| failure.to_string());
+            let result =
+                peer_death::<dyn RemoteAtomics>(ra, || panic!("rank 1 dies")).map_err(|failure| failure.to_string());
             told.borrow_mut().push((ra.rank(), result));
         });
         let error = outcome.unwrap_err().to_string();

@@ -445,14 +445,15 @@ impl Fabric for Bent<'_> {
 fn run(name: &str, ranks: u32, bend: Bend) {
     let body = |ra: &Mapped| {
         let bent = Bent::new(ra, bend);
-        let check = checks::<Bent<'_>>().into_iter().find(|check| check.name == name).expect("a check of this name");
+        let check =
+            checks::<dyn RemoteAtomics>().into_iter().find(|check| check.name == name).expect("a check of this name");
         (check.run)(&bent).unwrap_or_else(|failure| panic!("{failure}"));
     };
     World::threads(ranks).run(body).expect("a world of threads");
 }
 
 fn passes_all(bend: Bend) {
-    for check in checks::<Bent<'_>>() {
+    for check in checks::<dyn RemoteAtomics>() {
         for &ranks in check.ranks {
             run(check.name, ranks, bend);
         }

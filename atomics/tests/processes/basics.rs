@@ -5,7 +5,7 @@ use rmalab_atomics::{
 };
 use rustix::process::{Resource, Rlimit};
 
-use crate::{alone, be_a_rank, children, here, is_driver, is_rank, is_rank_of_another_size, launcher, world};
+use super::{alone, be_a_rank, children, here, is_driver, is_rank, is_rank_of_another_size, launcher, world};
 
 /// Every rank adds its number and one to a word of rank 0, and waits until it gets the sum.
 fn sum(ra: &Mapped) -> u64 {
@@ -50,7 +50,7 @@ fn many_ranks_start() {
     be_a_rank(64, sum);
     let outcome = launcher(here!(), 64).segment_bytes(4096).spawn().unwrap().wait().unwrap();
     assert!(outcome.success(), "{outcome:?}");
-    assert_eq!(crate::results::<u64>(&outcome), vec![Some(64 * 65 / 2); 64]);
+    assert_eq!(super::results::<u64>(&outcome), vec![Some(64 * 65 / 2); 64]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn where_address_space_is_limited_segments_are_small() {
         let capacity = |ra: &Mapped| ra.heap().capacity();
         assert_eq!(World::threads(4).run(capacity).unwrap(), [SEGMENT_BYTES; 4]);
         assert!(World::threads(4).segment_bytes(SHARED_SEGMENT_BYTES).run(capacity).is_err(), "as was asked for");
-        assert_eq!(world(here!(), 4).env(crate::DRIVER, "1").run(capacity).unwrap(), [SEGMENT_BYTES; 4]);
+        assert_eq!(world(here!(), 4).env(super::DRIVER, "1").run(capacity).unwrap(), [SEGMENT_BYTES; 4]);
     });
 }
 

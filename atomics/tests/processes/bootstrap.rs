@@ -8,8 +8,8 @@ use rmalab_atomics::bootstrap::{Hub, Membership};
 use rmalab_atomics::{Error, Rank};
 use rustix::process::Signal;
 
-use crate::meeting::{MARK, marked};
-use crate::{HUNG, here, is_rank, kill, launcher, only, own_binary};
+use super::meeting::{MARK, marked};
+use super::{HUNG, here, is_rank, kill, launcher, only, own_binary};
 
 const RANKS: u32 = 4;
 
@@ -90,7 +90,7 @@ fn loses_one(mut launcher: Command) {
     };
     // The launcher may end before the ranks do.
     let all = |told: &Vec<String>| told.iter().filter(|told| !told.is_empty()).count() == 3;
-    crate::eventually(&format!("reports of the remaining ranks ({output:?})"), || all(&told()));
+    super::eventually(&format!("reports of the remaining ranks ({output:?})"), || all(&told()));
     assert_eq!(told(), ["rank 2 has failed"; 3]);
 }
 
@@ -164,7 +164,7 @@ fn a_program_that_never_joins_may_end_in_any_way() {
 
 #[test]
 fn a_crowd_of_strangers_is_reported() {
-    if crate::is_driver() {
+    if super::is_driver() {
         let hub = Hub::open(std::net::Ipv4Addr::LOCALHOST.into(), 1).unwrap();
         let connect = |_| std::net::TcpStream::connect(hub.invitation().hub).unwrap();
         let _crowd: Vec<std::net::TcpStream> = (0..200).map(connect).collect();
@@ -173,7 +173,7 @@ fn a_crowd_of_strangers_is_reported() {
         std::thread::sleep(HUNG);
         std::process::exit(99);
     }
-    let mut driver = crate::driver(here!());
+    let mut driver = super::driver(here!());
     let mut child = driver.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let report = "connections that do not belong to the job crowd its hub at 127.0.0.1:";

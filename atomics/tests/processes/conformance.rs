@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rmalab_atomics::conformance::{Failure, checks, peer_death};
 use rmalab_atomics::{Mapped, Rank};
 
-use crate::{be_a_rank, here, is_rank_of_another_size, launcher, results, signal_of, world};
+use super::{be_a_rank, here, is_rank_of_another_size, launcher, results, signal_of, world};
 
 rmalab_atomics::conformance!(shm, Mapped, |ranks, check| between_processes(here!(), ranks, check));
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use rmalab_atomics::{Error, Launcher, Output, Rank, RemoteAtomics, Until};
 use rustix::process::Signal;
 
-use crate::{be_a_rank, children, driver, eventually, has_ended, here, is_driver, kill, launcher, signal_of, world};
+use super::{be_a_rank, children, driver, eventually, has_ended, here, is_driver, kill, launcher, signal_of, world};
 
 fn shell(size: u32, script: &str) -> Launcher {
-    Launcher::new(size).command("sh", ["-c", script]).output(Output::Discard).time_limit(crate::HUNG)
+    Launcher::new(size).command("sh", ["-c", script]).output(Output::Discard).time_limit(super::HUNG)
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_rank_that_exits_without_leaving_has_failed_for_the_others() {
         format!("{:?}", ra.wait_until(word, Until::Ne(0)))
     });
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
-    let told: Vec<Option<String>> = crate::results(&outcome);
+    let told: Vec<Option<String>> = super::results(&outcome);
     assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
     // Its exit code is a success, but it has failed.
     assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 1));
@@ -135,7 +135,7 @@ fn a_rank_that_exits_inside_a_run_has_failed_for_the_parent() {
 
 #[test]
 fn a_rank_that_ends_before_it_joins_has_failed_for_the_others() {
-    if crate::is_rank() && std::env::var("RMALAB_RANK").as_deref() == Ok("1") {
+    if super::is_rank() && std::env::var("RMALAB_RANK").as_deref() == Ok("1") {
         std::process::exit(9);
     }
     be_a_rank(2, |ra| {
@@ -144,7 +144,7 @@ fn a_rank_that_ends_before_it_joins_has_failed_for_the_others() {
     });
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.exit_code(), outcome.first_failure), (9, Some(Rank(1))));
-    let told: Vec<Option<String>> = crate::results(&outcome);
+    let told: Vec<Option<String>> = super::results(&outcome);
     assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
 }
 
@@ -192,7 +192,7 @@ fn between_jobs_signals_have_their_usual_effect() {
     if is_driver() {
         assert!(shell(1, "true").spawn().unwrap().wait().unwrap().success());
         kill(std::process::id(), Signal::TERM);
-        std::thread::sleep(crate::HUNG);
+        std::thread::sleep(super::HUNG);
         return;
     }
     let status = driver(here!()).stdout(std::process::Stdio::null()).status().unwrap();
@@ -201,7 +201,7 @@ fn between_jobs_signals_have_their_usual_effect() {
 
 #[test]
 fn a_rank_that_leaves_and_then_fails_has_failed_for_the_others() {
-    if crate::is_rank() {
+    if super::is_rank() {
         let ra = rmalab_atomics::shm::attach().unwrap();
         if ra.rank() == Rank(1) {
             drop(ra);
@@ -224,7 +224,7 @@ fn a_barrier_reports_a_rank_that_has_left() {
     });
     let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
     assert!(outcome.success(), "{outcome:?}");
-    let told: Vec<Option<String>> = crate::results(&outcome);
+    let told: Vec<Option<String>> = super::results(&outcome);
     for rank in [0, 2] {
         assert!(told[rank].as_ref().unwrap().contains("has left, and this rank waits for it"), "{told:?}");
     }
@@ -242,7 +242,7 @@ fn a_rank_that_leaves_an_obligation_undone_has_failed() {
     });
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 1));
-    let told: Vec<Option<String>> = crate::results(&outcome);
+    let told: Vec<Option<String>> = super::results(&outcome);
     assert_eq!(told, [Some("Err(PeerFailed { rank: Rank(1) })".to_string()), None]);
 }
 
@@ -254,7 +254,7 @@ fn hide_or_fail(hide: impl FnOnce(), is_hidden: fn(u32) -> bool) {
     if ra.rank() == Rank(0) {
         ra.put(Rank(1).at(word), std::process::id().into()).unwrap();
         hide();
-        std::thread::sleep(crate::HUNG);
+        std::thread::sleep(super::HUNG);
         std::process::exit(99);
     }
     let pid = u32::try_from(ra.wait_until(word, Until::Ne(0)).unwrap()).unwrap();
@@ -274,7 +274,7 @@ fn has_left_its_group(pid: u32) -> bool {
 }
 
 fn is_stopped(pid: u32) -> bool {
-    crate::parent_and_state(pid).is_some_and(|(_, state)| state == 'T')
+    super::parent_and_state(pid).is_some_and(|(_, state)| state == 'T')
 }
 
 fn stop() {
@@ -289,7 +289,7 @@ fn ignore_term() {
 
 #[test]
 fn a_rank_that_has_left_its_group_is_asked_to_end() {
-    if crate::is_rank() {
+    if super::is_rank() {
         hide_or_fail(leave_the_group, has_left_its_group);
     }
     let outcome = launcher(here!(), 2).grace(Duration::from_secs(2)).spawn().unwrap().wait().unwrap();
@@ -298,7 +298,7 @@ fn a_rank_that_has_left_its_group_is_asked_to_end() {
 
 #[test]
 fn a_rank_that_is_stopped_is_asked_to_end() {
-    if crate::is_rank() {
+    if super::is_rank() {
         hide_or_fail(stop, is_stopped);
     }
     let outcome = launcher(here!(), 2).grace(Duration::from_secs(2)).spawn().unwrap().wait().unwrap();
@@ -307,7 +307,7 @@ fn a_rank_that_is_stopped_is_asked_to_end() {
 
 #[test]
 fn a_rank_that_hides_in_every_way_is_killed() {
-    if crate::is_rank() {
+    if super::is_rank() {
         let hide = || {
             ignore_term();
             leave_the_group();
@@ -321,9 +321,9 @@ fn a_rank_that_hides_in_every_way_is_killed() {
 
 #[test]
 fn a_rank_outside_its_group_ends_with_a_job_that_is_dropped() {
-    if crate::is_rank() {
+    if super::is_rank() {
         leave_the_group();
-        std::thread::sleep(crate::HUNG);
+        std::thread::sleep(super::HUNG);
         std::process::exit(99);
     }
     let job = launcher(here!(), 1).spawn().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmalab_atomics::{Disp, Error, Mapped, Rank, RemoteAtomics, Result, Until};
 use rustix::process::Signal;
 
-use crate::{alone, be_a_rank, here, launcher, results, signal_of};
+use super::{alone, be_a_rank, here, launcher, results, signal_of};
 
 const RANKS: u32 = 4;
 
@@ -90,7 +90,7 @@ fn left() -> Left {
     };
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     Left {
-        children: crate::children(std::process::id()),
+        children: super::children(std::process::id()),
         descriptors: count("/proc/self/fd", ""),
         mappings: maps.lines().filter(|line| line.contains("memfd:")).count(),
         files: count("/dev/shm", "rmalab"),

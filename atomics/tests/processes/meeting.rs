@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rmalab_atomics::{Error, Mapped, Rank, RemoteAtomics, Until, World};
 use rustix::process::Signal;
 
-use crate::{alone, here, is_rank, only, own_binary};
+use super::{alone, here, is_rank, only, own_binary};
 
 /// The text ahead of a rank's result on its standard output.
 pub(crate) const MARK: &str = "the result: ";
@@ -18,7 +18,7 @@ pub(crate) fn be_a_foreign_rank(size: u32, body: impl FnOnce(&Mapped) -> String)
     if is_rank() {
         // Nothing else would end a rank that hangs.
         std::thread::spawn(|| {
-            std::thread::sleep(crate::HUNG);
+            std::thread::sleep(super::HUNG);
             std::process::exit(99)
         });
         match World::processes(size).run(body) {
@@ -155,7 +155,7 @@ fn strangers_are_sent_away() {
     let host = rank(here!(), 0, 2, &job).spawn().unwrap();
     // A listener under a name of this user's jobs may be another test's rank 0, which this does not disturb.
     let mut names = Vec::new();
-    crate::eventually("a listener", || {
+    super::eventually("a listener", || {
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
         names = sockets
             .lines()

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use rmalab_atomics::{Rank, RemoteAtomics, Until};
 
-use crate::meeting::{be_a_foreign_rank, marked};
-use crate::{here, only, own_binary};
+use super::meeting::{be_a_foreign_rank, marked};
+use super::{here, only, own_binary};
 
 fn under(test: &str, launcher: &[&str]) {
     be_a_foreign_rank(4, |ra| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rmalab_atomics::{Launcher, Line, Output, Rank, Stream};
 
-use crate::{driver, here, is_driver};
+use super::{driver, here, is_driver};
 
 type Lines = Arc<Mutex<Vec<(Rank, Stream, Vec<u8>)>>>;
 
@@ -17,7 +17,7 @@ fn collected() -> (Lines, Output) {
 }
 
 fn shell(size: u32, script: &str) -> Launcher {
-    Launcher::new(size).command("sh", ["-c", script]).time_limit(crate::HUNG)
+    Launcher::new(size).command("sh", ["-c", script]).time_limit(super::HUNG)
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn a_panic_of_the_output_function_is_passed_on() {
     let pids = [job.pid(Rank(0)), job.pid(Rank(1))];
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.wait())).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"of the function"));
-    assert!(pids.into_iter().all(crate::has_ended));
+    assert!(pids.into_iter().all(super::has_ended));
 }
 
 /// Waits until the pipe of `out` is full.
 fn until_full(out: &impl std::os::fd::AsFd) {
     let mut before = 0;
-    crate::eventually("a full pipe", || {
+    super::eventually("a full pipe", || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let now = rustix::io::ioctl_fionread(out).unwrap();
         now > 4096 && std::mem::replace(&mut before, now) == now
@@ -134,13 +134,13 @@ fn signals_are_obeyed_while_no_process_reads_the_output() {
     let mut child = driver(here!()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let out = child.stdout.take().unwrap();
     until_full(&out);
-    crate::eventually("the end of the launcher", || {
-        crate::kill(child.id(), rustix::process::Signal::TERM);
+    super::eventually("the end of the launcher", || {
+        super::kill(child.id(), rustix::process::Signal::TERM);
         child.try_wait().unwrap().is_some()
     });
     let status = child.wait().unwrap();
     // Once the job is over, a further signal has its usual effect on the launcher.
-    assert!(status.code() == Some(137) || crate::signal_of(status) == Some(15), "{status}");
+    assert!(status.code() == Some(137) || super::signal_of(status) == Some(15), "{status}");
     drop(out);
 }
 
@@ -155,12 +155,12 @@ fn the_death_of_a_rank_is_detected_while_no_process_reads_the_output() {
     let mut child = driver(here!()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
     until_full(&out);
-    let ranks = crate::children(child.id());
+    let ranks = super::children(child.id());
     let sleeps = |pid: &&u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
     let victim = *ranks.iter().find(sleeps).unwrap();
-    crate::kill(victim, rustix::process::Signal::KILL);
-    crate::eventually("the end of both ranks, which their launcher has reaped", || {
-        crate::children(child.id()).is_empty()
+    super::kill(victim, rustix::process::Signal::KILL);
+    super::eventually("the end of both ranks, which their launcher has reaped", || {
+        super::children(child.id()).is_empty()
     });
     // The launcher itself still has lines to write.
     let mut rest = Vec::new();
@@ -177,7 +177,7 @@ fn a_time_limit_holds_while_the_output_function_does_not_return() {
     let output = Output::Lines(Box::new(move |_| never.recv().unwrap_or_default()));
     let job = shell(1, "echo line; sleep 1000").output(output).time_limit(std::time::Duration::from_millis(50));
     let waiting = std::thread::spawn(move || job.spawn().unwrap().wait().unwrap_err().to_string());
-    crate::eventually("the end of the job", || waiting.is_finished());
+    super::eventually("the end of the job", || waiting.is_finished());
     let error = waiting.join().unwrap();
     assert!(error.contains("did not end within 50ms"), "{error}");
 }

@@ -3,7 +3,7 @@
 use rmalab_atomics::{Collectives, Disp, Launcher, Mapped, Output, Rank, RemoteAtomics, World, bind_to_core};
 use rustix::process::Signal;
 
-use crate::{alone, be_a_rank, driver, has_ended, here, is_driver, launcher};
+use super::{alone, be_a_rank, driver, has_ended, here, is_driver, launcher};
 
 /// Makes every system call `number` of this thread, and of the threads and processes that it starts, fail with `error`,
 /// like the seccomp profile of a container.
@@ -36,7 +36,7 @@ fn ranks_are_watched_where_pidfd_open_is_refused() {
     alone(here!(), || {
         refuse(libc::SYS_pidfd_open, libc::EPERM);
         let shell = |script: &str| {
-            Launcher::new(2).command("sh", ["-c", script]).output(Output::Discard).time_limit(crate::HUNG).spawn()
+            Launcher::new(2).command("sh", ["-c", script]).output(Output::Discard).time_limit(super::HUNG).spawn()
         };
         assert_eq!(shell("exit $RMALAB_RANK").unwrap().wait().unwrap().exit_code(), 1);
         let job = shell("exec sleep 1000").unwrap();
@@ -84,7 +84,7 @@ fn freed_memory_is_zero_where_the_kernel_does_not_report_pages() {
     });
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
     assert!(outcome.success(), "{outcome:?}");
-    assert_eq!(crate::results::<bool>(&outcome), [Some(true); 2]);
+    assert_eq!(super::results::<bool>(&outcome), [Some(true); 2]);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn freed_memory_is_zero_under_valgrind() {
         assert_eq!(World::threads(2).run(fill_and_free).unwrap(), [true; 2]);
         let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
         assert!(outcome.success(), "{outcome:?}");
-        assert_eq!(crate::results::<bool>(&outcome), [Some(true); 2]);
+        assert_eq!(super::results::<bool>(&outcome), [Some(true); 2]);
         return;
     }
     let own = driver(here!());

@@ -4,11 +4,8 @@ use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Collectives, Disp, Error, Mapped, Rank, RemoteAtomics, Until};
 use rustix::process::Signal;
 
-#[path = "../registration/mod.rs"]
-mod registration;
-
-use crate::{be_a_rank, eventually, here, launcher, results, signal_of, world};
-use registration::RANKS;
+use super::{be_a_rank, eventually, here, launcher, results, signal_of, world};
+use crate::registration::{self, RANKS};
 
 #[test]
 fn agrees_with_a_model() {

@@ -3,7 +3,7 @@
 use rmalab_atomics::conformance::checks;
 use rmalab_atomics::{Collectives, Launcher, Mapped, Rank, RemoteAtomics, Subset, Topology, World};
 
-use crate::{be_a_rank, here, launcher, results};
+use super::{be_a_rank, here, launcher, results};
 
 #[test]
 fn all_checks_pass_on_the_parts_of_a_split() {
@@ -12,7 +12,7 @@ fn all_checks_pass_on_the_parts_of_a_split() {
         let rest = ra.heap().free_bytes() / 128 * 128;
         let colour = ra.rank().0 % 2;
         let part = Subset::split_with_arena(&world, Some(colour), 9 - ra.rank().0, rest).unwrap().unwrap();
-        for check in checks::<Subset<'_, Mapped>>().into_iter().filter(|check| check.suits(part.size())) {
+        for check in checks::<dyn RemoteAtomics>().into_iter().filter(|check| check.suits(part.size())) {
             (check.run)(&part).unwrap_or_else(|failure| panic!("{failure}"));
         }
         let members: Vec<u32> = (0..part.size()).map(|rank| part.world_rank(Rank(rank)).0).collect();

@@ -3,8 +3,6 @@
 //! A test starts its own binary again, for this same test, so that the ranks reach the same call. A test of the whole
 //! process (descriptors, children, signals) runs in a separate process, the driver.
 
-#![allow(clippy::unwrap_used, reason = "these are tests, helpers and ranks included")]
-
 mod basics;
 mod bootstrap;
 mod conformance;
@@ -34,7 +32,7 @@ const DRIVER: &str = "RMALAB_TEST_DRIVER";
 /// Returns the path of the test that contains it.
 macro_rules! here {
     () => {
-        $crate::test_name(std::any::type_name_of_val(&|| ()))
+        $crate::processes::test_name(std::any::type_name_of_val(&|| ()))
     };
 }
 use here;
