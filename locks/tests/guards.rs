@@ -1,5 +1,4 @@
 //! Guards, over a mutex that can be told to fail, and over the same mutex as a reader-writer lock.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! What every window lock promises, on threads, and what each policy says of its own limits.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
