@@ -1,5 +1,4 @@
 //! A rank that catches all panics, including those by which an engine ends an execution.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,4 @@
 //! Diagrams show every step of a schedule, and the right text for it.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::path::Path;
 

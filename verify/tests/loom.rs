@@ -1,12 +1,9 @@
 //! Every lock and policy under loom, at sizes that take seconds; agreement with the other engines; detection of planted
 //! defects.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod planted;
 
 use std::time::Duration;
 
-use planted::Fault;
+use crate::planted::Fault;
 use rmalab_verify::loom_engine::{self, MAX_RANKS, Options, Orderings};
 use rmalab_verify::play::Section;
 use rmalab_verify::{

@@ -1,5 +1,4 @@
 //! Every mutant dies as docs/results/mutants.md says, and those that are equivalent to their lock survive.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

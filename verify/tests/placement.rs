@@ -1,5 +1,4 @@
 //! Every engine shows a lock the same placement of ranks.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::qnode::pointer;

@@ -1,12 +1,9 @@
 //! Every lock and policy under shuttle, with more ranks than an exhaustive search can handle; planted defects, saved
 //! and replayed.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
-
-mod planted;
 
 use std::time::Duration;
 
-use planted::Fault;
+use crate::planted::Fault;
 use rmalab_verify::play::Section;
 use rmalab_verify::shuttle_engine::{self, Method, Options};
 use rmalab_verify::{

@@ -3,7 +3,6 @@
 //! A put of the backends over shared memory is a plain store of the processor. The processor may delay it while it
 //! reads other words, until a flush or an atomic operation. The model here is x86-TSO, written as a separate search.
 //! Every rank has a queue of stores, reads the newest of them itself, and empties it in order.
-#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
