@@ -24,6 +24,7 @@ use rmalab_atomics::{Disp, Rank};
 use super::learned::{History, Learner, PUMPS, ROUNDS, Stop, WITNESSES, WITNESSES_OF_ROUNDS, answer_to};
 use super::node::{Failure, Node, NodeId};
 use crate::Result;
+use crate::actor::Actor;
 use crate::play::Event;
 use crate::status::{Phase, Status};
 
@@ -163,12 +164,19 @@ impl Learner {
 
     /// The moves of `rank` by these answers after `path`, and by those without a word that follow.
     fn observe(&self, rank: Rank, path: &[(Call, u64)], answers: &[u64]) -> Result<Vec<Stop>, Failure> {
-        let (mut actor, stop) = self.begin(rank, path)?;
-        let mut stop = stop.call;
+        let (actor, stop) = self.begin(rank, path)?;
+        self.go_on(actor, stop.call, answers)
+    }
+
+    /// The moves of `actor`, whose next call is `call`, by these answers, and by those without a word that follow.
+    fn go_on(&self, mut actor: Actor, call: Option<Call>, answers: &[u64]) -> Result<Vec<Stop>, Failure> {
+        // Nobody looks at its handle.
+        actor.be_terse(true);
+        let mut next = call;
         let mut stops = Vec::new();
         let mut answers = answers.iter();
         let mut wordless = 0;
-        while let Some(call) = stop {
+        while let Some(call) = next {
             let answer = match answers.next() {
                 Some(&word) => answer_to(call, word),
                 None if call.answers_a_word() || wordless == WORDLESS => break,
@@ -177,11 +185,9 @@ impl Learner {
                     Answer::Done
                 }
             };
-            let next = self.stop(&mut actor, answer)?;
-            // Only the handle after the first move is looked at.
-            actor.be_terse(true);
-            stop = next.call;
-            stops.push(next);
+            let stop = self.stop(&mut actor, answer)?;
+            next = stop.call;
+            stops.push(stop);
         }
         actor.stop();
         Ok(stops)
@@ -196,9 +202,10 @@ impl Learner {
         if !self.forgets_unused() {
             return Ok((self.run_edge(node, way, answer)?, Vec::new()));
         }
-        let mut stops = self.observe(self.nodes[node as usize].rank, &self.path(node, way), &[answer])?;
-        let after = stops.split_off(1);
-        Ok((stops.remove(0), after))
+        let path = self.path_of(&self.way(node, way, answer));
+        let (actor, stop) = self.begin(self.nodes[node as usize].rank, &path)?;
+        let after = self.go_on(actor, stop.call, &[])?;
+        Ok((stop, after))
     }
 
     /// History number `way` of `node`, continued by `answer`, which leads to `stop`.
@@ -289,9 +296,6 @@ impl Learner {
             groups.values().copied().max().unwrap_or(0)
         };
         let best = calls.into_iter().map(|call| (together(&call), call)).min_by_key(|(together, _)| *together);
-        if std::env::var_os("DBG").is_some() {
-            eprintln!("keep {best:?}");
-        }
         match best {
             Some((together, call)) if together < all.len() => Failure::Keeps(call),
             _ => self.differ(node, 0),
