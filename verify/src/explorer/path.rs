@@ -2,7 +2,7 @@
 
 use rmalab_atomics::Rank;
 
-use super::learned::silent;
+use super::learned::{SILENT, silent};
 use super::node::Failure;
 use super::space::{Space, Walker};
 use super::state::State;
@@ -62,6 +62,7 @@ pub(super) fn schedule(
     let mut then = Then::Ends;
     match *last {
         Last::Repeats(cycle) => {
+            repeats(space, &steps, cycle)?;
             steps.extend(cycle);
             then = Then::GoesOn;
         }
@@ -82,6 +83,28 @@ pub(super) fn schedule(
     Ok((with_silent_steps(space, &steps, then)?, violation, begin))
 }
 
+/// The number of rounds of a livelock that the lock itself has to go.
+const REPEATS: usize = 2_000;
+
+/// Repeats the cycle on the lock itself, which may leave it in the end.
+fn repeats(space: &Space, steps: &[Choice], cycle: &[Choice]) -> Result<(), Failure> {
+    let steps = [steps, &cycle.repeat(REPEATS)].concat();
+    let Played { live, walker, state, .. } = play(space, &steps)?;
+    for (rank, status) in live.statuses().into_iter().enumerate() {
+        if progress(status) != progress(walker.node(&state, rank).status) {
+            return Err(Failure::Differ(format!(
+                "rank {rank} does not repeat the cycle of the search {REPEATS} times"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What a rank has done so far.
+fn progress(status: Status) -> (u32, Phase) {
+    (status.acquisition, status.phase)
+}
+
 /// The silent steps that a schedule needs after its last step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
@@ -93,8 +116,19 @@ pub(super) enum Then {
     GoesOn,
 }
 
-/// The schedule as [`Live`] takes it, which includes the local steps, pauses and flushes.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> Result<Vec<Choice>, Failure> {
+/// Steps of the search that the lock has taken.
+struct Played<'s> {
+    walker: Walker<'s>,
+    /// The state of the search.
+    state: State,
+    live: Live,
+    schedule: Vec<Choice>,
+    /// True if a step has broken a property, so that it was the last one.
+    broken: bool,
+}
+
+/// Takes `steps`, with the local steps, pauses and flushes between them.
+fn play<'s>(space: &'s Space, steps: &[Choice]) -> Result<Played<'s>, Failure> {
     let mut walker = Walker::new(space);
     let mut state = walker.start()?;
     let local = |walker: &Walker<'_>| walker.settled.iter().map(|&rank| Choice::Step(rank)).collect::<Vec<_>>();
@@ -111,21 +145,31 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
     let mut schedule = Vec::new();
     for step in all {
         if let Choice::Step(rank) = step {
+            let mut silent = 0;
             while !entered[rank.index()] && is_silent(space, &live, rank) {
-                let taken = take(&mut live, &mut schedule, step)?;
+                let taken = take_silent(&mut live, &mut schedule, rank, &mut silent)?;
                 if taken.breaks {
-                    return Ok(schedule);
+                    return Ok(Played { walker, state, live, schedule, broken: true });
                 }
                 entered[rank.index()] = taken.enters;
             }
         }
         let taken = take(&mut live, &mut schedule, step)?;
         if taken.breaks {
-            return Ok(schedule);
+            return Ok(Played { walker, state, live, schedule, broken: true });
         }
         if let Choice::Step(rank) = step {
             entered[rank.index()] = taken.enters;
         }
+    }
+    Ok(Played { walker, state, live, schedule, broken: false })
+}
+
+/// The schedule as [`Live`] takes it, which includes the local steps, pauses and flushes.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> Result<Vec<Choice>, Failure> {
+    let Played { walker, state, mut live, mut schedule, broken } = play(space, steps)?;
+    if broken {
+        return Ok(schedule);
     }
     if then == Then::GoesOn {
         return Ok(schedule);
@@ -136,7 +180,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
     for rank in ranks {
         let node = walker.node(&state, rank.index()).clone();
         let call = node.issued.map(|issued| issued.call);
-        let progress = |status: Status| (status.acquisition, status.phase);
+        let mut silent = 0;
         loop {
             let lags = progress(live.statuses()[rank.index()]) < progress(node.status);
             let all = breaks(rank) || then == Then::Ends;
@@ -147,7 +191,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
             if !is_silent(space, &live, rank) {
                 return Err(Failure::Differ(format!("the replay does not follow the search: {rank} is elsewhere")));
             }
-            if take(&mut live, &mut schedule, Choice::Step(rank))?.breaks {
+            if take_silent(&mut live, &mut schedule, rank, &mut silent)?.breaks {
                 return Ok(schedule);
             }
         }
@@ -167,6 +211,18 @@ struct Taken {
     enters: bool,
     /// True if it breaks a property, so that the schedule ends with it.
     breaks: bool,
+}
+
+/// Takes a silent step; `silent` counts those in a row.
+fn take_silent(live: &mut Live, schedule: &mut Vec<Choice>, rank: Rank, silent: &mut usize) -> Result<Taken, Failure> {
+    *silent += 1;
+    if *silent > SILENT {
+        return Err(Failure::Differ(format!(
+            "{rank} made {SILENT} pauses and flushes in a row, and no other call; a wait for the clock does not end, \
+             since time stands still in a search"
+        )));
+    }
+    take(live, schedule, Choice::Step(rank))
 }
 
 /// Takes the step.

@@ -42,7 +42,7 @@ pub(super) fn entries() -> Vec<Entry> {
         alone("puts-without-end-by-hundreds"),
         // The encoding of a state grows beyond 64 KiB, and the search panics.
         alone("puts-without-end-into-4-gib").limits(4 << 30, 60).hangs_today(),
-        breaks("pauses-without-end", &["2Wx1"], ENDLESS, || lock("pauses", PausesWithoutEnd)).hangs_today(),
+        breaks("pauses-without-end", &["2Wx1"], ENDLESS, || lock("pauses", PausesWithoutEnd)),
         breaks("puts-without-end-sc", &["2Wx1"], LIVELOCK, || lock("endless", PutsWithoutEnd { looks: false })).on(SC),
     ]
 }
