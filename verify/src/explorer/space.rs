@@ -23,6 +23,9 @@ use crate::subject::Order;
 use crate::workload::Workload;
 use crate::{Check, Error, Violation};
 
+/// The number of puts under way up to which a rank posts more of them at once.
+const SETTLED: usize = 256;
+
 /// The data that all threads of a search share.
 pub(super) struct Space {
     pub(super) check: Arc<Check>,
@@ -375,6 +378,8 @@ impl<'s> Walker<'s> {
     /// One, One for All: on Model Checking Using Representatives", CAV 1993). Taking it at once omits only other
     /// interleavings of the same behaviours. No cycle consists of such steps alone: a flush needs an arrival, and a
     /// list cannot grow forever in finitely many states.
+    ///
+    /// Code that posts more than [`SETTLED`] puts without a flush goes on by steps, where limits end it.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
         if !self.space.settles {
             return Ok(());
@@ -389,7 +394,7 @@ impl<'s> Walker<'s> {
                 call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
-            if !local {
+            if !local || self.next.memory.posts[rank].len() >= SETTLED {
                 return Ok(());
             }
             let edge = self.edge(from, 0)?;

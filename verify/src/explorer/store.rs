@@ -45,7 +45,7 @@ pub(super) enum Added {
     New,
     /// The set contained it.
     Known,
-    /// The set has no number left for it.
+    /// The set has no number left for it, or the encoding is too long.
     Full,
 }
 
@@ -69,6 +69,7 @@ impl Shard {
         if self.table.find(hash, |&index| self.bytes(index) == bytes).is_some() {
             return Added::Known;
         }
+        let Ok(len) = u16::try_from(bytes.len()) else { return Added::Full };
         let need = bytes.len() + 2;
         if self.chunks.is_empty() || self.end + need > CHUNK {
             // A start has 32 bits.
@@ -84,7 +85,6 @@ impl Shard {
         }
         let last = self.chunks.len() - 1;
         let at = self.end;
-        let len = u16::try_from(bytes.len()).expect("a state has less than 64 KiB");
         self.chunks[last][at..at + 2].copy_from_slice(&len.to_le_bytes());
         self.chunks[last][at + 2..at + need].copy_from_slice(bytes);
         self.end += need;
@@ -162,5 +162,18 @@ impl Store {
     /// The memory of the set, in bytes.
     pub(super) fn memory(&self) -> u64 {
         (0..SHARDS).map(|shard| self.shard(shard).memory()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_refuses_a_state_that_is_too_long() {
+        let store = Store::new();
+        assert_eq!(store.add(&[7; 65_535], NOWHERE), Added::New);
+        assert_eq!(store.add(&[7; 65_535], NOWHERE), Added::Known);
+        assert_eq!(store.add(&[7; 65_536], NOWHERE), Added::Full);
     }
 }

@@ -45,8 +45,6 @@ enum Today {
     Right,
     /// At least one run has this wrong verdict, the others are right.
     Wrong(&'static str),
-    /// The explorer does not end, takes all memory, or panics after a long time, so that the test leaves the entry out.
-    Hangs,
 }
 
 /// A lock, its runs, and the verdict of all of them.
@@ -127,10 +125,6 @@ impl Entry {
     fn today(self, verdict: &'static str) -> Entry {
         Entry { today: Today::Wrong(verdict), ..self }
     }
-
-    fn hangs_today(self) -> Entry {
-        Entry { today: Today::Hangs, ..self }
-    }
 }
 
 fn holds(
@@ -205,10 +199,6 @@ fn run_all(entries: &[Entry], runs: &Sender<String>) {
     let mut failures = String::new();
     for entry in entries {
         let Entry { name, expected, today, .. } = entry;
-        if *today == Today::Hangs {
-            println!("{name:32} expected {expected:?}: hangs today");
-            continue;
-        }
         let mut wrong = Vec::new();
         for check in entry.checks() {
             for &symmetry in entry.symmetry {

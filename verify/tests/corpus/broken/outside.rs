@@ -36,12 +36,11 @@ pub(super) fn entries() -> Vec<Entry> {
         breaks("random-1-of-a-million", &["2Wx2"], EXCLUSION, || lock("process", Process(Generator, 1_000_000)))
             .beyond_replays()
             .today("holds"),
-        endless("puts-without-end", || lock("endless", PutsWithoutEnd { looks: false })).hangs_today(),
+        endless("puts-without-end", || lock("endless", PutsWithoutEnd { looks: false })),
         unreduced,
         endless("puts-and-looks-without-end", || lock("endless", PutsWithoutEnd { looks: true })),
         alone("puts-without-end-by-hundreds"),
-        // The encoding of a state grows beyond 64 KiB, and the search panics.
-        alone("puts-without-end-into-4-gib").limits(4 << 30, 60).hangs_today(),
+        alone("puts-without-end-into-4-gib").limits(4 << 30, 5),
         breaks("pauses-without-end", &["2Wx1"], ENDLESS, || lock("pauses", PausesWithoutEnd)),
         breaks("puts-without-end-sc", &["2Wx1"], LIVELOCK, || lock("endless", PutsWithoutEnd { looks: false })).on(SC),
     ]
