@@ -54,7 +54,6 @@ use breadth::{End, Shared};
 use depth::Seen;
 use experiments::{Effort, Experiments};
 use learned::Forget;
-use liveness::Livelock;
 use node::Failure;
 pub use options::{Options, Search};
 use path::{Last, Then};
@@ -128,11 +127,17 @@ fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
 
 fn explore_by(check: &Arc<Check>, options: &Options, watch: Watch<'_>, assumed: &Assumed) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, assumed)?;
-    let outcome = search(&space, check, options, watch)?;
+    let outcome = search(&space, check, options, watch, assumed)?;
     Ok(Outcome { unexplored: space.unexplored(), ..outcome })
 }
 
-fn search(space: &Space, check: &Arc<Check>, options: &Options, watch: Watch<'_>) -> Result<Outcome, Failure> {
+fn search(
+    space: &Space,
+    check: &Arc<Check>,
+    options: &Options,
+    watch: Watch<'_>,
+    assumed: &Assumed,
+) -> Result<Outcome, Failure> {
     let shared = Shared::new(options, watch);
     if let Some(violation) = Walker::new(space).at_once()? {
         let schedule = path::with_silent_steps(space, &[], Then::Shows(violation.rank))?;
@@ -142,7 +147,7 @@ fn search(space: &Space, check: &Arc<Check>, options: &Options, watch: Watch<'_>
     if options.search == Search::DepthFirst {
         let seen = Seen::new();
         let (finding, sometimes) = depth::search(space, &seen, &shared)?;
-        polls_are_told_apart(space)?;
+        polls_are_told_apart(space, assumed)?;
         let (progress, bounded) = (shared.progress(seen.memory()), sometimes.bounded);
         // The states that were not visited may have loops.
         let all = finding == Finding::Holds && !bounded;
@@ -152,7 +157,7 @@ fn search(space: &Space, check: &Arc<Check>, options: &Options, watch: Watch<'_>
     }
     let store = Store::new();
     let (end, sometimes) = breadth::search(space, &store, &shared)?;
-    polls_are_told_apart(space)?;
+    polls_are_told_apart(space, assumed)?;
     let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
         End::Limit(limit) => Finding::Incomplete(limit),
@@ -171,8 +176,9 @@ fn search(space: &Space, check: &Arc<Check>, options: &Options, watch: Watch<'_>
         End::Complete => match liveness::search(space, &store, &mut || shared.goes_on(&|| store.memory()))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;
-                let Livelock { state, cycle, violation } = livelock;
-                let (schedule, _, from) = path::schedule(space, &store, state, &Last::Repeats(&cycle))?;
+                let last = Last::Repeats(&livelock);
+                let (schedule, violation, from) = path::schedule(space, &store, livelock.state, &last)?;
+                let violation = violation.expect("a livelock is a violation");
                 Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
             }
             None => match shared.limit_reached() {
@@ -188,10 +194,11 @@ fn search(space: &Space, check: &Arc<Check>, options: &Options, watch: Watch<'_>
     Ok(Outcome { bounded, livelocks, ..Outcome::new(finding, shared.progress(store.memory()), sometimes) })
 }
 
-/// Rejects a search that uses symmetry although ranks poll.
+/// Rejects a search that uses symmetry although ranks poll, if it merges polls by a rule and not by experiments.
 ///
 /// A node that polls stands for several histories, but only the first of them is permuted. So no run tests whether the
-/// image also stands for the other histories. Moreover, a cycle of representatives need not be a cycle of states.
-fn polls_are_told_apart(space: &Space) -> Result<(), Failure> {
-    if space.is_symmetric() && space.has_loops() { Err(Failure::Asymmetric) } else { Ok(()) }
+/// image also stands for the other histories.
+fn polls_are_told_apart(space: &Space, assumed: &Assumed) -> Result<(), Failure> {
+    let rule = assumed.forget != Forget::Unused;
+    if rule && space.is_symmetric() && space.has_loops() { Err(Failure::Asymmetric) } else { Ok(()) }
 }

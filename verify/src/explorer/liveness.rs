@@ -8,13 +8,14 @@
 //! which it has none. On a network whose atomics take two steps, another rank's operation can lock a word. A rank that
 //! is delayed by that does not wait in this sense, since the network serves each rank in turn.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 use rustc_hash::FxBuildHasher;
 
 use super::node::Failure;
+use super::permutation::Permutation;
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{SHARDS, StateId, Store};
@@ -22,15 +23,43 @@ use crate::counterexample::Choice;
 use crate::status::Phase;
 use crate::{Property, Violation};
 
-/// A livelock: one of its states, its cycle, and the violation.
+/// A livelock.
 pub(super) struct Livelock {
+    /// One of its representatives.
     pub(super) state: StateId,
+    /// Its cycle from there.
     pub(super) cycle: Vec<Choice>,
-    pub(super) violation: Violation,
+    /// The ranks that acquire.
+    acquiring: Vec<Rank>,
 }
 
-/// The transitions of a state, with the resulting states.
-type Steps = Vec<(Choice, StateId)>;
+impl Livelock {
+    /// The violation in the state that `by` makes of the representative.
+    pub(super) fn violation(&self, by: &Permutation) -> Violation {
+        let mut ranks: Vec<Rank> = self.acquiring.iter().map(|rank| Rank(by.rank(rank.index()) as u32)).collect();
+        ranks.sort_unstable();
+        let names: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+        Violation {
+            property: Property::NoLivelock,
+            rank: ranks.first().copied().unwrap_or_default(),
+            acquisition: None,
+            seen: format!("{} can go on forever in turn, and no rank enters", names.join(", ")),
+        }
+    }
+}
+
+/// A transition of a representative.
+#[derive(Clone, Copy)]
+struct Move {
+    choice: Choice,
+    /// The representative of the resulting state.
+    to: StateId,
+    /// The permutation that maps that representative to the resulting state.
+    back: Permutation,
+}
+
+/// The transitions of a representative.
+type Steps = Vec<Move>;
 
 struct Graph<'s> {
     walker: Walker<'s>,
@@ -54,9 +83,9 @@ impl Graph<'_> {
         for choice in choices {
             self.walker.step(&self.state, choice)?;
             let next = self.walker.next.clone();
-            self.walker.encode(&next, &mut encoded)?;
+            let back = self.walker.encode(&next, &mut encoded)?.inverse();
             let to = self.store.find(&encoded).expect("a complete search has stored every state");
-            steps.push((choice, to));
+            steps.push(Move { choice, to, back });
         }
         Ok(steps)
     }
@@ -114,7 +143,7 @@ pub(super) fn search(
                 }
                 let Some(frame) = path.last_mut() else { break };
                 let at = graph.dense(frame.id);
-                if let Some(&(_, to)) = frame.steps.get(frame.next) {
+                if let Some(&Move { to, .. }) = frame.steps.get(frame.next) {
                     frame.next += 1;
                     let to_at = graph.dense(to);
                     if seen[to_at] == 0 {
@@ -132,7 +161,7 @@ pub(super) fn search(
                     for &member in &members {
                         low[graph.dense(member)] = u32::MAX;
                     }
-                    let cyclic = members.len() > 1 || steps.iter().any(|&(_, to)| to == id);
+                    let cyclic = members.len() > 1 || steps.iter().any(|step| step.to == id);
                     if cyclic && let Some(livelock) = judge(&mut graph, &members)? {
                         return Ok(Some(livelock));
                     }
@@ -149,44 +178,42 @@ pub(super) fn search(
     Ok(None)
 }
 
-/// A goal that a weakly fair schedule must reach again and again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Goal {
-    /// This transition from the state.
-    Step(StateId, usize),
-    /// This state.
-    Visit(StateId),
+/// A state: a representative, and the permutation that maps it to the state.
+type Place = (StateId, Permutation);
+
+/// What a judgement needs of a representative.
+struct Member {
+    /// The transitions to other members.
+    steps: Steps,
+    /// For each rank, whether it goes on or waits here, and then for each rank, whether one of its puts arrives here or
+    /// it has none.
+    fair: Vec<bool>,
 }
 
 /// Returns whether a schedule that stays in the component can be weakly fair.
+///
+/// The component consists of representatives. The states behind them are as many components, which permutations map to
+/// each other. In the one of the first representative itself, each rank has its own place in each state. A schedule can
+/// reach each state of it from each other one. So it can be fair if each rank is treated fairly in one of its places.
 fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>, Failure> {
     let ranks = graph.walker.space.parts.ranks;
-    let mut inside: HashMap<StateId, Steps, FxBuildHasher> = HashMap::default();
-    inside.extend(members.iter().map(|&id| (id, Steps::new())));
-    // First for each rank's steps, then for each rank's puts.
-    let mut goals: Vec<Option<Goal>> = vec![None; 2 * ranks];
+    let known: HashSet<StateId, FxBuildHasher> = members.iter().copied().collect();
+    let mut inside: HashMap<StateId, Member, FxBuildHasher> = HashMap::default();
     let mut acquiring = Vec::new();
     for &id in members {
-        let steps: Steps = graph.steps(id)?.into_iter().filter(|(_, to)| inside.contains_key(to)).collect();
+        let steps: Steps = graph.steps(id)?.into_iter().filter(|step| known.contains(&step.to)).collect();
+        let mut fair = vec![false; 2 * ranks];
         for rank in 0..ranks {
             let call = graph.walker.node(&graph.state, rank).issued.map(|issued| issued.call);
             let may_wait = matches!(
                 call,
                 None | Some(Call::WaitUntil { .. } | Call::Finish { .. } | Call::Flush { .. } | Call::FenceEverywhere)
             );
-            if may_wait && !graph.walker.ready(&graph.state, rank) {
-                goals[rank].get_or_insert(Goal::Visit(id));
-            }
-            if graph.state.memory.posts[rank].is_empty() {
-                goals[ranks + rank].get_or_insert(Goal::Visit(id));
-            }
+            fair[rank] = may_wait && !graph.walker.ready(&graph.state, rank);
+            fair[ranks + rank] = graph.state.memory.posts[rank].is_empty();
         }
-        for (i, &(choice, _)) in steps.iter().enumerate() {
-            let goal = match choice {
-                Choice::Step(rank) => &mut goals[rank.index()],
-                Choice::Arrive { from, .. } => &mut goals[ranks + from.index()],
-            };
-            goal.get_or_insert(Goal::Step(id, i));
+        for step in &steps {
+            fair[place_of(ranks, step.choice)] = true;
         }
         if acquiring.is_empty() {
             acquiring = (0..ranks)
@@ -194,43 +221,86 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
                 .map(|rank| Rank(rank as u32))
                 .collect();
         }
-        inside.insert(id, steps);
+        inside.insert(id, Member { steps, fair });
     }
-    let Some(goals) = goals.into_iter().collect::<Option<Vec<Goal>>>() else { return Ok(None) };
     let begin = members[0];
+    if !(0..ranks).all(|rank| [0, ranks].iter().all(|kind| is_treated_fairly(&inside, begin, rank, *kind))) {
+        return Ok(None);
+    }
+    let start = (begin, Permutation::IDENTITY);
     let mut cycle = Vec::new();
-    let mut at = begin;
-    for goal in goals.into_iter().chain([Goal::Visit(begin)]) {
-        let (Goal::Visit(to) | Goal::Step(to, _)) = goal;
-        walk(&inside, at, to, &mut cycle);
-        at = to;
-        if let Goal::Step(from, i) = goal {
-            let (choice, to) = inside[&from][i];
-            cycle.push(choice);
-            at = to;
+    let mut at = start;
+    for goal in 0..2 * ranks {
+        let (kind, rank) = (goal / ranks * ranks, goal % ranks);
+        let here = |place: Place| kind + place.1.inverse().rank(rank);
+        at = walk(&inside, at, &|place| inside[&place.0].fair[here(place)], &mut cycle);
+        // A step rather than a wait, if there is one.
+        let step = inside[&at.0].steps.iter().find(|step| place_of(ranks, step.choice) == here(at));
+        if let Some(step) = step {
+            cycle.push(at.1.choice(step.choice));
+            at = (step.to, at.1.after(&step.back));
         }
     }
-    let names: Vec<String> = acquiring.iter().map(Rank::to_string).collect();
-    let violation = Violation {
-        property: Property::NoLivelock,
-        rank: acquiring.first().copied().unwrap_or_default(),
-        acquisition: None,
-        seen: format!("{} can go on forever in turn, and no rank enters", names.join(", ")),
-    };
-    Ok(Some(Livelock { state: begin, cycle, violation }))
+    if cycle.is_empty()
+        && let Some(step) = inside[&begin].steps.first()
+    {
+        cycle.push(step.choice);
+        at = (step.to, step.back);
+    }
+    walk(&inside, at, &|place| place == start, &mut cycle);
+    Ok(Some(Livelock { state: begin, cycle, acquiring }))
 }
 
-/// Appends a shortest path from `from` to `to` to `cycle`.
-fn walk(inside: &HashMap<StateId, Steps, FxBuildHasher>, from: StateId, to: StateId, cycle: &mut Vec<Choice>) {
-    let mut came: HashMap<StateId, (StateId, Choice), FxBuildHasher> = HashMap::default();
+/// The index of a choice in [`Member::fair`].
+fn place_of(ranks: usize, choice: Choice) -> usize {
+    match choice {
+        Choice::Step(rank) => rank.index(),
+        Choice::Arrive { from, .. } => ranks + from.index(),
+    }
+}
+
+/// Returns whether a rank of `begin` is treated fairly somewhere, in one of the places that it has in the members.
+fn is_treated_fairly(
+    inside: &HashMap<StateId, Member, FxBuildHasher>,
+    begin: StateId,
+    rank: usize,
+    kind: usize,
+) -> bool {
+    let mut seen: HashSet<(StateId, usize), FxBuildHasher> = HashSet::default();
+    let mut open = vec![(begin, rank)];
+    while let Some((id, rank)) = open.pop() {
+        if !seen.insert((id, rank)) {
+            continue;
+        }
+        let Member { steps, fair } = &inside[&id];
+        if fair[kind + rank] {
+            return true;
+        }
+        open.extend(steps.iter().map(|step| (step.to, step.back.inverse().rank(rank))));
+    }
+    false
+}
+
+/// Appends a shortest path from `from` to a state that is wanted to `cycle`, and returns that state.
+fn walk(
+    inside: &HashMap<StateId, Member, FxBuildHasher>,
+    from: Place,
+    is_wanted: &dyn Fn(Place) -> bool,
+    cycle: &mut Vec<Choice>,
+) -> Place {
+    let mut came: HashMap<Place, (Place, Choice), FxBuildHasher> = HashMap::default();
     let mut open = VecDeque::from([from]);
-    while let Some(id) = open.pop_front() {
-        if id == to {
+    let mut to = from;
+    while let Some(place) = open.pop_front() {
+        if is_wanted(place) {
+            to = place;
             break;
         }
-        for &(choice, next) in &inside[&id] {
+        let (id, by) = place;
+        for step in &inside[&id].steps {
+            let next = (step.to, by.after(&step.back));
             if next != from && !came.contains_key(&next) {
-                came.insert(next, (id, choice));
+                came.insert(next, (place, by.choice(step.choice)));
                 open.push_back(next);
             }
         }
@@ -243,4 +313,5 @@ fn walk(inside: &HashMap<StateId, Steps, FxBuildHasher>, from: StateId, to: Stat
         at = before;
     }
     cycle.extend(way.into_iter().rev());
+    to
 }

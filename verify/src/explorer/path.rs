@@ -3,6 +3,7 @@
 use rmalab_atomics::Rank;
 
 use super::learned::{SILENT, silent};
+use super::liveness::Livelock;
 use super::node::Failure;
 use super::space::{Space, Walker};
 use super::state::State;
@@ -18,8 +19,8 @@ pub(super) enum Last<'c> {
     Breaks,
     /// No step: the end itself breaks a property.
     Ends,
-    /// These steps, repeated forever.
-    Repeats(&'c [Choice]),
+    /// Those of the livelock, repeated forever.
+    Repeats(&'c Livelock),
 }
 
 /// The schedule that leads to state `id` and through the last steps. Also returns the violation, if the last step shows
@@ -41,15 +42,17 @@ pub(super) fn schedule(
     let mut steps = Vec::new();
     let mut state = walker.start()?;
     let (mut bytes, mut choices) = (Vec::new(), Vec::new());
+    let mut from_representative = walker.encode(&state, &mut bytes)?.inverse();
     for encoding in encodings.iter().rev().skip(1) {
         walker.choices(&state, &mut choices);
         let mut found = false;
         for &choice in &choices {
             walker.step(&state, choice)?;
             let next: State = walker.next.clone();
-            walker.encode(&next, &mut bytes)?;
+            let to_representative = walker.encode(&next, &mut bytes)?;
             if bytes == *encoding {
                 steps.push(choice);
+                from_representative = to_representative.inverse();
                 state = next;
                 found = true;
                 break;
@@ -61,8 +64,11 @@ pub(super) fn schedule(
     let mut violation = None;
     let mut then = Then::Ends;
     match *last {
-        Last::Repeats(cycle) => {
-            repeats(space, &steps, cycle)?;
+        Last::Repeats(livelock) => {
+            // The state is one of several with this representative, so that its ranks have other numbers.
+            let cycle: Vec<Choice> = livelock.cycle.iter().map(|&choice| from_representative.choice(choice)).collect();
+            repeats(space, &steps, &cycle)?;
+            violation = Some(livelock.violation(&from_representative));
             steps.extend(cycle);
             then = Then::GoesOn;
         }

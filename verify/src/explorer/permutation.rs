@@ -5,6 +5,7 @@ use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank, Until};
 
 use crate::check::Check;
+use crate::choice::Choice;
 use crate::play::DATA;
 use crate::subject::Holds;
 
@@ -21,6 +22,29 @@ impl Permutation {
     #[inline]
     pub(super) fn rank(&self, rank: usize) -> usize {
         self.0.get(rank).map_or(rank, |&to| usize::from(to))
+    }
+
+    /// The permutation that undoes this one.
+    pub(super) fn inverse(&self) -> Permutation {
+        let mut inverse = Permutation::IDENTITY;
+        for (rank, &to) in (0..).zip(&self.0) {
+            inverse.0[usize::from(to)] = rank;
+        }
+        inverse
+    }
+
+    /// The permutation that does `first`, and then this one.
+    pub(super) fn after(&self, first: &Permutation) -> Permutation {
+        Permutation(first.0.map(|rank| self.0[usize::from(rank)]))
+    }
+
+    /// The choice of the permuted rank.
+    pub(super) fn choice(&self, choice: Choice) -> Choice {
+        let image = |rank: Rank| Rank(self.rank(rank.index()) as u32);
+        match choice {
+            Choice::Step(rank) => Choice::Step(image(rank)),
+            Choice::Arrive { from, index } => Choice::Arrive { from: image(from), index },
+        }
     }
 
     fn pointer(&self, word: u64) -> u64 {

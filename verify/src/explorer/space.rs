@@ -216,18 +216,24 @@ impl<'s> Walker<'s> {
         &self.automata.nodes[state.locals[rank] as usize]
     }
 
-    /// Encodes the representative of `state`: without symmetry, this is `state` itself.
-    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+    /// Encodes the representative of `state`: without symmetry, this is `state` itself. Returns the permutation that
+    /// maps `state` to it.
+    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) -> Result<Permutation, Failure> {
         let Some(mut symmetry) = self.symmetry.take() else {
             self.encode_exactly(state, bytes);
-            return Ok(());
+            return Ok(Permutation::IDENTITY);
         };
         let found = self.encode_least(&mut symmetry, state, bytes);
         self.symmetry = Some(symmetry);
         found
     }
 
-    fn encode_least(&mut self, symmetry: &mut Symmetry, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+    fn encode_least(
+        &mut self,
+        symmetry: &mut Symmetry,
+        state: &State,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Permutation, Failure> {
         let space = self.space;
         if symmetry.lags(state) {
             symmetry.catch_up(&space.learner())?;
@@ -236,6 +242,7 @@ impl<'s> Walker<'s> {
         let candidates = symmetry.candidates(state, |node| classes[node as usize]);
         let mut image = std::mem::replace(&mut self.image, State::nothing());
         let mut encoded = std::mem::take(&mut self.least);
+        let mut least = Permutation::IDENTITY;
         for (i, permutation) in candidates.iter().enumerate() {
             if *permutation == Permutation::IDENTITY {
                 self.encode_exactly(state, &mut encoded);
@@ -245,10 +252,11 @@ impl<'s> Walker<'s> {
             }
             if i == 0 || encoded < *bytes {
                 std::mem::swap(&mut encoded, bytes);
+                least = *permutation;
             }
         }
         (self.image, self.least) = (image, encoded);
-        Ok(())
+        Ok(least)
     }
 
     fn encode_exactly(&mut self, state: &State, bytes: &mut Vec<u8>) {
