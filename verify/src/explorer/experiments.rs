@@ -21,7 +21,7 @@ use std::mem::Discriminant;
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::{Disp, Rank};
 
-use super::learned::{History, Learner, PUMPS, ROUNDS, Stop, WITNESSES, WITNESSES_OF_ROUNDS, answer_to};
+use super::learned::{History, Learner, PUMPS, ROUNDS, Stop, WITNESSES_OF_ROUNDS, answer_to};
 use super::node::{Failure, Node, NodeId};
 use crate::Result;
 use crate::actor::Actor;
@@ -85,6 +85,9 @@ pub(super) const STATES: u64 = 300_000;
 
 /// The largest number of tested loops of a node, apart from those of first histories.
 const MOST_LOOPS: usize = 32;
+
+/// The number of histories at a boundary that are kept although the handle's text is known there.
+const WITNESSES_OF_BOUNDARIES: usize = 64;
 
 /// The number of moves without an answer after an experiment.
 const WORDLESS: usize = 16;
@@ -381,7 +384,7 @@ impl Learner {
             }
             if roots.start == node
                 && roots.ways.iter().any(|other| other.handle == way.handle)
-                && roots.ways.len() >= WITNESSES
+                && roots.ways.len() >= WITNESSES_OF_BOUNDARIES
             {
                 continue;
             }

@@ -29,8 +29,7 @@ pub(super) fn entries() -> Vec<Entry> {
         breaks("enters-next-after-wait-hidden", &["2Wx2"], EXCLUSION, || lock("later", EntersLater::<false>(1))),
         breaks("enters-second-after-wait-shown", &["2Wx3"], EXCLUSION, || lock("later", EntersLater::<true>(2))),
         breaks("enters-second-after-wait-hidden", &["2Wx3"], EXCLUSION, || lock("later", EntersLater::<false>(2))),
-        breaks("enters-third-after-wait-hidden", &["2Wx4"], EXCLUSION, || lock("later", EntersLater::<false>(3)))
-            .today("holds"),
+        breaks("enters-third-after-wait-hidden", &["2Wx4"], EXCLUSION, || lock("later", EntersLater::<false>(3))),
         breaks("enters-after-1-new-holder", &["3Wx1"], EXCLUSION, || lock("holders", CountsHolders(1))),
         breaks("enters-after-2-new-holders", &["3Wx2"], EXCLUSION, || lock("holders", CountsHolders(2))),
         breaks("4-words-before-a-poll", &["2Wx2"], EXCLUSION, || lock("words", ReadsFirst(4, 0b1111))),
