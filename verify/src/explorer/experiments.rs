@@ -10,7 +10,7 @@
 //! # What is tested
 //! The nodes allow all histories that combine their edges, also some that no schedule reaches. Within a phase, each of
 //! them that enters no node twice is a witness: the code runs all edges and all experiments after it. At a boundary, each
-//! text of the handle has a witness, and the first histories have one in any case. A node with too many witnesses keeps
+//! text of the handle has a witness, and the first [`WITNESSES_OF_BOUNDARIES`] histories are witnesses in any case. A node with too many witnesses keeps
 //! the answers of more calls up to the end of the phase, which leaves fewer histories together ([`Effort`]). Loops are
 //! tested by [`ROUNDS`] rounds, and their ways out after [`PUMPS`] rounds and after pairs of loops.
 

@@ -7,6 +7,10 @@
 //! of it in which the rank waits. It also needs, for each rank, an arrival of one of its posted puts, or a state in
 //! which it has none. On a network whose atomics take two steps, another rank's operation can lock a word. A rank that
 //! is delayed by that does not wait in this sense, since the network serves each rank in turn.
+//!
+//! Under symmetry, the graph is that of the representatives. A path through it stands for a path through the states,
+//! whose ranks change their numbers on the way. [`judge`] follows the numbers (E. A. Emerson and A. P. Sistla, "Utilizing
+//! Symmetry when Model-Checking under Fairness Assumptions", 1997).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
