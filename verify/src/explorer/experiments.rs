@@ -86,8 +86,9 @@ pub(super) const STATES: u64 = 300_000;
 /// The largest number of tested loops of a node, apart from those of first histories.
 const MOST_LOOPS: usize = 32;
 
-/// The number of histories at a boundary that are kept although the handle's text is known there.
-const WITNESSES_OF_BOUNDARIES: usize = 64;
+/// The number of histories at a boundary that are kept although the handle's text is known there; and of those whose
+/// sequence of calls is not known there.
+const WITNESSES_OF_BOUNDARIES: [usize; 2] = [16, 48];
 
 /// The number of moves without an answer after an experiment.
 const WORDLESS: usize = 16;
@@ -382,11 +383,12 @@ impl Learner {
             if way.pumped && way.whole.is_none() && of_rounds() >= WITNESSES_OF_ROUNDS {
                 continue;
             }
-            if roots.start == node
-                && roots.ways.iter().any(|other| other.handle == way.handle)
-                && roots.ways.len() >= WITNESSES_OF_BOUNDARIES
-            {
-                continue;
+            if roots.start == node && roots.ways.iter().any(|other| other.handle == way.handle) {
+                let is_new = roots.ways.iter().all(|other| other.prefix != way.prefix);
+                let [most, most_new] = WITNESSES_OF_BOUNDARIES;
+                if roots.ways.len() >= if is_new { most_new } else { most } {
+                    continue;
+                }
             }
             if self.row(rank, status, call, &path, &after)? != roots.row {
                 return Err(self.tell_apart(node, &path)?);

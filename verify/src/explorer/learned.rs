@@ -150,7 +150,7 @@ pub(super) struct History {
     pub(super) whole: Option<Arc<[(Call, u64)]>>,
     /// True if it goes around a loop more often than the first history.
     pub(super) pumped: bool,
-    /// A hash of its answers from the begin of the phase to the first pause.
+    /// A hash of its answers from the begin of the phase to the first pause; for [`Forget::Unused`], of its calls.
     pub(super) prefix: u64,
 }
 
@@ -503,6 +503,12 @@ impl Learner {
         let roots = &self.roots[node as usize];
         let History { pumped, prefix, .. } = roots.ways[usize::from(way)];
         let prefix = match roots.anchor {
+            _ if self.forgets_unused() => {
+                let at = self.nodes[node as usize].as_ref();
+                let call = at.issued.map(|issued| issued.call);
+                let of = call.map(|call| (std::mem::discriminant(&call), call.address(at.rank).map(|at| at.disp)));
+                FxBuildHasher.hash_one((prefix, of))
+            }
             Some(_) => prefix,
             None if roots.start == node => FxBuildHasher.hash_one(answer),
             None => FxBuildHasher.hash_one((prefix, answer)),
