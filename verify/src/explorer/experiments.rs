@@ -21,7 +21,7 @@ use std::mem::Discriminant;
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::{Disp, Rank};
 
-use super::learned::{History, Learner, PUMPS, ROUNDS, Stop, WITNESSES_OF_ROUNDS, answer_to};
+use super::learned::{History, LOOPS, Learner, PUMPS, ROUNDS, Stop, WITNESSES_OF_ROUNDS, answer_to};
 use super::node::{Failure, Node, NodeId};
 use crate::Result;
 use crate::actor::Actor;
@@ -437,6 +437,23 @@ impl Learner {
         Ok(self.differ(node, 0))
     }
 
+    /// The index of the first call of `path` that the code does not make.
+    fn leaves(&self, rank: Rank, path: &[(Call, u64)]) -> Result<Option<usize>, Failure> {
+        let mut actor = Actor::new(&self.check, rank)?;
+        actor.be_terse(true);
+        let mut next = Answer::Done;
+        let mut left = None;
+        for (at, &(call, answer)) in path.iter().enumerate() {
+            if self.stop(&mut actor, next)?.call != Some(call) {
+                left = Some(at);
+                break;
+            }
+            next = answer_to(call, answer);
+        }
+        actor.stop();
+        Ok(left)
+    }
+
     /// Runs the code through the last `round` answers of `path` again and again, and adds histories that have.
     fn go_rounds(
         &mut self,
@@ -456,25 +473,22 @@ impl Learner {
         let others = loops.clone();
         loops.push(one.to_vec());
         let rank = self.nodes[node as usize].rank;
-        let (mut actor, mut stop) = self.begin(rank, before)?;
-        for i in 0..ROUNDS * round {
-            actor.be_terse(true);
-            let (call, answer) = one[i % round];
-            if stop.call != Some(call) {
-                actor.stop();
-                // The answer before this call shows the difference.
-                let (rounds, last) = ((i - 1) / round, (i - 1) % round);
-                let path = [before, &one.repeat(rounds)].concat();
-                let answers: Vec<u64> = one[..=last].iter().map(|&(_, answer)| answer).collect();
-                return Err(self.refine(node, &path, &answers)?);
-            }
-            stop = self.stop(&mut actor, answer_to(call, answer))?;
-        }
-        actor.stop();
         let mut sequences: Vec<Vec<(Call, u64)>> = PUMPS.iter().map(|&times| one.repeat(times)).collect();
-        for other in others.iter().take(4) {
+        for other in others.iter().take(LOOPS) {
             let both = [one, other].concat();
             sequences.extend([[other, one].concat(), both.repeat(2), both]);
+        }
+        let rounds = one.repeat(ROUNDS);
+        for sequence in std::iter::once(&rounds).chain(&sequences) {
+            // The code is to begin the next round, too.
+            let path = [before, sequence, &one[..1]].concat();
+            if let Some(at) = self.leaves(rank, &path)? {
+                // The answer before that call shows the difference.
+                return Err(match at.checked_sub(1) {
+                    Some(last) => self.refine(node, &path[..last], &[path[last].1])?,
+                    None => self.differ(node, way.answer),
+                });
+            }
         }
         for sequence in sequences {
             let whole = [before, &sequence].concat();

@@ -61,7 +61,7 @@ pub(super) const ROUNDS: usize = 300;
 pub(super) const PUMPS: [usize; 7] = [1, 2, 3, 5, 8, 20, 150];
 
 /// The number of other loops of a node with which a loop takes turns in the tests.
-const LOOPS: usize = 4;
+pub(super) const LOOPS: usize = 4;
 
 /// The number of histories of a node that are kept as witnesses of additional rounds.
 pub(super) const WITNESSES_OF_ROUNDS: usize = 32;

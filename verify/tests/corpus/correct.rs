@@ -42,6 +42,7 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("bitmap-told-apart", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: true })),
         holds("courtois", READERS, BOTH, || lock("courtois", Courtois)),
         holds("backoff", THREE, BOTH, || lock("backoff", Backoff)),
+        holds("looks-elsewhere", &["3Wx1", "3Wx2"], BOTH, || lock("looks-elsewhere", LooksElsewhere)),
         holds("polls-then-queues", TWO, BOTH, || lock("polls-then-queues", PollsThenQueues(150))),
         holds("yields-then-insists", TWO, BOTH, || lock("yields-then-insists", YieldsThenInsists(150)))
             .at_most(10_000)
@@ -746,6 +747,37 @@ impl Protocol for Backoff {
 
     fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
         side.put(side.home(0), NIL)
+    }
+}
+
+/// A test-and-set whose waiters, once they have seen the holder change, also look at a word of their own in each round.
+#[derive(Clone, Copy, Default, Debug)]
+struct LooksElsewhere;
+
+impl Protocol for LooksElsewhere {
+    const HOME: Words = &[("owner", Pointer)];
+    const EACH: Words = &[("spare", Number)];
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        let (mut last, mut changed) = (NIL, false);
+        loop {
+            let holder = side.compare_and_swap(side.home(0), NIL, side.me())?;
+            if holder == NIL {
+                return Ok(());
+            }
+            changed |= last != NIL && holder != last;
+            last = holder;
+            if changed {
+                side.get(side.own(0))?;
+            }
+            side.pause(1)?;
+        }
+    }
+
+    fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
+        side.compare_and_swap(side.home(0), side.me(), NIL)?;
+        Ok(())
     }
 }
 
