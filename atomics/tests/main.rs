@@ -11,17 +11,3 @@ mod subsets;
 mod suite;
 mod threads;
 mod wrappers;
-
-/// A file that is no module would not run.
-#[test]
-fn every_file_is_a_module() {
-    let main = include_str!("main.rs");
-    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let is_source = path.extension().is_some_and(|end| end == "rs");
-        if is_source && !["main", "engines", "mpi", "sim", "verbs", "verbs_faults"].contains(&name) {
-            assert!(main.contains(&format!("mod {name};\n")), "tests/main.rs has no line `mod {name};`");
-        }
-    }
-}

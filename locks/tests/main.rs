@@ -6,17 +6,3 @@ mod guards;
 mod late_puts;
 mod suite;
 mod window_policies;
-
-/// A file that is no module would not run.
-#[test]
-fn every_file_is_a_module() {
-    let main = include_str!("main.rs");
-    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let is_source = path.extension().is_some_and(|end| end == "rs");
-        if is_source && !["main", "verbs"].contains(&name) {
-            assert!(main.contains(&format!("mod {name};\n")), "tests/main.rs has no line `mod {name};`");
-        }
-    }
-}
