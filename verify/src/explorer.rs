@@ -42,6 +42,7 @@ mod options;
 mod order;
 mod path;
 mod permutation;
+mod runs;
 mod space;
 mod state;
 mod store;
@@ -57,10 +58,11 @@ use learned::Forget;
 use node::Failure;
 pub use options::{Options, Search};
 use path::{Last, Then};
+use runs::Runs;
 use space::{Assumed, Sometimes, Space, Walker};
 use store::Store;
 
-use crate::outcome::{Finding, Limit, Livelocks, Outcome, Watch};
+use crate::outcome::{Finding, Limit, Livelocks, Outcome, Progress, Watch};
 use crate::workload::Workload;
 use crate::{Check, Counterexample, Error, Property, Result, replay};
 
@@ -81,12 +83,13 @@ pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Out
         no_fences: !check.subject.fences(),
     };
     let begun = Instant::now();
+    let mut runs = None;
     loop {
         // A search that starts again gets the remaining time.
         let max_time = options.max_time.map(|most| most.saturating_sub(begun.elapsed()));
         let most_states = assumed.most_states(options);
         let tried = &Options { max_time, max_states: most_states, ..options.clone() };
-        match explore_by(&check, tried, watch, &assumed).and_then(|outcome| confirmed(&check, outcome)) {
+        match explore_by(&check, tried, watch, &assumed, &mut runs).and_then(|outcome| confirmed(&check, outcome)) {
             Ok(outcome)
                 if most_states != options.max_states && outcome.finding == Finding::Incomplete(Limit::States) =>
             {
@@ -94,6 +97,10 @@ pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Out
             }
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Limit(limit)) => {
+                let progress = Progress { elapsed: begun.elapsed(), ..Progress::default() };
+                return Ok(Outcome::new(Finding::Incomplete(limit), progress, Vec::new()));
+            }
             Err(Failure::Asymmetric) => assumed.symmetry = false,
             Err(Failure::Uses(experiments)) => {
                 if !assumed.experiments.add(experiments) {
@@ -125,10 +132,24 @@ fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn explore_by(check: &Arc<Check>, options: &Options, watch: Watch<'_>, assumed: &Assumed) -> Result<Outcome, Failure> {
-    let space = Space::new(check, options, assumed)?;
-    let outcome = search(&space, check, options, watch, assumed)?;
-    Ok(Outcome { unexplored: space.unexplored(), ..outcome })
+/// Searches once. It takes the runs of earlier searches from `runs`, and leaves all there.
+fn explore_by(
+    check: &Arc<Check>,
+    options: &Options,
+    watch: Watch<'_>,
+    assumed: &Assumed,
+    runs: &mut Option<Runs>,
+) -> Result<Outcome, Failure> {
+    let mut known = match runs.take() {
+        Some(known) => known,
+        None => Runs::new(check)?,
+    };
+    known.limits = (options.max_time.map(|most| Instant::now() + most), options.max_bytes);
+    let space = Space::new(check, options, assumed, known)?;
+    let outcome = search(&space, check, options, watch, assumed);
+    let unexplored = space.unexplored();
+    *runs = Some(space.into_runs());
+    Ok(Outcome { unexplored, ..outcome? })
 }
 
 fn search(
@@ -173,22 +194,24 @@ fn search(
             livelocks = Livelocks::Impossible;
             Finding::Holds
         }
-        End::Complete => match liveness::search(space, &store, &mut || shared.goes_on(&|| store.memory()))? {
-            Some(livelock) => {
-                livelocks = Livelocks::Searched;
-                let last = Last::Repeats(&livelock);
-                let (schedule, violation, from) = path::schedule(space, &store, livelock.state, &last)?;
-                let violation = violation.expect("a livelock is a violation");
-                Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
-            }
-            None => match shared.limit_reached() {
-                Some(limit) => Finding::Incomplete(limit),
-                None => {
+        End::Complete => {
+            match liveness::search(space, &store, &mut || shared.goes_on(&|| store.memory() + space.memory()))? {
+                Some(livelock) => {
                     livelocks = Livelocks::Searched;
-                    Finding::Holds
+                    let last = Last::Repeats(&livelock);
+                    let (schedule, violation, from) = path::schedule(space, &store, livelock.state, &last)?;
+                    let violation = violation.expect("a livelock is a violation");
+                    Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
                 }
-            },
-        },
+                None => match shared.limit_reached() {
+                    Some(limit) => Finding::Incomplete(limit),
+                    None => {
+                        livelocks = Livelocks::Searched;
+                        Finding::Holds
+                    }
+                },
+            }
+        }
     };
     let (bounded, sometimes) = (sometimes.bounded, space::sometimes(space, &sometimes));
     Ok(Outcome { bounded, livelocks, ..Outcome::new(finding, shared.progress(store.memory()), sometimes) })

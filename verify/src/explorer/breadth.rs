@@ -64,6 +64,10 @@ impl<'o> Shared<'o> {
 
     /// Ends the search. The first end counts.
     fn end(&self, end: Result<End, Failure>) {
+        let end = match end {
+            Err(Failure::Limit(limit)) => Ok(End::Limit(limit)),
+            end => end,
+        };
         lock(&self.end).get_or_insert(end);
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -257,7 +261,7 @@ fn expand(
         }
         shared.count(new, transitions);
         shared.expanded.fetch_add(u64::from(end - begin), Ordering::Relaxed);
-        if !shared.goes_on(&|| store.memory()) {
+        if !shared.goes_on(&|| store.memory() + walker.space.memory()) {
             return;
         }
     }

@@ -227,7 +227,7 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             shared.count(new, steps);
             shared.deepest(path.len());
             (new, steps) = (0, 0);
-            if !shared.goes_on(&|| seen.memory()) {
+            if !shared.goes_on(&|| seen.memory() + walker.space.memory()) {
                 return Ok(());
             }
             if pool.idle.load(Ordering::Relaxed) > 0 {

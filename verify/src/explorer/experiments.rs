@@ -10,22 +10,22 @@
 //! # What is tested
 //! The nodes allow all histories that combine their edges, also some that no schedule reaches. Within a phase, each of
 //! them that enters no node twice is a witness: the code runs all edges and all experiments after it. At a boundary, each
-//! text of the handle has a witness, and the first [`WITNESSES_OF_BOUNDARIES`] histories are witnesses in any case. A node with too many witnesses keeps
-//! the answers of more calls up to the end of the phase, which leaves fewer histories together ([`Effort`]). Loops are
-//! tested by [`ROUNDS`] rounds, and their ways out after [`PUMPS`] rounds and after pairs of loops.
+//! text of the handle has a witness, and the first [`WITNESSES_OF_BOUNDARIES`] histories are witnesses in any case. A node
+//! with too many witnesses keeps the answers of more calls up to the end of the phase, which leaves fewer histories
+//! together ([`Effort`]). Loops are tested by [`ROUNDS`] rounds, and their ways out after several numbers of rounds and
+//! after pairs of loops ([`pumped`]).
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::mem::Discriminant;
 
-use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Disp, Rank};
+use rustc_hash::FxHasher;
 
-use super::learned::{History, LOOPS, Learner, PUMPS, ROUNDS, Stop, WITNESSES_OF_ROUNDS, answer_to};
-use super::node::{Failure, Node, NodeId};
-use crate::Result;
-use crate::actor::Actor;
-use crate::play::Event;
+use super::learned::{History, Learner, ROUNDS, WITNESSES_OF_ROUNDS, pumped};
+use super::node::{Edge, Failure, Node, NodeId};
+use super::runs::Run;
 use crate::status::{Phase, Status};
 
 /// The calls for which the same experiments tell histories apart: in one phase, of one kind, to one word of any rank.
@@ -72,13 +72,13 @@ impl Effort {
     fn most(self) -> usize {
         match self {
             Effort::Few => 1 << 8,
-            Effort::Quick | Effort::All => 1 << 15,
+            Effort::Quick | Effort::All => 1 << 18,
         }
     }
 }
 
-/// The number of runs of the code that [`Effort::Quick`] allows: they take about a second.
-const RUNS: u64 = 100_000;
+/// The number of new runs of the code that [`Effort::Quick`] allows: they take about two seconds.
+const RUNS: u64 = 300_000;
 
 /// The number of states that [`Effort::Few`] allows.
 pub(super) const STATES: u64 = 300_000;
@@ -89,9 +89,6 @@ const MOST_LOOPS: usize = 32;
 /// The number of histories at a boundary that are kept although the handle's text is known there; and of those whose
 /// sequence of calls is not known there.
 const WITNESSES_OF_BOUNDARIES: [usize; 2] = [16, 48];
-
-/// The number of moves without an answer after an experiment.
-const WORDLESS: usize = 16;
 
 /// An experiment of this many answers counts the rounds of a loop: whoever needs one of them needs all.
 const LONG: usize = 3;
@@ -132,117 +129,49 @@ impl Learner {
         self.site(rank, status, issued.map(|issued| issued.call))
     }
 
-    /// Returns whether two moves are one to other ranks and to the properties. The handle's text is not compared.
-    pub(super) fn alike(&self, one: &Stop, other: &Stop) -> bool {
-        if self.forgets_unused() {
-            (one.paused, one.call, &one.broken) == (other.paused, other.call, &other.broken)
-                && one.events.iter().map(|(event, _)| event).eq(other.events.iter().map(|(event, _)| event))
-        } else {
-            one == other
+    /// Returns whether the last moves of two runs are one to other ranks and to the properties.
+    pub(super) fn alike(&mut self, one: Run, other: Run) -> Result<bool, Failure> {
+        if self.runs.stop_number(one) != self.runs.stop_number(other) {
+            return Ok(false);
         }
+        // The rules that do not experiment compare what the handle shows.
+        let shows = !self.forgets_unused() && self.runs.stop(one).is_boundary();
+        Ok(!shows || self.runs.handle(one)? == self.runs.handle(other)?)
     }
 
-    /// The number of the handle's text after `stop`, if a phase begins there.
-    pub(super) fn handle(&mut self, stop: &Stop) -> Option<u32> {
-        let text = stop.events.iter().rev().find(|(event, _)| !matches!(event, Event::Saw { .. }))?;
-        let next = self.texts.len() as u32;
-        Some(*self.texts.entry(text.1.clone()).or_insert(next))
-    }
-
-    /// The calls and answers of `way`.
-    pub(super) fn path_of(&self, way: &History) -> Vec<(Call, u64)> {
-        match (&way.whole, way.from) {
-            (Some(whole), _) => whole.to_vec(),
-            (None, None) => Vec::new(),
-            (None, Some((node, number))) => {
-                let mut path = self.path(node, number);
-                path.push((self.call(node), way.answer));
-                path
-            }
-        }
+    fn all_alike(&self, one: &[Run], other: &[Run]) -> bool {
+        let number = |&run: &Run| self.runs.stop_number(run);
+        one.iter().map(number).eq(other.iter().map(number))
     }
 
     fn call(&self, node: NodeId) -> Call {
         self.nodes[node as usize].issued.expect("a node with an edge has a call").call
     }
 
-    /// The moves of `rank` by these answers after `path`, and by those without a word that follow.
-    fn observe(&self, rank: Rank, path: &[(Call, u64)], answers: &[u64]) -> Result<Vec<Stop>, Failure> {
-        let (actor, stop) = self.begin(rank, path)?;
-        self.go_on(actor, stop.call, answers)
-    }
-
-    /// The moves of `actor`, whose next call is `call`, by these answers, and by those without a word that follow.
-    fn go_on(&self, mut actor: Actor, call: Option<Call>, answers: &[u64]) -> Result<Vec<Stop>, Failure> {
-        // Nobody looks at its handle.
-        actor.be_terse(true);
-        let mut next = call;
-        let mut stops = Vec::new();
-        let mut answers = answers.iter();
-        let mut wordless = 0;
-        while let Some(call) = next {
-            let answer = match answers.next() {
-                Some(&word) => answer_to(call, word),
-                None if call.answers_a_word() || wordless == WORDLESS => break,
-                None => {
-                    wordless += 1;
-                    Answer::Done
-                }
-            };
-            let stop = self.stop(&mut actor, answer)?;
-            next = stop.call;
-            stops.push(stop);
-        }
-        actor.stop();
-        Ok(stops)
-    }
-
-    fn all_alike(&self, one: &[Stop], other: &[Stop]) -> bool {
-        one.len() == other.len() && one.iter().zip(other).all(|(one, other)| self.alike(one, other))
-    }
-
-    /// The move of `node` by `answer` after its history number `way`, and the moves without a word that follow.
-    pub(super) fn run_on(&self, node: NodeId, way: u16, answer: u64) -> Result<(Stop, Vec<Stop>), Failure> {
-        if !self.forgets_unused() {
-            return Ok((self.run_edge(node, way, answer)?, Vec::new()));
-        }
-        let path = self.path_of(&self.way(node, way, answer));
-        let (actor, stop) = self.begin(self.nodes[node as usize].rank, &path)?;
-        let after = self.go_on(actor, stop.call, &[])?;
-        Ok((stop, after))
-    }
-
-    /// History number `way` of `node`, continued by `answer`, which leads to `stop`.
-    pub(super) fn way_by(&mut self, node: NodeId, way: u16, answer: u64, stop: &Stop) -> History {
-        let handle = if self.forgets_unused() { self.handle(stop) } else { None };
-        History { handle, ..self.way(node, way, answer) }
-    }
-
-    /// A number that is equal for histories with equal moves in all experiments; `after` has the moves without a word
-    /// after `path`.
-    pub(super) fn row(
-        &self,
-        rank: Rank,
-        status: Status,
-        call: Option<Call>,
-        path: &[(Call, u64)],
-        after: &[Stop],
-    ) -> Result<u64, Failure> {
-        let mut hasher = DefaultHasher::new();
-        let mut record = |stops: &[Stop]| {
-            stops.len().hash(&mut hasher);
-            for Stop { events, paused, call, broken } in stops {
-                for (event, _) in events {
-                    event.hash(&mut hasher);
-                }
-                (paused, call, broken.as_ref().map(|(property, text)| (*property as u8, text))).hash(&mut hasher);
-            }
+    /// A number that is equal for runs with equal moves in all experiments of their site.
+    pub(super) fn row(&mut self, rank: Rank, status: Status, run: Run) -> Result<u64, Failure> {
+        let site = self.site(rank, status, self.runs.stop(run).call);
+        let mut hasher = FxHasher::default();
+        let mut record = |all: &[Run], numbers: &dyn Fn(Run) -> u32| {
+            hasher.write_usize(all.len());
+            all.iter().for_each(|&run| hasher.write_u32(numbers(run)));
         };
-        record(after);
-        for answers in self.experiments.of_sites.get(&self.site(rank, status, call)).into_iter().flatten() {
-            record(&self.observe(rank, path, answers)?);
+        let experiments = self.experiments.of_sites.get(&site).map_or([].as_slice(), Vec::as_slice);
+        // The last ones are the longest. Their runs begin with those of the others.
+        for answers in experiments.iter().rev().map(Vec::as_slice).chain([[].as_slice()]) {
+            let all = self.runs.observe(run, answers)?;
+            record(&all, &|run| self.runs.stop_number(run));
         }
         Ok(hasher.finish())
+    }
+
+    /// Runs the code from `run` along `edge` and each experiment after it, so that no run is a part of a later one.
+    fn run_ahead(&mut self, run: Run, edge: Edge) -> Result<(), Failure> {
+        let site = self.site_of(edge.to);
+        for answers in self.experiments.of_sites.get(&site).into_iter().flatten().rev() {
+            self.runs.observe(run, &[&[edge.answer], answers.as_slice()].concat())?;
+        }
+        Ok(())
     }
 
     /// The answers of `way` since its phase began, up to its first pause.
@@ -262,7 +191,7 @@ impl Learner {
             if roots.start == node {
                 break;
             }
-            way = &roots.ways[usize::from(number)];
+            way = &roots.ways[number as usize];
         }
         answers
     }
@@ -272,7 +201,7 @@ impl Learner {
         if self.experiments.kept.is_empty() {
             return 0;
         }
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         let mut answers = self.answers(way);
         answers.retain(|(call, _)| self.experiments.kept.contains(call));
         answers.hash(&mut hasher);
@@ -307,40 +236,40 @@ impl Learner {
     }
 
     /// The failure that the moves of history number `way` of `node` by `answer` are not those of its first history.
-    pub(super) fn differ_by(&self, node: NodeId, way: u16, answer: u64) -> Failure {
+    pub(super) fn differ_by(&mut self, node: NodeId, way: u32, answer: u64) -> Failure {
         if self.forgets_unused() {
-            self.refine(node, &self.path(node, way), &[answer]).unwrap_or_else(|failure| failure)
+            self.refine(node, self.run(node, way), &[answer]).unwrap_or_else(|failure| failure)
         } else {
             self.differ(node, answer)
         }
     }
 
-    /// The experiment that tells histories apart, given that `answers` after `path`, which leads to `node`, show other
+    /// The experiment that tells histories apart, given that `answers` after `run`, which leads to `node`, show other
     /// moves than after the node's first history.
-    fn refine(&self, node: NodeId, path: &[(Call, u64)], answers: &[u64]) -> Result<Failure, Failure> {
+    fn refine(&mut self, node: NodeId, run: Run, answers: &[u64]) -> Result<Failure, Failure> {
         let rank = self.nodes[node as usize].rank;
+        let path = self.runs.path(run);
         let mut nodes = vec![self.starts[rank.index()]];
-        for &(_, answer) in path {
+        for &(_, answer) in &path {
             let last = nodes[nodes.len() - 1];
             let edge = self.roots[last as usize].edges.iter().find(|edge| edge.answer == answer);
             let Some(edge) = edge else { return Ok(self.differ(node, answer)) };
             nodes.push(edge.to);
         }
         let all: Vec<u64> = path.iter().map(|&(_, answer)| answer).chain(answers.iter().copied()).collect();
-        let mut after: Option<Vec<Stop>> = None;
+        let mut after: Option<Vec<Run>> = None;
         for from in (0..=path.len()).rev() {
-            let history = self.path(nodes[from], 0);
-            let mut stops = self.observe(rank, &history, &all[from..])?;
-            let stops = stops.split_off(stops.len().min(path.len() - from));
+            let mut moves = self.runs.observe(self.run(nodes[from], 0), &all[from..])?;
+            let moves = moves.split_off(moves.len().min(path.len() - from));
             if let Some(after) = &after
-                && !self.all_alike(after, &stops)
+                && !self.all_alike(after, &moves)
             {
                 let site = self.site_of(nodes[from + 1]);
                 // A loop that counts its rounds needs an experiment for each round.
                 let same = (from + 1..nodes.len()).filter(|&at| self.site_of(nodes[at]) == site);
                 return Ok(Failure::Uses(same.map(|at| (site, all[at..].to_vec())).collect()));
             }
-            after = Some(stops);
+            after = Some(moves);
         }
         Ok(self.differ(node, answers.first().copied().unwrap_or(0)))
     }
@@ -351,8 +280,8 @@ impl Learner {
         let mut steps = 1;
         while at != to {
             let roots = &self.roots[at as usize];
-            let history = &roots.ways[usize::from(number)];
-            if history.whole.is_some() || roots.start == at {
+            let history = &roots.ways[number as usize];
+            if history.whole || roots.start == at {
                 return None;
             }
             (at, number) = history.from?;
@@ -362,139 +291,136 @@ impl Learner {
     }
 
     /// Adds `way` as a history of `node`, and all that follow from it by known edges, and tests them.
-    pub(super) fn witness_uses(&mut self, node: NodeId, way: History, after: Vec<Stop>) -> Result<(), Failure> {
-        let mut open = vec![(node, way, after)];
-        while let Some((node, way, after)) = open.pop() {
-            let path = self.path_of(&way);
+    pub(super) fn witness_uses(&mut self, node: NodeId, way: History) -> Result<(), Failure> {
+        let mut open = vec![(node, way)];
+        while let Some((node, way)) = open.pop() {
             let (rank, status) = (self.nodes[node as usize].rank, self.nodes[node as usize].status);
-            let call = self.nodes[node as usize].issued.map(|issued| issued.call);
-            let roots = &self.roots[node as usize];
-            if way.whole.is_none()
+            if !way.whole
                 && let Some(round) = self.closes(&way, node)
             {
-                let is_new = self.go_rounds(node, &way, &path, round, &mut open)?;
-                if is_new && self.row(rank, status, call, &path, &after)? != self.roots[node as usize].row {
-                    return Err(self.tell_apart(node, &path)?);
+                let is_new = self.go_rounds(node, &way, round, &mut open)?;
+                if is_new && self.row(rank, status, way.run)? != self.roots[node as usize].row {
+                    return Err(self.tell_apart(node, way.run)?);
                 }
                 continue;
             }
+            let roots = &self.roots[node as usize];
             // Those around its own loops are always tested.
-            let of_rounds = || roots.ways.iter().filter(|way| way.pumped && way.whole.is_none()).count();
-            if way.pumped && way.whole.is_none() && of_rounds() >= WITNESSES_OF_ROUNDS {
+            let of_rounds = || roots.ways.iter().filter(|way| way.pumped && !way.whole).count();
+            if way.pumped && !way.whole && of_rounds() >= WITNESSES_OF_ROUNDS {
                 continue;
             }
-            if roots.start == node && roots.ways.iter().any(|other| other.handle == way.handle) {
+            if roots.start == node && self.has_handle_of(node, &way)? {
+                let roots = &self.roots[node as usize];
                 let is_new = roots.ways.iter().all(|other| other.prefix != way.prefix);
                 let [most, most_new] = WITNESSES_OF_BOUNDARIES;
                 if roots.ways.len() >= if is_new { most_new } else { most } {
                     continue;
                 }
             }
-            if self.row(rank, status, call, &path, &after)? != roots.row {
-                return Err(self.tell_apart(node, &path)?);
+            if self.row(rank, status, way.run)? != self.roots[node as usize].row {
+                return Err(self.tell_apart(node, way.run)?);
             }
-            if roots.ways.len() >= self.experiments.effort.most() {
+            let number = self.roots[node as usize].ways.len();
+            if number >= self.experiments.effort.most() {
                 return Err(self.keep_more(node));
             }
-            if self.experiments.effort == Effort::Quick && self.runs.get() > RUNS {
+            if self.experiments.effort == Effort::Quick && self.runs.count - self.runs_before > RUNS {
                 return Err(Failure::Slow);
             }
-            let number = roots.ways.len() as u16;
             self.roots[node as usize].ways.push(way);
             for i in 0..self.roots[node as usize].edges.len() {
                 let edge = self.roots[node as usize].edges[i];
-                let (stop, after) = self.run_on(node, number, edge.answer)?;
-                if !self.alike(&stop, &self.roots[node as usize].stops[i]) {
-                    return Err(self.refine(node, &path, &[edge.answer])?);
+                self.run_ahead(way.run, edge)?;
+                let next = self.way(node, number as u32, edge.answer)?;
+                if !self.alike(next.run, self.roots[node as usize].moves[i])? {
+                    return Err(self.refine(node, way.run, &[edge.answer])?);
                 }
-                open.push((edge.to, self.way_by(node, number, edge.answer, &stop), after));
+                open.push((edge.to, next));
             }
         }
         Ok(())
     }
 
-    /// The failure that `path` and the first history of `node` have different rows.
-    fn tell_apart(&self, node: NodeId, path: &[(Call, u64)]) -> Result<Failure, Failure> {
-        let (rank, first) = (self.nodes[node as usize].rank, self.path(node, 0));
-        let known = self.experiments.of_sites.get(&self.site_of(node));
-        let known = || std::iter::once([].as_slice()).chain(known.into_iter().flatten().map(Vec::as_slice));
-        for answers in known() {
-            if self.all_alike(&self.observe(rank, path, answers)?, &self.observe(rank, &first, answers)?) {
+    /// Returns whether a history of `node`, where a phase begins, has the handle's text of `way`.
+    fn has_handle_of(&mut self, node: NodeId, way: &History) -> Result<bool, Failure> {
+        let handle = self.runs.handle(way.run)?;
+        for i in 0..self.roots[node as usize].ways.len() {
+            if self.runs.handle(self.roots[node as usize].ways[i].run)? == handle {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The failure that `run` and the first history of `node` have different rows.
+    fn tell_apart(&mut self, node: NodeId, run: Run) -> Result<Failure, Failure> {
+        let first = self.run(node, 0);
+        let mut known = vec![Vec::new()];
+        known.extend(self.experiments.of_sites.get(&self.site_of(node)).into_iter().flatten().cloned());
+        for answers in &known {
+            let (one, other) = (self.runs.observe(run, answers)?, self.runs.observe(first, answers)?);
+            if self.all_alike(&one, &other) {
                 continue;
             }
-            let mut failure = self.refine(node, path, answers)?;
+            let mut failure = self.refine(node, run, answers)?;
             if let Failure::Uses(all) = &mut failure
                 && let [(site, only)] = all.as_slice()
-                && let Some(before) = only.strip_suffix(answers)
+                && let Some(before) = only.strip_suffix(answers.as_slice())
                 && answers.len() >= LONG
             {
                 let (site, before) = (*site, before.to_vec());
-                let long = known().filter(|other| other.len() >= LONG);
-                all.extend(long.map(|other| (site, [&before, other].concat())));
+                let long = known.iter().filter(|other| other.len() >= LONG);
+                all.extend(long.map(|other| (site, [before.as_slice(), other].concat())));
             }
             return Ok(failure);
         }
         Ok(self.differ(node, 0))
     }
 
-    /// The index of the first call of `path` that the code does not make.
-    fn leaves(&self, rank: Rank, path: &[(Call, u64)]) -> Result<Option<usize>, Failure> {
-        let mut actor = Actor::new(&self.check, rank)?;
-        actor.be_terse(true);
-        let mut next = Answer::Done;
-        let mut left = None;
-        for (at, &(call, answer)) in path.iter().enumerate() {
-            if self.stop(&mut actor, next)?.call != Some(call) {
-                left = Some(at);
-                break;
-            }
-            next = answer_to(call, answer);
-        }
-        actor.stop();
-        Ok(left)
-    }
-
-    /// Runs the code through the last `round` answers of `path` again and again, and adds histories that have.
+    /// Runs the code through the last `round` answers of `way` again and again, and adds histories that have.
     fn go_rounds(
         &mut self,
         node: NodeId,
         way: &History,
-        path: &[(Call, u64)],
         round: usize,
-        open: &mut Vec<(NodeId, History, Vec<Stop>)>,
+        open: &mut Vec<(NodeId, History)>,
     ) -> Result<bool, Failure> {
-        let (before, one) = path.split_at(path.len() - round);
+        let before = self.runs.before(way.run, round);
+        let path = self.runs.path(way.run);
+        let one = &path[path.len() - round..];
         let loops = &mut self.roots[node as usize].loops;
         // The loops of first histories are always tested.
         let is_first = way.from.is_some_and(|(_, number)| number == 0);
         if loops.len() >= MOST_LOOPS && !is_first || loops.iter().any(|other| other == one) {
             return Ok(false);
         }
-        let others = loops.clone();
+        let sequences = pumped(one, loops);
         loops.push(one.to_vec());
-        let rank = self.nodes[node as usize].rank;
-        let mut sequences: Vec<Vec<(Call, u64)>> = PUMPS.iter().map(|&times| one.repeat(times)).collect();
-        for other in others.iter().take(LOOPS) {
-            let both = [one, other].concat();
-            sequences.extend([[other, one].concat(), both.repeat(2), both]);
-        }
         let rounds = one.repeat(ROUNDS);
-        for sequence in std::iter::once(&rounds).chain(&sequences) {
-            // The code is to begin the next round, too.
-            let path = [before, sequence, &one[..1]].concat();
-            if let Some(at) = self.leaves(rank, &path)? {
-                // The answer before that call shows the difference.
-                return Err(match at.checked_sub(1) {
-                    Some(last) => self.refine(node, &path[..last], &[path[last].1])?,
-                    None => self.differ(node, way.answer),
-                });
-            }
+        if let Some(at) = self.runs.leaves(before, &rounds)? {
+            return Err(self.left(node, before, &rounds, at)?);
         }
         for sequence in sequences {
-            let whole = [before, &sequence].concat();
-            let after = self.observe(rank, &whole, &[])?;
-            open.push((node, History { whole: Some(whole.into()), pumped: true, ..way.clone() }, after));
+            match self.runs.along(before, &sequence)? {
+                // The code is to begin the next round, too.
+                Ok(run) if self.runs.stop(run).call == Some(one[0].0) => {
+                    open.push((node, History { run, whole: true, pumped: true, ..*way }));
+                }
+                Ok(_) => return Err(self.left(node, before, &sequence, sequence.len())?),
+                Err(at) => return Err(self.left(node, before, &sequence, at)?),
+            }
         }
         Ok(true)
+    }
+
+    /// The failure that the code does not make call number `at` of `path` after `before`: the answer before that call
+    /// shows the difference.
+    fn left(&mut self, node: NodeId, before: Run, path: &[(Call, u64)], at: usize) -> Result<Failure, Failure> {
+        let Some(last) = at.checked_sub(1) else { return Ok(self.differ(node, 0)) };
+        match self.runs.along(before, &path[..last])? {
+            Ok(run) => self.refine(node, run, &[path[last].1]),
+            Err(_) => Ok(self.differ(node, 0)),
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! Ranks as automata, learned from their code.
 //!
-//! Between two calls, a rank's code is a function of its answers so far. So its local states form a tree: a node is a
-//! sequence of answers, and has the next call. The explorer asks for `next(node, answer)`. For an unknown edge, the
-//! code runs as a coroutine from its beginning, with the answers on the path to the node. Each edge runs once, and
-//! later uses are table look-ups: the search itself never runs the lock's code.
+//! A local state is a node: it stands for the histories of answers after which the rank is in that state, and has the
+//! next call. The explorer asks for `next(node, answer)`. An unknown edge runs the code once (`runs`), and later uses are
+//! table look-ups: the search itself never runs the lock's code.
 //!
 //! # Equivalent histories
 //! - [`Forget::Unused`]: two histories are one node if the code goes on alike after them (`experiments`). All other
@@ -20,36 +19,26 @@
 //! the next boundary from all of them. The code runs each loop [`ROUNDS`] times, and each way out of a loop after
 //! [`PUMPS`] rounds. If two runs differ, the search starts again with more experiments or with the next stricter rule;
 //! if the strictest rule fails, it ends with an error. A difference that no witness shows stays hidden.
-//!
-//! # Silent steps
-//! A pause, a read of the clock, and a flush where nothing can be under way are answered at once. They touch no memory,
-//! so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. One directly
-//! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
-//! seen inside.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use rmalab_atomics::controlled::{Answer, Call};
-use rmalab_atomics::coroutine::Turn;
+use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Address, Rank};
 use rustc_hash::FxBuildHasher;
 
 use super::experiments::Experiments;
 use super::node::{Edge, Failure, Node, NodeId};
 use super::permutation::{Permutation, holds};
-use crate::actor::{Actor, Move};
+use super::runs::{Run, Runs};
 use crate::check::Check;
 use crate::live::Slots;
-use crate::network::{Issued, Network};
+use crate::network::Issued;
 use crate::outcome::{CLOCK, DEADLINE};
-use crate::panics::panicked;
 use crate::play::Event;
 use crate::status::Status;
 use crate::subject::Holds;
-use crate::{Error, Property, Result};
 
 /// The number of histories of a node that are kept as witnesses.
 pub(super) const WITNESSES: usize = 16;
@@ -58,10 +47,10 @@ pub(super) const WITNESSES: usize = 16;
 pub(super) const ROUNDS: usize = 300;
 
 /// The numbers of additional rounds after which a loop's ways out are tested.
-pub(super) const PUMPS: [usize; 7] = [1, 2, 3, 5, 8, 20, 150];
+const PUMPS: [usize; 7] = [1, 2, 3, 5, 8, 20, 150];
 
 /// The number of other loops of a node with which a loop takes turns in the tests.
-pub(super) const LOOPS: usize = 4;
+const LOOPS: usize = 4;
 
 /// The number of histories of a node that are kept as witnesses of additional rounds.
 pub(super) const WITNESSES_OF_ROUNDS: usize = 32;
@@ -73,9 +62,6 @@ const WITNESSES_OF_POLLS: usize = 64;
 /// The largest number of witnesses apart from those of rounds, so that a byte numbers all. Each different prefix is kept
 /// up to this number, and one more makes the search stricter.
 const MOST_WITNESSES: usize = u8::MAX as usize - WITNESSES_OF_ROUNDS;
-
-/// The limit for silent steps in a row. Code that exceeds it makes no other call.
-pub(super) const SILENT: usize = 1 << 16;
 
 /// The answers that a node after a pause forgets; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -117,7 +103,7 @@ enum Key {
     Boundary {
         rank: Rank,
         status: Status,
-        handle: String,
+        handle: u32,
         issued: Option<Issued>,
     },
     Behaviour {
@@ -139,15 +125,15 @@ enum Key {
 }
 
 /// One history of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct History {
     /// The parent, and the number of the parent's history; none for a rank's first node.
-    pub(super) from: Option<(NodeId, u16)>,
+    pub(super) from: Option<(NodeId, u32)>,
     pub(super) answer: u64,
-    /// The number of the handle's text, if a phase begins with its last answer.
-    pub(super) handle: Option<u32>,
-    /// The whole history, if it goes around a loop more often than the parent's.
-    pub(super) whole: Option<Arc<[(Call, u64)]>>,
+    /// The run of the code along it.
+    pub(super) run: Run,
+    /// True if it goes around a loop more often than the parent's, so that it does not continue that one.
+    pub(super) whole: bool,
     /// True if it goes around a loop more often than the first history.
     pub(super) pumped: bool,
     /// A hash of its answers from the begin of the phase to the first pause; for [`Forget::Unused`], of its calls.
@@ -156,7 +142,9 @@ pub(super) struct History {
 
 impl History {
     /// The history of a rank's first node.
-    const BEGIN: History = History { from: None, answer: 0, handle: None, whole: None, pumped: false, prefix: 0 };
+    const fn begin(run: Run) -> History {
+        History { from: None, answer: 0, run, whole: false, pumped: false, prefix: 0 }
+    }
 }
 
 /// The data that only learning needs.
@@ -175,8 +163,8 @@ pub(super) struct Roots {
     /// The loops from it and back.
     pub(super) loops: Vec<Vec<(Call, u64)>>,
     pub(super) edges: Vec<Edge>,
-    /// The moves of the edges.
-    pub(super) stops: Vec<Stop>,
+    /// The runs along its first history and each edge.
+    pub(super) moves: Vec<Run>,
     /// Its row, if it has one.
     pub(super) row: u64,
 }
@@ -186,6 +174,9 @@ pub(super) struct Learner {
     pub(super) check: Arc<Check>,
     forget: Forget,
     pub(super) experiments: Experiments,
+    pub(super) runs: Runs,
+    /// The number of runs of the code before this search.
+    pub(super) runs_before: u64,
     pub(super) slots: Slots,
     pub(super) nodes: Vec<Arc<Node>>,
     /// Every edge, in the order of learning.
@@ -194,8 +185,6 @@ pub(super) struct Learner {
     keys: HashMap<Key, NodeId, FxBuildHasher>,
     /// The numbers of rounds.
     numbers: HashMap<Vec<(Call, u64)>, u32, FxBuildHasher>,
-    /// The numbers of the handles' texts.
-    pub(super) texts: HashMap<String, u32, FxBuildHasher>,
     /// The number of edges that have been tested for symmetry.
     pub(super) tested: usize,
     pub(super) starts: Vec<NodeId>,
@@ -207,168 +196,64 @@ pub(super) struct Learner {
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
     /// True if some rank's code has a loop, so that schedules need not end.
     has_loops: bool,
-    /// What the code has asked for.
-    seen: Cell<Seen>,
-    /// The number of runs of the code so far.
-    pub(super) runs: Cell<u64>,
-    /// The answer to the next read of the clock, and the time until the read after it.
-    clock: Cell<(u64, u64)>,
-}
-
-/// Calls of the code that need a care of their own.
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    /// A fence for all ranks.
-    fences: bool,
-    /// A wait with a deadline.
-    deadline: bool,
-    /// A read of the clock.
-    clock: bool,
-    /// Other calls at another time.
+    /// True if the code makes other calls at another time.
     acts_on_clock: bool,
 }
 
-/// The nanoseconds between two reads of the clock in the test of its effect: half an hour, so that every deadline passes.
-const LATE: u64 = 1 << 41;
-
-/// A move up to the next call that is a step, without the silent steps.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Stop {
-    pub(super) events: Vec<(Event, String)>,
-    pub(super) paused: bool,
-    pub(super) call: Option<Call>,
-    pub(super) broken: Option<(Property, String)>,
-}
-
-impl Stop {
-    /// Returns whether the rank has entered in this move, and has not left.
-    fn is_inside(&self) -> bool {
-        let last = self.events.iter().rev().find(|(event, _)| matches!(event, Event::Entered | Event::Left));
-        last.is_some_and(|(event, _)| *event == Event::Entered)
-    }
-}
-
 impl Learner {
-    pub(super) fn new(check: &Arc<Check>, forget: Forget, experiments: Experiments) -> Result<Learner, Failure> {
+    pub(super) fn new(
+        check: &Arc<Check>,
+        forget: Forget,
+        experiments: Experiments,
+        runs: Runs,
+    ) -> Result<Learner, Failure> {
         let mut learner = Learner {
             check: Arc::clone(check),
             forget,
             experiments,
+            runs_before: runs.count,
+            runs,
             slots: Slots::default(),
             nodes: Vec::new(),
             log: Vec::new(),
             roots: Vec::new(),
             keys: HashMap::default(),
             numbers: HashMap::default(),
-            texts: HashMap::default(),
             tested: 0,
             starts: Vec::new(),
             orbits: Vec::new(),
             ordered: 0,
             permuted: HashMap::default(),
             has_loops: false,
-            seen: Cell::default(),
-            runs: Cell::default(),
-            clock: Cell::default(),
+            acts_on_clock: false,
         };
         for rank in (0..check.active()).map(Rank) {
-            let stop = learner.run(rank, &[])?;
             let mut status = Status::default();
-            for &(event, _) in &stop.events {
+            for &event in &learner.runs.stop(rank.0).events {
                 status.record(event);
             }
-            let start = learner.add(rank, &stop, status, None, History::BEGIN, &[])?;
+            let start = learner.add(rank, status, None, History::begin(rank.0))?;
             learner.starts.push(start);
         }
         Ok(learner)
     }
 
-    /// Runs the actor to the next call that is a step.
-    pub(super) fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
-        let mut stop = Stop { events: Vec::new(), paused: false, call: None, broken: None };
-        let mut answer = answer;
-        for _ in 0..SILENT {
-            let Move { events, turn } = actor.resume(answer);
-            stop.events.extend(events.into_iter().map(|reported| (reported.event, reported.handle)));
-            match turn {
-                Turn::Calls(call) => {
-                    let seen = self.seen.get();
-                    self.seen.set(Seen {
-                        fences: seen.fences || call == Call::FenceEverywhere,
-                        deadline: seen.deadline || matches!(call, Call::WaitUntil { deadline: Some(_), .. }),
-                        clock: seen.clock || call == Call::Now,
-                        ..seen
-                    });
-                    match silent(self.check.network, call) {
-                        Some(silent) if !stop.is_inside() => {
-                            stop.paused |= matches!(call, Call::Pause { .. });
-                            answer = silent;
-                            if call == Call::Now {
-                                let (now, step) = self.clock.get();
-                                self.clock.set((now + step, step));
-                                answer = Answer::Word(now);
-                            }
-                        }
-                        _ => return Ok(Stop { call: Some(call), ..stop }),
-                    }
-                }
-                Turn::Finished(Ok(())) => return Ok(stop),
-                Turn::Finished(Err(error)) => return Ok(Stop { broken: Some(error.breaks()), ..stop }),
-                Turn::Panicked(text) => return Ok(Stop { broken: Some(panicked(&text)), ..stop }),
-            }
-        }
-        let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
-        Ok(Stop { broken: Some((Property::Invariant, seen)), ..stop })
-    }
-
-    /// Runs `rank` from its beginning through all `answers`, and returns the last stop.
-    fn run(&self, rank: Rank, answers: &[(Call, u64)]) -> Result<Stop, Failure> {
-        let (actor, stop) = self.begin(rank, answers)?;
-        actor.stop();
-        Ok(stop)
+    pub(super) fn into_runs(self) -> Runs {
+        self.runs
     }
 
     pub(super) fn forgets_unused(&self) -> bool {
         self.forget == Forget::Unused
     }
 
-    /// Runs `rank` from its beginning through all `answers`.
-    pub(super) fn begin(&self, rank: Rank, answers: &[(Call, u64)]) -> Result<(Actor, Stop), Failure> {
-        self.runs.set(self.runs.get() + 1);
-        let mut actor = Actor::new(&self.check, rank)?;
-        actor.be_terse(!answers.is_empty());
-        let mut stop = self.stop(&mut actor, Answer::Done)?;
-        for (i, &(call, answer)) in answers.iter().enumerate() {
-            actor.be_terse(i + 1 < answers.len());
-            if stop.call != Some(call) {
-                return Err(Failure::Error(Error::Unsound(format!(
-                    "{}: the code of {rank} is not a function of its answers: it made {:?} where it had made {call}",
-                    self.check.subject.name(),
-                    stop.call.map(|call| call.to_string()),
-                ))));
-            }
-            stop = self.stop(&mut actor, answer_to(call, answer))?;
-        }
-        Ok((actor, stop))
+    /// The calls and answers of history number `way` of `node`.
+    fn path(&self, node: NodeId, way: u32) -> Vec<(Call, u64)> {
+        self.runs.path(self.run(node, way))
     }
 
-    /// The calls and answers of history number `way` of `node`.
-    pub(super) fn path(&self, node: NodeId, way: u16) -> Vec<(Call, u64)> {
-        let mut path = Vec::new();
-        let mut at = (node, way);
-        loop {
-            let history = &self.roots[at.0 as usize].ways[usize::from(at.1)];
-            if let Some(whole) = &history.whole {
-                path.reverse();
-                return [whole, path.as_slice()].concat();
-            }
-            let Some(from) = history.from else { break };
-            let call = self.nodes[from.0 as usize].issued.expect("a node with an edge has a call").call;
-            path.push((call, history.answer));
-            at = from;
-        }
-        path.reverse();
-        path
+    /// The run along history number `way` of `node`.
+    pub(super) fn run(&self, node: NodeId, way: u32) -> Run {
+        self.roots[node as usize].ways[way as usize].run
     }
 
     /// Returns the edge from `node` by `answer`.
@@ -376,54 +261,47 @@ impl Learner {
         if let Some(&edge) = self.roots[node as usize].edges.iter().find(|edge| edge.answer == answer) {
             return Ok(edge);
         }
-        let (stop, after) = self.run_on(node, 0, answer)?;
-        let seen = self.seen.get();
-        if seen.clock && !seen.acts_on_clock {
-            self.clock.set((0, LATE));
-            // At another time the code may leave the path.
-            let acts_on_clock = self.run_edge(node, 0, answer).ok().is_none_or(|late| late != stop);
-            self.clock.set((0, 0));
-            self.seen.set(Seen { acts_on_clock, ..seen });
+        let way = self.way(node, 0, answer)?;
+        if self.runs.seen.clock && !self.acts_on_clock {
+            self.acts_on_clock = self.runs.acts_on_clock(way.run);
         }
-        let ways = self.roots[node as usize].ways.len() as u16;
+        let ways = self.roots[node as usize].ways.len() as u32;
         let mut others = Vec::new();
-        for way in 1..ways {
-            let (other, after) = self.run_on(node, way, answer)?;
-            if !self.alike(&other, &stop) {
-                return Err(self.differ_by(node, way, answer));
+        for number in 1..ways {
+            let other = self.way(node, number, answer)?;
+            if !self.alike(other.run, way.run)? {
+                return Err(self.differ_by(node, number, answer));
             }
-            if self.forgets_unused() {
-                others.push((self.way_by(node, way, answer, &other), after));
-            }
+            others.push(other);
         }
         let Node { rank, mut status, .. } = *self.nodes[node as usize].as_ref();
         status.answered();
         let mut saw = None;
-        let mut handle = None;
-        for (event, text) in &stop.events {
-            status.record(*event);
-            match *event {
-                Event::Saw { target, writes } => saw = Some((target, writes)),
-                _ => handle = Some(text.clone()),
+        let stop = Arc::clone(self.runs.stop(way.run));
+        for &event in &stop.events {
+            status.record(event);
+            if let Event::Saw { target, writes } = event {
+                saw = Some((target, writes));
             }
         }
-        let way = self.way_by(node, 0, answer, &stop);
+        let handle = if stop.is_boundary() { Some(self.runs.handle(way.run)?) } else { None };
         let before = self.nodes.len();
-        let to = self.add(rank, &stop, status, handle, way.clone(), &after)?;
+        let to = self.add(rank, status, handle, way)?;
         let edge = Edge { answer, to, saw };
-        self.roots[node as usize].edges.push(edge);
+        let roots = &mut self.roots[node as usize];
+        roots.edges.push(edge);
+        roots.moves.push(way.run);
         self.log.push((node, edge));
-        if self.forget == Forget::Unused {
-            self.roots[node as usize].stops.push(stop);
+        if self.forgets_unused() {
             // The first history of a new node is there already.
-            let known = (self.nodes.len() == before).then_some((way, after));
-            for (way, after) in known.into_iter().chain(others) {
-                self.witness_uses(to, way, after)?;
+            let known = (self.nodes.len() == before).then_some(way);
+            for way in known.into_iter().chain(others) {
+                self.witness_uses(to, way)?;
             }
             return Ok(edge);
         }
-        for way in 1..ways {
-            self.witness(to, self.way(node, way, answer))?;
+        for way in others {
+            self.witness(to, way)?;
         }
         if let Some(round) = self.round(node, to) {
             self.go_round(node, answer, round)?;
@@ -444,28 +322,18 @@ impl Learner {
     }
 
     /// Runs the code through the loop [`ROUNDS`] times, and compares the rounds.
-    fn go_round(&self, node: NodeId, answer: u64, round: usize) -> Result<(), Failure> {
-        let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
-        let mut path = self.path(node, 0);
-        path.push((issued.expect("a node with an edge has a call").call, answer));
-        let first = path.len() - round;
-        let rounds = std::iter::repeat_n(&path[first..], ROUNDS).flatten();
-        let mut actor = Actor::new(&self.check, rank)?;
-        let mut stop = self.stop(&mut actor, Answer::Done)?;
-        for (i, &(call, answer)) in path[..first].iter().chain(rounds).enumerate() {
-            if stop.call != Some(call) || i > first && !stop.events.is_empty() {
-                actor.stop();
-                return Err(self.differ(node, answer));
-            }
-            stop = self.stop(&mut actor, answer_to(call, answer))?;
+    fn go_round(&mut self, node: NodeId, answer: u64, round: usize) -> Result<(), Failure> {
+        let way = self.way(node, 0, answer)?;
+        let one = self.runs.path(way.run).split_off(self.path(node, 0).len() + 1 - round);
+        if self.runs.leaves(way.run, &one.repeat(ROUNDS - 1))?.is_some() {
+            return Err(self.differ(node, answer));
         }
-        actor.stop();
         Ok(())
     }
 
     /// Returns whether the code fences everywhere.
     pub(super) fn fences(&self) -> bool {
-        self.seen.get().fences
+        self.runs.seen.fences
     }
 
     /// Returns whether some rank's code has a loop, so that schedules need not end.
@@ -494,14 +362,18 @@ impl Learner {
 
     /// Behaviours of the code that a search does not explore.
     pub(super) fn unexplored(&self) -> Vec<&'static str> {
-        let Seen { deadline, acts_on_clock, .. } = self.seen.get();
-        [(acts_on_clock, CLOCK), (deadline, DEADLINE)].into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
+        let deadline = self.runs.seen.deadline;
+        [(self.acts_on_clock, CLOCK), (deadline, DEADLINE)]
+            .into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, what)| what)
+            .collect()
     }
 
     /// History number `way` of `node`, continued by `answer`.
-    pub(super) fn way(&self, node: NodeId, way: u16, answer: u64) -> History {
+    pub(super) fn way(&mut self, node: NodeId, way: u32, answer: u64) -> Result<History, Failure> {
         let roots = &self.roots[node as usize];
-        let History { pumped, prefix, .. } = roots.ways[usize::from(way)];
+        let History { run, pumped, prefix, .. } = roots.ways[way as usize];
         let prefix = match roots.anchor {
             _ if self.forgets_unused() => {
                 let at = self.nodes[node as usize].as_ref();
@@ -513,25 +385,22 @@ impl Learner {
             None if roots.start == node => FxBuildHasher.hash_one(answer),
             None => FxBuildHasher.hash_one((prefix, answer)),
         };
-        History { from: Some((node, way)), answer, handle: None, whole: None, pumped, prefix }
+        let run = self.runs.answered(run, answer)?;
+        Ok(History { from: Some((node, way)), answer, run, whole: false, pumped, prefix })
     }
 
     /// Adds witnesses that have gone around the loop from `to` to `node` and back by `answer` several times, and around
     /// it and each known loop of `to` in turn.
     fn pump(&mut self, node: NodeId, answer: u64, to: NodeId, round: usize) -> Result<(), Failure> {
-        let mut path = self.path(node, 0);
-        path.push((self.nodes[node as usize].issued.expect("a node with an edge has a call").call, answer));
-        let (before, one) = path.split_at(path.len() - round);
+        let way = self.way(node, 0, answer)?;
+        let one = self.runs.path(way.run).split_off(self.path(node, 0).len() + 1 - round);
+        let before = self.runs.before(way.run, round);
         let others = self.roots[to as usize].loops.clone();
-        let mut sequences: Vec<Vec<(Call, u64)>> = PUMPS.iter().map(|&times| one.repeat(times)).collect();
-        for other in others.iter().take(LOOPS) {
-            let both = [one, other].concat();
-            sequences.extend([[other, one].concat(), both.repeat(2), both]);
-        }
-        self.roots[to as usize].loops.push(one.to_vec());
+        let sequences = pumped(&one, &others);
+        self.roots[to as usize].loops.push(one);
         for sequence in sequences {
-            let whole = Some([before, &sequence].concat().into());
-            self.witness(to, History { whole, pumped: true, ..self.way(node, 0, answer) })?;
+            let Ok(run) = self.runs.along(before, &sequence)? else { return Err(self.differ(node, answer)) };
+            self.witness(to, History { run, whole: true, pumped: true, ..way })?;
         }
         Ok(())
     }
@@ -541,13 +410,6 @@ impl Learner {
     pub(super) fn origin(&self, node: NodeId, way: usize) -> Option<(NodeId, u64)> {
         let history = self.roots[node as usize].ways.get(way)?;
         history.from.map(|(parent, _)| (parent, history.answer))
-    }
-
-    pub(super) fn run_edge(&self, node: NodeId, way: u16, answer: u64) -> Result<Stop, Failure> {
-        let mut path = self.path(node, way);
-        let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
-        path.push((issued.expect("a node with an edge has a call").call, answer));
-        self.run(rank, &path)
     }
 
     pub(super) fn differ(&self, node: NodeId, answer: u64) -> Failure {
@@ -562,15 +424,8 @@ impl Learner {
     }
 
     /// The node of a stop: an equivalent node, or a new one.
-    fn add(
-        &mut self,
-        rank: Rank,
-        stop: &Stop,
-        status: Status,
-        handle: Option<String>,
-        way: History,
-        after: &[Stop],
-    ) -> Result<NodeId, Failure> {
+    fn add(&mut self, rank: Rank, status: Status, handle: Option<u32>, way: History) -> Result<NodeId, Failure> {
+        let stop = Arc::clone(self.runs.stop(way.run));
         let slots = &mut self.slots;
         let issued = stop.call.map(|call| Issued::new(self.check.network, rank, call, |at: Address| slots.of(at)));
         let parent = way.from.map(|(parent, _)| parent);
@@ -582,7 +437,7 @@ impl Learner {
         let (key, start, anchor) = match (handle, inherited) {
             (handle, Some(parent)) if self.forget == Forget::Unused => {
                 let start = if handle.is_some() { id } else { parent.start };
-                row = self.row(rank, status, stop.call, &self.path_of(&way), after)?;
+                row = self.row(rank, status, way.run)?;
                 let begins = handle.is_some();
                 let kept = if begins { 0 } else { self.kept(&way) };
                 let broken = stop.broken.as_ref().map(|(_, text)| text.clone());
@@ -646,7 +501,7 @@ impl Learner {
             rounds,
             loops,
             edges: Vec::new(),
-            stops: Vec::new(),
+            moves: Vec::new(),
             row,
         });
         Ok(id)
@@ -696,17 +551,17 @@ impl Learner {
             if !is_new && kept.count() >= most {
                 continue;
             }
-            let number = roots.ways.len() as u16;
+            let number = roots.ways.len() as u32;
             roots.ways.push(way);
             for edge in self.roots[node as usize].edges.clone() {
-                let (first, other) = (self.run_edge(node, 0, edge.answer)?, self.run_edge(node, number, edge.answer)?);
-                if first != other {
+                let (first, other) = (self.way(node, 0, edge.answer)?, self.way(node, number, edge.answer)?);
+                if !self.alike(first.run, other.run)? {
                     return Err(self.differ(node, edge.answer));
                 }
                 // Stop at the next boundary: nodes after it have their own histories.
                 let within = self.roots[edge.to as usize].start == self.roots[node as usize].start;
                 if within && edge.to != node {
-                    open.push((edge.to, self.way(node, number, edge.answer)));
+                    open.push((edge.to, other));
                 }
             }
         }
@@ -714,23 +569,14 @@ impl Learner {
     }
 }
 
-/// The answer to `call` if it is a silent step on `network`.
-pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
-    let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
-    match call {
-        Call::Pause { .. } => Some(Answer::Done),
-        Call::Now => Some(Answer::Word(0)),
-        Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
-        _ => None,
+/// Several rounds of the loop `one`, and rounds of it and of each other loop in turn.
+pub(super) fn pumped(one: &[(Call, u64)], others: &[Vec<(Call, u64)>]) -> Vec<Vec<(Call, u64)>> {
+    let mut sequences: Vec<Vec<(Call, u64)>> = PUMPS.iter().map(|&times| one.repeat(times)).collect();
+    for other in others.iter().take(LOOPS) {
+        let both = [one, other].concat();
+        sequences.extend([[other, one].concat(), both.repeat(2), both]);
     }
-}
-
-/// The answer to `call` that `word` encodes.
-pub(super) fn answer_to(call: Call, word: u64) -> Answer {
-    match call {
-        _ if call.answers_a_word() => Answer::Word(word),
-        _ => Answer::Done,
-    }
+    sequences
 }
 
 /// One thread's copy of the learned automata.

@@ -5,6 +5,7 @@ use rmalab_atomics::controlled::Call;
 
 use super::experiments::{Answers, Site};
 use crate::network::Issued;
+use crate::outcome::Limit;
 use crate::status::{Phase, Status};
 use crate::{Error, Property};
 
@@ -61,6 +62,8 @@ pub(super) enum Failure {
     Asymmetric,
     /// A fence observes the puts of other ranks, so that posting them is a step of its own.
     Fences,
+    /// A limit.
+    Limit(Limit),
     /// Any other error.
     Error(Error),
 }

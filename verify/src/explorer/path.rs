@@ -2,9 +2,9 @@
 
 use rmalab_atomics::Rank;
 
-use super::learned::{SILENT, silent};
 use super::liveness::Livelock;
 use super::node::Failure;
+use super::runs::{SILENT, silent};
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};

@@ -1,6 +1,7 @@
 //! The graph of global states: the possible transitions of a state, and their results.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
@@ -11,6 +12,7 @@ use super::node::{Edge, Failure, Node, NodeId};
 use super::options::Options;
 use super::order;
 use super::permutation::Permutation;
+use super::runs::Runs;
 use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
 use crate::counterexample::Choice;
@@ -41,6 +43,8 @@ pub(super) struct Space {
     no_fences: bool,
     order: Order,
     learner: Mutex<Learner>,
+    /// The memory of the runs that the learner keeps, in bytes.
+    memory: AtomicU64,
     values: Mutex<Values>,
 }
 
@@ -108,8 +112,8 @@ pub(super) struct Walker<'s> {
 
 impl Space {
     /// The space of `check`.
-    pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: &Assumed) -> Result<Space, Failure> {
-        let mut learner = Learner::new(check, assumed.forget, assumed.experiments.clone())?;
+    pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: &Assumed, runs: Runs) -> Result<Space, Failure> {
+        let mut learner = Learner::new(check, assumed.forget, assumed.experiments.clone(), runs)?;
         let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
         let order = match check.subject.claimed_order() {
             Order::WritersFirst if late => Order::None,
@@ -148,6 +152,7 @@ impl Space {
             groups,
             order,
             learner: Mutex::new(learner),
+            memory: AtomicU64::new(0),
             values: Mutex::default(),
         })
     }
@@ -166,9 +171,19 @@ impl Space {
         !self.groups.is_empty()
     }
 
+    /// The runs of the code so far, for a search that starts again.
+    pub(super) fn into_runs(self) -> Runs {
+        self.learner.into_inner().unwrap_or_else(PoisonError::into_inner).into_runs()
+    }
+
     /// Behaviours of the code that a search does not explore.
     pub(super) fn unexplored(&self) -> Vec<&'static str> {
         self.learner().unexplored()
+    }
+
+    /// The memory of what was learned, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
     }
 
     /// Returns whether schedules may go on forever.
@@ -371,6 +386,7 @@ impl<'s> Walker<'s> {
         let mut learner = space.learner();
         let edge = learner.learn(from, answer)?;
         learner.test_symmetry(&space.exchanges)?;
+        space.memory.store(learner.runs.memory(), Ordering::Relaxed);
         if space.settles && space.no_fences && learner.fences() {
             return Err(Failure::Fences);
         }

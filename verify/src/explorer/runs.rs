@@ -1,0 +1,401 @@
+//! The runs of the code: what a rank does after each sequence of answers that was tried.
+//!
+//! Between two calls, a rank's code is a function of its answers so far. So the runs of a rank form a tree: from each
+//! [`Run`], one branch leads on for each answer. No sequence of answers runs twice, not even in a search that starts
+//! again. The code of a new branch runs from its beginning. On the way, its moves are compared with the known ones.
+//!
+//! # Silent steps
+//! A pause, a read of the clock, and a flush where nothing can be under way are answered at once. They touch no memory,
+//! so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. One directly
+//! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
+//! seen inside.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rmalab_atomics::Rank;
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::coroutine::Turn;
+use rustc_hash::FxBuildHasher;
+
+use super::node::Failure;
+use crate::actor::{Actor, Move};
+use crate::check::Check;
+use crate::network::Network;
+use crate::outcome::Limit;
+use crate::panics::panicked;
+use crate::play::Event;
+use crate::{Error, Property};
+
+/// The number of a run: one rank's code with one sequence of answers. The first runs are those of the ranks without any
+/// answer, by their numbers.
+pub(super) type Run = u32;
+
+/// The limit for silent steps in a row. Code that exceeds it makes no other call.
+pub(super) const SILENT: usize = 1 << 16;
+
+/// The number of moves without an answer after those that were asked for.
+const WORDLESS: usize = 16;
+
+/// The nanoseconds between two reads of the clock in the test of its effect: half an hour, so that every deadline passes.
+const LATE: u64 = 1 << 41;
+
+/// A move up to the next call that is a step, without the silent steps.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Stop {
+    pub(super) events: Vec<Event>,
+    pub(super) paused: bool,
+    pub(super) call: Option<Call>,
+    pub(super) broken: Option<(Property, String)>,
+}
+
+impl Stop {
+    /// Returns whether the rank has entered in this move, and has not left.
+    fn is_inside(&self) -> bool {
+        let last = self.events.iter().rev().find(|event| matches!(event, Event::Entered | Event::Left));
+        last.is_some_and(|event| *event == Event::Entered)
+    }
+
+    /// Returns whether a phase begins or ends in this move.
+    pub(super) fn is_boundary(&self) -> bool {
+        self.events.iter().any(|event| !matches!(event, Event::Saw { .. }))
+    }
+}
+
+/// The last answer of a run, and the move that it leads to.
+#[derive(Clone, Copy)]
+struct Last {
+    before: Option<Run>,
+    answer: u64,
+    stop: u32,
+    /// The number of the handle's text after the last event, or [`UNKNOWN`].
+    handle: u32,
+}
+
+/// The number of a text that nobody has asked for.
+const UNKNOWN: u32 = u32::MAX;
+
+/// Calls of the code that need a care of their own.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// A fence for all ranks.
+    pub(super) fences: bool,
+    /// A wait with a deadline.
+    pub(super) deadline: bool,
+    /// A read of the clock.
+    pub(super) clock: bool,
+}
+
+/// All runs of one check's code.
+pub(super) struct Runs {
+    check: Arc<Check>,
+    last: Vec<Last>,
+    next: HashMap<(Run, u64), Run, FxBuildHasher>,
+    stops: Vec<Arc<Stop>>,
+    numbers: HashMap<Arc<Stop>, u32, FxBuildHasher>,
+    handles: HashMap<String, u32, FxBuildHasher>,
+    /// What the code has asked for.
+    pub(super) seen: Seen,
+    /// The number of times that the code has run.
+    pub(super) count: u64,
+    /// The end of the time, and the largest memory in bytes.
+    pub(super) limits: (Option<Instant>, u64),
+    /// The answer to the next read of the clock, and the time until the read after it.
+    clock: (u64, u64),
+}
+
+impl Runs {
+    pub(super) fn new(check: &Arc<Check>) -> Result<Runs, Failure> {
+        let mut runs = Runs {
+            check: Arc::clone(check),
+            last: Vec::new(),
+            next: HashMap::default(),
+            stops: Vec::new(),
+            numbers: HashMap::default(),
+            handles: HashMap::default(),
+            seen: Seen::default(),
+            count: 0,
+            limits: (None, u64::MAX),
+            clock: (0, 0),
+        };
+        for rank in (0..check.active()).map(Rank) {
+            let mut actor = Actor::new(check, rank)?;
+            actor.be_terse(true);
+            let (stop, _) = runs.resume(&mut actor, Answer::Done);
+            actor.stop();
+            runs.add(None, 0, stop, None);
+        }
+        Ok(runs)
+    }
+
+    /// The last move of `run`.
+    pub(super) fn stop(&self, run: Run) -> &Arc<Stop> {
+        &self.stops[self.stop_number(run) as usize]
+    }
+
+    /// A number that is equal for runs with equal last moves.
+    pub(super) fn stop_number(&self, run: Run) -> u32 {
+        self.last[run as usize].stop
+    }
+
+    /// A number that is equal for runs with the same text of the handle after the last event.
+    pub(super) fn handle(&mut self, run: Run) -> Result<u32, Failure> {
+        let Last { before, answer, handle, .. } = self.last[run as usize];
+        if handle != UNKNOWN {
+            return Ok(handle);
+        }
+        let mut actor = match before {
+            Some(before) => self.replay(before)?,
+            None => Actor::new(&self.check, Rank(run))?,
+        };
+        actor.be_terse(false);
+        let answer =
+            before.and_then(|before| self.stop(before).call).map_or(Answer::Done, |call| answer_to(call, answer));
+        let (_, text) = self.resume(&mut actor, answer);
+        actor.stop();
+        let handle = self.number(&text);
+        self.last[run as usize].handle = handle;
+        Ok(handle)
+    }
+
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(&known) = self.handles.get(text) {
+            return known;
+        }
+        let number = self.handles.len() as u32;
+        self.handles.insert(text.to_owned(), number);
+        number
+    }
+
+    /// The calls and the answers of `run`.
+    pub(super) fn path(&self, run: Run) -> Vec<(Call, u64)> {
+        let mut path = Vec::new();
+        let mut at = run;
+        while let Last { before: Some(before), answer, .. } = self.last[at as usize] {
+            path.push((self.stop(before).call.expect("a run with an answer has made a call"), answer));
+            at = before;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The memory of the runs, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let of_run = size_of::<Last>() + 2 * size_of::<((Run, u64), Run)>();
+        (self.last.len() * of_run) as u64
+    }
+
+    /// Learning may take long between two states of the search, where limits are looked at too.
+    fn limit(&self) -> Result<(), Failure> {
+        let (end, most) = self.limits;
+        if self.memory() > most {
+            return Err(Failure::Limit(Limit::Memory));
+        }
+        let is_over = self.count.is_multiple_of(64) && end.is_some_and(|end| Instant::now() > end);
+        if is_over { Err(Failure::Limit(Limit::Time)) } else { Ok(()) }
+    }
+
+    /// `run`, continued by `answer`.
+    pub(super) fn answered(&mut self, run: Run, answer: u64) -> Result<Run, Failure> {
+        let mut all = self.go(run, &[answer], 0)?;
+        Ok(all.pop().expect("a run that is answered has made a call"))
+    }
+
+    /// `run`, continued by each of these answers, and by those without a word that follow. It ends early if the code does.
+    pub(super) fn observe(&mut self, run: Run, answers: &[u64]) -> Result<Vec<Run>, Failure> {
+        self.go(run, answers, WORDLESS)
+    }
+
+    fn go(&mut self, run: Run, answers: &[u64], most_wordless: usize) -> Result<Vec<Run>, Failure> {
+        let mut all = Vec::with_capacity(answers.len());
+        let (mut at, mut left, mut wordless) = (run, answers.iter(), 0);
+        let mut actor: Option<Actor> = None;
+        // The next phase begins where the history of some node may end. Few look at later ones.
+        let mut shows = true;
+        while let Some(call) = self.stop(at).call {
+            let answer = match left.next() {
+                Some(&answer) if call.answers_a_word() => answer,
+                Some(_) => 0,
+                None if call.answers_a_word() || wordless == most_wordless => break,
+                None => {
+                    wordless += 1;
+                    0
+                }
+            };
+            // Nothing is known after what is new.
+            let known = if actor.is_none() { self.next.get(&(at, answer)).copied() } else { None };
+            at = match (known, &mut actor) {
+                (Some(known), _) => known,
+                (None, Some(actor)) => self.extend(actor, at, call, answer, shows),
+                (None, none) => {
+                    let replayed = none.insert(self.replay(at)?);
+                    self.extend(replayed, at, call, answer, shows)
+                }
+            };
+            shows &= !self.stop(at).is_boundary();
+            all.push(at);
+        }
+        if let Some(actor) = actor {
+            actor.stop();
+        }
+        Ok(all)
+    }
+
+    fn extend(&mut self, actor: &mut Actor, at: Run, call: Call, answer: u64, shows: bool) -> Run {
+        actor.be_terse(!shows);
+        let (stop, handle) = self.resume(actor, answer_to(call, answer));
+        let run = self.add(Some(at), answer, stop, shows.then_some(&handle));
+        self.next.insert((at, answer), run);
+        run
+    }
+
+    fn add(&mut self, before: Option<Run>, answer: u64, stop: Stop, handle: Option<&str>) -> Run {
+        let stop = match self.numbers.get(&stop) {
+            Some(&known) => known,
+            None => {
+                let (number, stop) = (self.stops.len() as u32, Arc::new(stop));
+                self.stops.push(Arc::clone(&stop));
+                self.numbers.insert(stop, number);
+                number
+            }
+        };
+        let handle = handle.map_or(UNKNOWN, |text| self.number(text));
+        self.last.push(Last { before, answer, stop, handle });
+        (self.last.len() - 1) as Run
+    }
+
+    /// Runs the code from its beginning to the end of `run`, and compares its moves with the known ones.
+    fn replay(&mut self, run: Run) -> Result<Actor, Failure> {
+        let mut all = vec![run];
+        while let Some(before) = self.last[all[all.len() - 1] as usize].before {
+            all.push(before);
+        }
+        all.reverse();
+        let rank = Rank(all[0]);
+        self.count += 1;
+        self.limit()?;
+        let mut actor = Actor::new(&self.check, rank)?;
+        actor.be_terse(true);
+        let mut answer = Answer::Done;
+        for (i, &at) in all.iter().enumerate() {
+            let (stop, _) = self.resume(&mut actor, answer);
+            let known = self.stop(at);
+            if stop != **known {
+                let text = |call: Option<Call>| call.map_or("no call".to_owned(), |call| format!("the call {call}"));
+                return Err(Failure::Error(Error::Unsound(format!(
+                    "{}: the code of {rank} is not a function of its answers: it made {} where it had made {}",
+                    self.check.subject.name(),
+                    text(stop.call),
+                    text(known.call),
+                ))));
+            }
+            if let (Some(call), Some(&next)) = (stop.call, all.get(i + 1)) {
+                answer = answer_to(call, self.last[next as usize].answer);
+            }
+        }
+        Ok(actor)
+    }
+
+    /// Returns whether the code makes another move, on the way to `run` or at its end, when time does not stand still.
+    pub(super) fn acts_on_clock(&mut self, run: Run) -> bool {
+        self.clock = (0, LATE);
+        let late = self.replay(run);
+        self.clock = (0, 0);
+        late.map(Actor::stop).is_err()
+    }
+
+    /// `run` without its last `answers`.
+    pub(super) fn before(&self, run: Run, answers: usize) -> Run {
+        (0..answers).fold(run, |at, _| self.last[at as usize].before.expect("a run has at least these answers"))
+    }
+
+    /// `run`, continued by these calls with their answers; or the index of the first call that the code does not make.
+    pub(super) fn along(&mut self, run: Run, path: &[(Call, u64)]) -> Result<Result<Run, usize>, Failure> {
+        let answers: Vec<u64> = path.iter().map(|&(_, answer)| answer).collect();
+        let all = self.go(run, &answers, 0)?;
+        let before = std::iter::once(run).chain(all.iter().copied());
+        let left = before.zip(path).position(|(at, &(call, _))| self.stop(at).call != Some(call));
+        Ok(match (left, all.last()) {
+            (Some(left), _) => Err(left),
+            (None, last) => Ok(last.copied().unwrap_or(run)),
+        })
+    }
+
+    /// The index of the first call of `path`, after `run`, that the code does not make, or not in the same phase. These
+    /// moves are not kept.
+    pub(super) fn leaves(&mut self, run: Run, path: &[(Call, u64)]) -> Result<Option<usize>, Failure> {
+        let mut actor = self.replay(run)?;
+        let mut next = self.stop(run).call;
+        let mut left = None;
+        for (i, &(call, answer)) in path.iter().enumerate() {
+            if next != Some(call) {
+                left = Some(i);
+                break;
+            }
+            let (stop, _) = self.resume(&mut actor, answer_to(call, answer));
+            next = stop.call.filter(|_| !stop.is_boundary());
+        }
+        actor.stop();
+        Ok(left)
+    }
+
+    /// Runs the actor to the next call that is a step. Returns the handle after the last event, too.
+    fn resume(&mut self, actor: &mut Actor, answer: Answer) -> (Stop, String) {
+        let mut stop = Stop { events: Vec::new(), paused: false, call: None, broken: None };
+        let mut handle = String::new();
+        let mut answer = answer;
+        for _ in 0..SILENT {
+            let Move { events, turn } = actor.resume(answer);
+            for reported in events {
+                if !matches!(reported.event, Event::Saw { .. }) {
+                    handle = reported.handle;
+                }
+                stop.events.push(reported.event);
+            }
+            match turn {
+                Turn::Calls(call) => {
+                    self.seen.fences |= call == Call::FenceEverywhere;
+                    self.seen.deadline |= matches!(call, Call::WaitUntil { deadline: Some(_), .. });
+                    self.seen.clock |= call == Call::Now;
+                    match silent(self.check.network, call) {
+                        Some(silent) if !stop.is_inside() => {
+                            stop.paused |= matches!(call, Call::Pause { .. });
+                            answer = silent;
+                            if call == Call::Now {
+                                let (now, step) = self.clock;
+                                self.clock = (now + step, step);
+                                answer = Answer::Word(now);
+                            }
+                        }
+                        _ => return (Stop { call: Some(call), ..stop }, handle),
+                    }
+                }
+                Turn::Finished(Ok(())) => return (stop, handle),
+                Turn::Finished(Err(error)) => return (Stop { broken: Some(error.breaks()), ..stop }, handle),
+                Turn::Panicked(text) => return (Stop { broken: Some(panicked(&text)), ..stop }, handle),
+            }
+        }
+        let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
+        (Stop { broken: Some((Property::Invariant, seen)), ..stop }, handle)
+    }
+}
+
+/// The answer to `call` if it is a silent step on `network`.
+pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
+    let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+    match call {
+        Call::Pause { .. } => Some(Answer::Done),
+        Call::Now => Some(Answer::Word(0)),
+        Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
+        _ => None,
+    }
+}
+
+/// The answer to `call` that `word` encodes.
+pub(super) fn answer_to(call: Call, word: u64) -> Answer {
+    match call {
+        _ if call.answers_a_word() => Answer::Word(word),
+        _ => Answer::Done,
+    }
+}
