@@ -36,7 +36,8 @@ fn happened(outcome: &Outcome, what: &str) -> bool {
 }
 
 #[test]
-fn mutexes_hold_with_three_ranks() {
+#[ignore = "half a minute; .ci/run longer"]
+fn longer_mutexes_hold_with_three_ranks() {
     for lock in ["tas", "ticket", "mcs"] {
         let outcome = holds(lock, "3W", None);
         assert!(happened(&outcome, WAITED) && !happened(&outcome, TOGETHER), "{lock}");
@@ -44,7 +45,8 @@ fn mutexes_hold_with_three_ranks() {
 }
 
 #[test]
-fn reader_writer_locks_hold_with_three_ranks() {
+#[ignore = "a quarter of a minute; .ci/run longer"]
+fn longer_reader_writer_locks_hold_with_three_ranks() {
     for lock in ["tas-rw", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral"] {
         let preemptions = if lock == "tas-rw" { None } else { Some(4) };
         for scenario in ["2R1W", "1R2W"] {

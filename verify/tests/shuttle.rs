@@ -66,7 +66,8 @@ fn eight_ranks_break_nothing() {
 }
 
 #[test]
-fn sixteen_ranks_break_nothing() {
+#[ignore = "a quarter of a minute; .ci/run longer"]
+fn longer_sixteen_ranks_break_nothing() {
     nothing_breaks(16, 2, 1_000);
 }
 
