@@ -53,7 +53,7 @@ pub use mcs_rw_rp::McsRwRp;
 pub use mcs_rw_wp::McsRwWp;
 pub use nocheck::NoCheck;
 pub use per_target::PerTarget;
-pub use policy::{Policy, PolicyKind, UnknownPolicy};
+pub use policy::{Policy, PolicyKind, PolicyVisitor, UnknownPolicy};
 pub use raw::{
     Exclusion, LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock,
     WindowLockTimed,

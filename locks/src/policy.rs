@@ -6,7 +6,8 @@
 //!
 //! # Adding a policy
 //!
-//! Add one line to the list below. It makes the two variants and the name, which is that of the type.
+//! Add one line to the list below: `policy` for a window lock, `rw_lock` or `mutex` for one lock of the whole window. It makes the two
+//! variants and the name, which is that of the type.
 //!
 //! # Cost
 //!
@@ -19,9 +20,30 @@ use crate::{
     PerTarget, RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
+/// One entry of the list of policies: its type, its name, or whether it is a mutex.
+macro_rules! entry {
+    (type policy $policy:ty) => { $policy };
+    (type rw_lock $lock:ty) => { Global<$lock> };
+    (type mutex $lock:ty) => { Global<Exclusive<$lock>> };
+    (name policy $policy:ty) => { <$policy as WindowLock>::NAME };
+    (name rw_lock $lock:ty) => { <$lock as RawRwLock>::NAME };
+    (name mutex $lock:ty) => { <$lock as RawMutex>::NAME };
+    (is_mutex mutex) => { true };
+    (is_mutex $other:ident) => { false };
+}
+
+/// Code for a policy of any type: see [`PolicyKind::visit`].
+pub trait PolicyVisitor {
+    /// The result of a visit.
+    type Out;
+
+    /// Runs the code for the policy `W`.
+    fn visit<W: WindowLock + 'static>(self) -> Self::Out;
+}
+
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
 macro_rules! policies {
-    ($($(#[$meta:meta])* $variant:ident: $policy:ty, $name:expr;)*) => {
+    ($($(#[$meta:meta])* $kind:ident $variant:ident: $lock:ty;)*) => {
         /// The name of a policy, which chooses a [`Policy`].
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]
@@ -33,12 +55,26 @@ macro_rules! policies {
             /// All policies.
             pub const ALL: &[PolicyKind] = &[$(PolicyKind::$variant),*];
             /// The names of [`ALL`](Self::ALL), in the same order.
-            pub const NAMES: &[&str] = &[$($name),*];
+            pub const NAMES: &[&str] = &[$(entry!(name $kind $lock)),*];
 
             /// Returns the policy's name, the same one everywhere.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(PolicyKind::$variant => $name,)*
+                    $(PolicyKind::$variant => entry!(name $kind $lock),)*
+                }
+            }
+
+            /// Returns whether it is a mutex, under which shared locks and lock_all exclude each other, too.
+            pub const fn is_mutex(self) -> bool {
+                match self {
+                    $(PolicyKind::$variant => entry!(is_mutex $kind),)*
+                }
+            }
+
+            /// Runs the visitor's code for the type of this policy, without the branches of a [`Policy`].
+            pub fn visit<V: PolicyVisitor>(self, visitor: V) -> V::Out {
+                match self {
+                    $(PolicyKind::$variant => visitor.visit::<entry!(type $kind $lock)>(),)*
                 }
             }
         }
@@ -49,7 +85,7 @@ macro_rules! policies {
         pub enum Policy {
             $(
                 #[doc = concat!("See [`PolicyKind::", stringify!($variant), "`].")]
-                $variant($policy),
+                $variant(entry!(type $kind $lock)),
             )*
         }
 
@@ -152,33 +188,33 @@ macro_rules! policies {
 policies! {
     /// foMPI's policy: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
     #[default]
-    TwoLevel: TwoLevel, <TwoLevel as WindowLock>::NAME;
+    policy TwoLevel: TwoLevel;
     /// One [`McsRwRp`] for each target ([`PerTarget`]).
-    PerTarget: PerTarget<McsRwRp>, <PerTarget<McsRwRp> as WindowLock>::NAME;
+    policy PerTarget: PerTarget<McsRwRp>;
     /// A policy made for lock_all: each node admits its own ranks until an exclusive lock closes it ([`Hierarchical`]).
-    Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
+    policy Hierarchical: Hierarchical;
     /// One [`McsRwRp`] for the whole window, as in the FX100 study. It also has the name `global`.
-    McsRwRp: Global<McsRwRp>, <McsRwRp as RawRwLock>::NAME;
+    rw_lock McsRwRp: McsRwRp;
     /// One [`McsRwWp`] for the whole window.
-    McsRwWp: Global<McsRwWp>, <McsRwWp as RawRwLock>::NAME;
+    rw_lock McsRwWp: McsRwWp;
     /// One [`McsRwNeutral`] for the whole window.
-    McsRwNeutral: Global<McsRwNeutral>, <McsRwNeutral as RawRwLock>::NAME;
+    rw_lock McsRwNeutral: McsRwNeutral;
     /// One [`RmaRw`] for the whole window: readers are counted on their nodes, writers go through a tree of queues.
-    RmaRw: Global<RmaRw>, <RmaRw as RawRwLock>::NAME;
+    rw_lock RmaRw: RmaRw;
     /// One [`TasRw`] for the whole window.
-    TasRw: Global<TasRw>, <TasRw as RawRwLock>::NAME;
+    rw_lock TasRw: TasRw;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.
-    Mcs: Global<Exclusive<Mcs>>, <Mcs as RawMutex>::NAME;
+    mutex Mcs: Mcs;
     /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
-    RmaMcs: Global<Exclusive<RmaMcs>>, <RmaMcs as RawMutex>::NAME;
+    mutex RmaMcs: RmaMcs;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).
-    Ticket: Global<Exclusive<Ticket>>, <Ticket as RawMutex>::NAME;
+    mutex Ticket: Ticket;
     /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).
-    Cohort: Global<Exclusive<Cohort>>, <Cohort as RawMutex>::NAME;
+    mutex Cohort: Cohort;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
-    Tas: Global<Exclusive<Tas>>, <Tas as RawMutex>::NAME;
+    mutex Tas: Tas;
     /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
-    NoCheck: NoCheck, <NoCheck as WindowLock>::NAME;
+    policy NoCheck: NoCheck;
 }
 
 impl std::fmt::Display for PolicyKind {

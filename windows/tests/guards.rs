@@ -363,8 +363,7 @@ fn local_memory_is_reached_in_every_epoch() {
 fn a_barrier_inside_a_mutex_is_refused() {
     support::watched(|| {
         threads(3, |team| {
-            let mutexes = ["mcs", "rma-mcs", "ticket", "cohort", "tas"];
-            for policy in PolicyKind::ALL.iter().filter(|kind| mutexes.contains(&kind.name())) {
+            for policy in PolicyKind::ALL.iter().filter(|kind| kind.is_mutex()) {
                 let config = Config { policy: *policy, ..Config::default() };
                 let mut window = Window::builder(team).config(config).allocate(8).unwrap();
                 let refused = |open| {
@@ -382,7 +381,7 @@ fn a_barrier_inside_a_mutex_is_refused() {
                 window.free().unwrap();
             }
             // All other policies share their locks.
-            for policy in PolicyKind::ALL.iter().filter(|kind| !mutexes.contains(&kind.name())) {
+            for policy in PolicyKind::ALL.iter().filter(|kind| !kind.is_mutex()) {
                 let config = Config { policy: *policy, ..Config::default() };
                 let mut window = Window::builder(team).config(config).allocate(8).unwrap();
                 let epoch = window.lock_all().unwrap();

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use locks::{Group, LOCKS, Lock};
+pub use locks::{Group, Lock, locks};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
 pub use peers::{Peer, Took};

@@ -68,6 +68,9 @@ fn the_other_pages_of_checks_name_locks_that_exist() {
     }
 }
 
+/// Locks that are newer than the page of the study. The page of the next study has them.
+const AFTER_THE_STUDY: &[&str] = &[];
+
 #[test]
 fn the_study_has_every_lock() {
     let text = result("study.md");
@@ -75,7 +78,10 @@ fn the_study_has_every_lock() {
     let registry = Registry::standard();
     let names = registry.subjects().map(|subject| subject.info().name.as_str());
     let missing: Vec<&str> = names.filter(|lock| !there.contains(lock)).collect();
-    assert!(missing.is_empty(), "docs/results/study.md is stale: it lacks {missing:?}");
+    assert_eq!(
+        missing, AFTER_THE_STUDY,
+        "docs/results/study.md is stale, or has a lock that this test takes to be newer"
+    );
 }
 
 #[test]

@@ -39,10 +39,7 @@ impl Candidate {
 
     /// Returns whether it is a mutex, under which shared locks and lock_all exclude each other.
     pub fn is_mutex(&self) -> bool {
-        matches!(
-            self.kind,
-            PolicyKind::Mcs | PolicyKind::RmaMcs | PolicyKind::Ticket | PolicyKind::Cohort | PolicyKind::Tas
-        )
+        self.kind.is_mutex()
     }
 
     /// The builder that chooses the candidate.

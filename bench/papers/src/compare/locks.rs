@@ -7,10 +7,7 @@ use std::sync::{Barrier, Mutex, RwLock};
 
 use mcslock::raw::{MutexNode, spins};
 use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, bind_to_core};
-use rmalab_locks::{
-    Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, RmaMcs, RmaRw, Tas, TasRw,
-    Ticket, TwoLevel, WindowLock,
-};
+use rmalab_locks::{LockKind, PolicyKind, PolicyVisitor, UnknownPolicy, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use super::batches;
@@ -46,20 +43,8 @@ const fn lock(group: Group, name: &'static str, shared: bool) -> Lock {
     Lock { name, group, shared }
 }
 
-/// All locks.
-pub const LOCKS: [Lock; 29] = [
-    lock(Group::Ours, "tas", false),
-    lock(Group::Ours, "ticket", false),
-    lock(Group::Ours, "mcs", false),
-    lock(Group::Ours, "cohort", false),
-    lock(Group::Ours, "rma-mcs", false),
-    lock(Group::Ours, "tas-rw", true),
-    lock(Group::Ours, "mcs-rw-rp", true),
-    lock(Group::Ours, "mcs-rw-wp", true),
-    lock(Group::Ours, "mcs-rw-neutral", true),
-    lock(Group::Ours, "rma-rw", true),
-    lock(Group::Ours, "two-level", true),
-    lock(Group::Ours, "hierarchical", true),
+/// The locks of others.
+const OTHERS: [Lock; 17] = [
     lock(Group::C, "pthread_rwlock", true),
     lock(Group::C, "ck_rwlock", true),
     lock(Group::C, "ck_pflock", true),
@@ -79,9 +64,15 @@ pub const LOCKS: [Lock; 29] = [
     lock(Group::Rust, "mcslock Mutex", false),
 ];
 
+/// All locks. Of ours, nocheck is none, and per-target is one mcs-rw-rp for each thread.
+pub fn locks() -> impl Iterator<Item = Lock> {
+    let ours = PolicyKind::ALL.iter().filter(|kind| !matches!(kind, PolicyKind::NoCheck | PolicyKind::PerTarget));
+    ours.map(|kind| lock(Group::Ours, kind.name(), !kind.is_mutex())).chain(OTHERS)
+}
+
 /// The locks of `group` for that percentage of writers: a mutex supports only writers.
-pub(super) fn of(group: Group, writers: u32) -> impl Iterator<Item = &'static Lock> {
-    LOCKS.iter().filter(move |lock| lock.group == group && (lock.shared || writers == 100))
+pub(super) fn of(group: Group, writers: u32) -> impl Iterator<Item = Lock> {
+    locks().filter(move |lock| lock.group == group && (lock.shared || writers == 100))
 }
 
 /// Readers (`false`) and writers (`true`), in the order of a thread's acquisitions.
@@ -124,22 +115,22 @@ impl Job for LocalLock {
     }
 
     fn run_on_memory(&self, ra: &Mapped) -> Result<f64> {
-        let measure = match self.lock.as_str() {
-            "tas" => pairs::<Global<Exclusive<Tas>>>,
-            "ticket" => pairs::<Global<Exclusive<Ticket>>>,
-            "mcs" => pairs::<Global<Exclusive<Mcs>>>,
-            "cohort" => pairs::<Global<Exclusive<Cohort>>>,
-            "rma-mcs" => pairs::<Global<Exclusive<RmaMcs>>>,
-            "tas-rw" => pairs::<Global<TasRw>>,
-            "mcs-rw-rp" => pairs::<Global<McsRwRp>>,
-            "mcs-rw-wp" => pairs::<Global<McsRwWp>>,
-            "mcs-rw-neutral" => pairs::<Global<McsRwNeutral>>,
-            "rma-rw" => pairs::<Global<RmaRw>>,
-            "two-level" => pairs::<TwoLevel>,
-            "hierarchical" => pairs::<Hierarchical>,
-            name => return Err(Error::usage(format!("there is no lock '{name}' to compare"))),
-        };
-        measure(ra, self)
+        let kind: PolicyKind = self.lock.parse().map_err(|error: UnknownPolicy| Error::usage(error.to_string()))?;
+        kind.visit(Pairs { ra, task: self })
+    }
+}
+
+/// Measures [`pairs`] of a policy.
+struct Pairs<'a> {
+    ra: &'a Mapped,
+    task: &'a LocalLock,
+}
+
+impl PolicyVisitor for Pairs<'_> {
+    type Out = Result<f64>;
+
+    fn visit<W: WindowLock + 'static>(self) -> Result<f64> {
+        pairs::<W>(self.ra, self.task)
     }
 }
 

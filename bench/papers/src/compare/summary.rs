@@ -1,6 +1,6 @@
 //! The summary of a comparison: tables of ratios, plots, and goals.
 
-use super::{Cell, Group, LOCKS, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Worlds, cores};
+use super::{Cell, Group, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Worlds, cores};
 use rmalab_report::Machine;
 use rmalab_report::finding::{Axis, Basis, Cell as TableCell, Claim, Origin, Plot, Quantity, Series, Table, Value};
 use rmalab_report::numbers::{digits, humane};
@@ -255,7 +255,7 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
     let mut ratios = Vec::new();
     for writers in WRITERS {
         let of = |ours: bool, threads: u32| {
-            let candidates = LOCKS.iter().filter(move |lock| (lock.group == Group::Ours) == ours);
+            let candidates = super::locks::locks().filter(move |lock| (lock.group == Group::Ours) == ours);
             let times = candidates.filter_map(|lock| Some((lock.name, figure(lock.name, threads, writers).time()?)));
             times.min_by(|a, b| a.1.total_cmp(&b.1))
         };
@@ -286,7 +286,7 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
         let columns = ["lock".to_owned(), "group".to_owned()].into_iter().chain(THREADS.map(threads));
         let title = format!("Locks, {writers} % writers: an acquisition and its release");
         let mut table = Table::new(title, columns).keyed(2);
-        let mut there: Vec<_> = LOCKS.iter().filter(|lock| measured(lock.name, writers)).collect();
+        let mut there: Vec<_> = super::locks::locks().filter(|lock| measured(lock.name, writers)).collect();
         let time = |name: &str| figure(name, 2, writers).time().unwrap_or(f64::INFINITY);
         there.sort_by(|a, b| time(a.name).total_cmp(&time(b.name)));
         for lock in &there {
