@@ -2,7 +2,7 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`RmaRw`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
@@ -25,6 +25,7 @@ pub mod mcs_rw_neutral;
 pub mod mcs_rw_rp;
 pub mod mcs_rw_wp;
 pub mod nocheck;
+pub mod oshmem_mcs;
 pub mod per_target;
 pub mod policy;
 pub mod qnode;
@@ -52,6 +53,7 @@ pub use mcs_rw_neutral::McsRwNeutral;
 pub use mcs_rw_rp::McsRwRp;
 pub use mcs_rw_wp::McsRwWp;
 pub use nocheck::NoCheck;
+pub use oshmem_mcs::OshmemMcs;
 pub use per_target::PerTarget;
 pub use policy::{Policy, PolicyKind, PolicyVisitor, UnknownPolicy};
 pub use raw::{

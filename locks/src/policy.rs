@@ -17,7 +17,7 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
     Cohort, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
-    PerTarget, RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    OshmemMcs, PerTarget, RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -205,6 +205,8 @@ policies! {
     rw_lock TasRw: TasRw;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.
     mutex Mcs: Mcs;
+    /// One [`OshmemMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    mutex OshmemMcs: OshmemMcs;
     /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
     mutex RmaMcs: RmaMcs;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).

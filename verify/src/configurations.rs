@@ -65,6 +65,15 @@ const MCS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// Its links are sums, which no permutation of ranks maps: it has no symmetry.
+const OSHMEM_MCS: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "4Wx1"]),
+    (Sc, Order, &["3Wx2"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
+
 /// Two nodes of two ranks, and one node.
 const COHORT: &[Row] = &[
     (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
@@ -174,6 +183,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("tas", _) => TAS,
         ("ticket", _) => TICKET,
         ("mcs", _) => MCS,
+        ("oshmem-mcs", _) => OSHMEM_MCS,
         ("cohort", _) => COHORT,
         ("hierarchical", _) => HIERARCHICAL,
         ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,

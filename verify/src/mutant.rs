@@ -34,6 +34,7 @@ mod mcs_rw_neutral;
 mod mcs_rw_rp;
 mod mcs_rw_wp;
 mod mutexes;
+mod oshmem_mcs;
 mod rma_mcs;
 mod rma_rw;
 mod tas_rw;
@@ -183,6 +184,7 @@ impl Mutant {
 pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
+        oshmem_mcs::MUTANTS,
         cohort::MUTANTS,
         rma_mcs::MUTANTS,
         tas_rw::MUTANTS,

@@ -4,8 +4,8 @@ use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw,
-    Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
+    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -25,6 +25,11 @@ pub fn subjects() -> Vec<Subject> {
         Subject::mutex::<Tas>(SHORTEST).words(Home, WORDS, &[("owner", Pointer)]),
         Subject::mutex::<Ticket>(TicketParams { hold: 1 }).order(Order::Fifo).words(Home, WORDS, &[("lock", Number)]),
         Subject::mutex::<Mcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(Each, NODE, &QNODE),
+        Subject::mutex::<OshmemMcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(
+            Each,
+            NODE,
+            &[("next", Pointer)],
+        ),
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),

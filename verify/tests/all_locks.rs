@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Place, RawRwLock,
-    RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget, Place,
+    RawRwLock, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -67,6 +67,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     // Tickets never return to zero.
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<OshmemMcs>, A>(ra, &scenario, Rest::Zero));
     // On three levels, with small thresholds.
     let (levels, t_l) = (Elements::Blocks([4, 2, 0]), [2; MAX_LEVELS]);
     let params = RmaMcsParams { levels, t_l, ..RmaMcsParams::default() };
@@ -84,7 +85,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
 fn check(found: Vec<Found>, backend: &str, ranks: u32) {
     assert_eq!(found.len(), ranks as usize);
     for (rank, found) in found.into_iter().enumerate() {
-        assert_eq!(found.len(), 11, "locks run by rank {rank}");
+        assert_eq!(found.len(), 12, "locks run by rank {rank}");
         for (lock, _, violations) in found {
             assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
         }

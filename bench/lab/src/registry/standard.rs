@@ -1,8 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RmaMcs, RmaRw,
-    Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
+    RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -28,6 +28,12 @@ pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_mutex::<Mcs>("MCS queue mutex: each rank waits on its own word")
         .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729")
+        .fairness("first come, first served");
+    registry
+        .add_mutex::<OshmemMcs>(
+            "MCS queue mutex of Open MPI's OpenSHMEM: adds to one word a rank link, arm and wake in any order",
+        )
+        .paper("Open MPI, oshmem/shmem/c/shmem_lock.c, pull request 12003, 2023")
         .fairness("first come, first served");
     registry
         .add_mutex::<Cohort>(
