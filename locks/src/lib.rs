@@ -2,7 +2,7 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`RmaRw`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
@@ -30,6 +30,7 @@ pub mod per_target;
 pub mod policy;
 pub mod qnode;
 mod raw;
+pub mod reciprocating;
 pub mod rma_mcs;
 pub mod rma_rw;
 pub mod suite;
@@ -60,6 +61,7 @@ pub use raw::{
     Exclusion, LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock,
     WindowLockTimed,
 };
+pub use reciprocating::Reciprocating;
 pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};
 pub use tas::Tas;

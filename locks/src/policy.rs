@@ -17,7 +17,8 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
     Cohort, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
-    OshmemMcs, PerTarget, RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel,
+    WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -207,6 +208,8 @@ policies! {
     mutex Mcs: Mcs;
     /// One [`OshmemMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex OshmemMcs: OshmemMcs;
+    /// One [`Reciprocating`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    mutex Reciprocating: Reciprocating;
     /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
     mutex RmaMcs: RmaMcs;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).

@@ -11,8 +11,8 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, RmaMcs, RmaMcsParams,
-    RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
+    Backoff, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -173,6 +173,7 @@ fn mutexes() {
     late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<OshmemMcs, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<Reciprocating, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
     for t_l in [1, 2] {
         late(|ra| suite::mutex_on::<RmaMcs, _>(ra, rma_mcs(t_l), 150));

@@ -74,6 +74,13 @@ const OSHMEM_MCS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+const RECIPROCATING: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "4Wx1"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
+
 /// Two nodes of two ranks, and one node.
 const COHORT: &[Row] = &[
     (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
@@ -184,6 +191,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("ticket", _) => TICKET,
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,
+        ("reciprocating", _) => RECIPROCATING,
         ("cohort", _) => COHORT,
         ("hierarchical", _) => HIERARCHICAL,
         ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,

@@ -35,6 +35,7 @@ mod mcs_rw_rp;
 mod mcs_rw_wp;
 mod mutexes;
 mod oshmem_mcs;
+mod reciprocating;
 mod rma_mcs;
 mod rma_rw;
 mod tas_rw;
@@ -185,6 +186,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
         oshmem_mcs::MUTANTS,
+        reciprocating::MUTANTS,
         cohort::MUTANTS,
         rma_mcs::MUTANTS,
         tas_rw::MUTANTS,

@@ -4,8 +4,8 @@ use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
-    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -29,6 +29,11 @@ pub fn subjects() -> Vec<Subject> {
             Each,
             NODE,
             &[("next", Pointer)],
+        ),
+        Subject::mutex::<Reciprocating>(()).words(Home, WORDS, &[("arrivals", Pointer)]).words(
+            Each,
+            NODE,
+            &[("gate", Pointer)],
         ),
         cohort(),
         rma_mcs(2),

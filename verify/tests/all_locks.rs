@@ -6,7 +6,7 @@ use std::time::Duration;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
     Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget, Place,
-    RawRwLock, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -68,6 +68,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<OshmemMcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<Reciprocating>, A>(ra, &scenario, Rest::Zero));
     // On three levels, with small thresholds.
     let (levels, t_l) = (Elements::Blocks([4, 2, 0]), [2; MAX_LEVELS]);
     let params = RmaMcsParams { levels, t_l, ..RmaMcsParams::default() };
@@ -85,7 +86,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
 fn check(found: Vec<Found>, backend: &str, ranks: u32) {
     assert_eq!(found.len(), ranks as usize);
     for (rank, found) in found.into_iter().enumerate() {
-        assert_eq!(found.len(), 12, "locks run by rank {rank}");
+        assert_eq!(found.len(), 13, "locks run by rank {rank}");
         for (lock, _, violations) in found {
             assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw,
-    Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
+    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -97,6 +97,7 @@ candidates! {
         GlobalParams { lock: Backoff { min: 1, max: 512 }, ..GlobalParams::default() };
     Mcs "mcs": Global<Exclusive<Mcs>>, GlobalParams::default();
     OshmemMcs "oshmem-mcs": Global<Exclusive<OshmemMcs>>, GlobalParams::default();
+    Reciprocating "reciprocating": Global<Exclusive<Reciprocating>>, GlobalParams::default();
     Ticket "ticket": Global<Exclusive<Ticket>>, GlobalParams::default();
     Ticket "ticket/hold-8": Global<Exclusive<Ticket>>,
         GlobalParams { lock: TicketParams { hold: 8 }, ..GlobalParams::default() };

@@ -2,7 +2,7 @@
 
 use rmalab_locks::{
     Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
-    RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -35,6 +35,12 @@ pub(super) fn fill(registry: &mut Registry) {
         )
         .paper("Open MPI, oshmem/shmem/c/shmem_lock.c, pull request 12003, 2023")
         .fairness("first come, first served");
+    registry
+        .add_mutex::<Reciprocating>(
+            "reciprocating mutex: arrivals stack up on one word, are taken whole, and served last-in first",
+        )
+        .paper("Dice, Kogan: Reciprocating Locks, PPoPP'25, doi:10.1145/3710848.3710862")
+        .fairness("another rank overtakes a waiter at most once");
     registry
         .add_mutex::<Cohort>(
             "cohort mutex: MCS queues on each node, joined by a global one; it passes on within a node first",
