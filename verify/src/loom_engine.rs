@@ -573,9 +573,10 @@ impl One<'_> {
                     self.word(at).swap(value, orderings.update());
                 } else {
                     fence(Ordering::Release);
-                }
-                if let Some(posted) = self.world.posted.get(self.rank.index()) {
-                    posted.swap(0, Ordering::Release);
+                    // A fence for all ranks depends on the puts that wait.
+                    if let Some(posted) = self.world.posted.get(self.rank.index()) {
+                        posted.swap(0, Ordering::Release);
+                    }
                 }
                 Answer::Done
             }
