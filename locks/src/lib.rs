@@ -3,7 +3,7 @@
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
 //! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`RmaRw`] | [`RwLock`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -13,6 +13,7 @@
 #![warn(unnameable_types)]
 
 pub mod backoff;
+pub mod big_reader;
 pub mod cohort;
 mod error;
 pub mod exclusive;
@@ -42,6 +43,7 @@ pub mod window_guard;
 pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};
+pub use big_reader::{BigReader, BigReaderParams};
 pub use cohort::{Cohort, CohortParams};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;

@@ -16,9 +16,9 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    Cohort, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
-    OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel,
-    WindowLock,
+    BigReader, Cohort, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket,
+    TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -200,6 +200,8 @@ policies! {
     rw_lock McsRwWp: McsRwWp;
     /// One [`McsRwNeutral`] for the whole window.
     rw_lock McsRwNeutral: McsRwNeutral;
+    /// One [`BigReader`] for the whole window: lock_all touches its own rank's memory only.
+    rw_lock BigReader: BigReader;
     /// One [`RmaRw`] for the whole window: readers are counted on their nodes, writers go through a tree of queues.
     rw_lock RmaRw: RmaRw;
     /// One [`TasRw`] for the whole window.

@@ -11,8 +11,8 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -30,6 +30,7 @@ impl<'a> Late<'a> {
     fn new(inner: &'a Mapped) -> Late<'a> {
         let mut capabilities = inner.capabilities();
         capabilities.late_puts = true;
+        capabilities.asymmetric_fence = false;
         Late {
             inner,
             view: inner.view().clone().with_capabilities(capabilities),
@@ -186,6 +187,7 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<McsRwRp, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<McsRwWp, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 150, writers));
+        late(|ra| suite::rw_lock_on::<BigReader, _>(ra, BigReaderParams::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));

@@ -129,6 +129,24 @@ const MCS_RW: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
+/// A writer polls and puts at every rank.
+const BIG_READER: &[Row] = &[
+    (Sc, Plain, &["2R2Wx2"]),
+    (LatePuts, Plain, &["2R1Wx2", "1R2Wx2"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+    (LatePuts, Long, &["2R2Wx2"]),
+];
+
+/// A reader's put may be under way until a writer fences.
+const BIG_READER_FENCE: &[Row] = &[
+    (Sc, Plain, &["2R1Wx2", "1R2Wx2"]),
+    (LatePuts, Plain, &["2R1Wx1", "1R2Wx1", "1R1Wx2"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+    (LatePuts, Long, &["2R2Wx1", "2R1Wx2", "1R2Wx2"]),
+];
+
 const MCS_RW_NEUTRAL: &[Row] = &[
     (Sc, Plain, &["3R1Wx1", "3Rx1+1Wx2", "2R2Wx2"]),
     (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
@@ -197,6 +215,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
+        ("big-reader", _) => BIG_READER,
+        ("big-reader-fence", _) => BIG_READER_FENCE,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,

@@ -26,6 +26,7 @@ macro_rules! table {
 pub(crate) use table;
 
 mod any;
+mod big_reader;
 mod calls;
 mod cohort;
 mod deviating;
@@ -193,6 +194,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         mcs_rw_rp::MUTANTS,
         mcs_rw_wp::MUTANTS,
         mcs_rw_neutral::MUTANTS,
+        big_reader::MUTANTS,
         rma_rw::MUTANTS,
         windows::MUTANTS,
         hierarchical::MUTANTS,

@@ -3,9 +3,10 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, Cohort, CohortParams, Contended, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, Global, GlobalParams, Hierarchical,
+    HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
+    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
+    TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -49,6 +50,8 @@ pub fn subjects() -> Vec<Subject> {
             .words(Home, WORDS, &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer)])
             .words(Each, NODE, &QNODE)
             .words(Each, NODE.plus(Qnode::BYTES), &[("state", Number)]),
+        big_reader(false),
+        big_reader(true).named("big-reader-fence").fencing(),
         rma_rw(2, 1, 1),
         rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
         rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
@@ -71,6 +74,14 @@ fn cohort() -> Subject {
         .words(Home, WORDS, &[("global_tail", Pointer)])
         .words(Each, NODE, &[("next", Pointer), ("state", Number), ("global", Number)])
         .words(Each, NODE.plus(LINE), &of_cohort)
+}
+
+/// With a fence for all ranks, or with swaps.
+fn big_reader(fence: bool) -> Subject {
+    Subject::lock::<BigReader>(BigReaderParams { fence, backoff: SHORTEST })
+        .words(Home, WORDS, &[("tail", Pointer)])
+        .words(Each, NODE, &QNODE)
+        .words(Each, NODE.plus(LINE), &[("here", Number), ("gate", Number)])
 }
 
 /// Its leaves are the nodes, and each word of its tree has two children. At rest, leaves stay open.

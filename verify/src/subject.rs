@@ -67,6 +67,7 @@ pub struct Subject {
     order: Order,
     readers_share: bool,
     has_home: bool,
+    fences: bool,
     words: Vec<Word>,
     /// Bits of named words that may be set at rest.
     keeps: Vec<(&'static str, u64)>,
@@ -97,7 +98,8 @@ impl Subject {
     }
 
     pub(crate) fn program(name: &'static str, program: Program) -> Subject {
-        Subject::new(name, Workload::Program(program)).without_home()
+        let fences = program.fences();
+        Subject { fences, ..Subject::new(name, Workload::Program(program)).without_home() }
     }
 
     fn new(name: &'static str, workload: Workload) -> Subject {
@@ -107,6 +109,7 @@ impl Subject {
             order: Order::None,
             readers_share: true,
             has_home: true,
+            fences: false,
             words: Vec::new(),
             keeps: Vec::new(),
         }
@@ -134,6 +137,13 @@ impl Subject {
     #[must_use]
     pub fn without_home(self) -> Subject {
         Subject { has_home: false, ..self }
+    }
+
+    /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere). Loom needs to know
+    /// that; the explorer finds it out.
+    #[must_use]
+    pub fn fencing(self) -> Subject {
+        Subject { fences: true, ..self }
     }
 
     /// Names its words from the displacement `from` on, in the memory `at`.
@@ -209,7 +219,7 @@ impl Subject {
 
     /// Returns whether ranks may call a fence for all ranks.
     pub(crate) fn fences(&self) -> bool {
-        matches!(&self.workload, Workload::Program(program) if program.fences())
+        self.fences
     }
 
     /// Its named words.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
-    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    Backoff, BigReader, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical,
+    HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating,
+    RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -84,6 +84,7 @@ candidates! {
     Hierarchical "hierarchical/fan-out-8": Hierarchical,
         HierarchicalParams { fan_out: 8, ..HierarchicalParams::default() };
     PerTarget "per-target": PerTarget<McsRwRp>, ();
+    BigReader "big-reader": Global<BigReader>, GlobalParams::default();
     RmaRw "rma-rw": Global<RmaRw>, GlobalParams::default();
     RmaRw "rma-rw/t-r-100": Global<RmaRw>,
         GlobalParams { lock: RmaRwParams { t_r: 100, ..RmaRwParams::default() }, ..GlobalParams::default() };
@@ -167,10 +168,10 @@ impl Tried {
 
     /// Returns whether a rank may wait for ever while other ranks get the lock again and again.
     pub(super) fn lets_starve(&self) -> bool {
-        use PolicyKind::{McsRwRp, McsRwWp, PerTarget, Tas, TasRw, TwoLevel};
+        use PolicyKind::{BigReader, McsRwRp, McsRwWp, PerTarget, Tas, TasRw, TwoLevel};
         match self {
             Tried::Listed(candidate) => {
-                matches!(candidate.kind, Tas | TasRw | TwoLevel | PerTarget | McsRwRp | McsRwWp)
+                matches!(candidate.kind, Tas | TasRw | TwoLevel | PerTarget | McsRwRp | McsRwWp | BigReader)
             }
             Tried::Outside(_) => false,
         }

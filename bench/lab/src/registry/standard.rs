@@ -1,8 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
-    Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    BigReader, Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs,
+    PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -67,6 +67,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_rw_lock::<McsRwNeutral>("MCS reader-writer lock without preference: neighbouring readers share")
         .paper(MCS_RW)
         .fairness("first come, first served");
+    registry
+        .add_rw_lock::<BigReader>("big-reader lock: a reader writes its own rank's word only, a writer visits every rank")
+        .paper("Hsieh, Weihl: Scalable Reader-Writer Locks for Parallel Systems, IPPS'92, doi:10.1109/IPPS.1992.222989; Linux 2.4")
+        .fairness("readers may starve; writers among themselves first come, first served");
     registry
         .add_rw_lock::<RmaRw>("RMA-RW lock: readers are counted on their nodes, writers go through a tree of queues")
         .paper(RMA)
