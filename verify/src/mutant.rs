@@ -91,6 +91,8 @@ pub enum Rule {
     Pretend(Calls),
     /// They are made, and the lock gets this function of the answer.
     See(Calls, fn(u64) -> u64),
+    /// They are made, and the lock gets this function of the answer and of the answer to a get directly after them.
+    LookAgain(Calls, fn(u64, u64) -> u64),
     /// They are made with this function of the value that they add or store.
     Value(Calls, fn(u64) -> u64),
     /// They are made as gets.

@@ -215,6 +215,7 @@ impl Rule {
             Rule::Skip(calls)
             | Rule::Answer(calls, _)
             | Rule::See(calls, _)
+            | Rule::LookAgain(calls, _)
             | Rule::Change(calls, _)
             | Rule::Value(calls, _)
             | Rule::AsGet(calls)

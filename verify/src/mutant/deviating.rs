@@ -96,6 +96,12 @@ impl<'p> Deviating<'p> {
             (Rule::Answer(_, word), _) => Answer::Word(word),
             (Rule::Pretend(_), _) => pretended(call),
             (Rule::See(_, seen), _) => word(self.player.call(call), seen),
+            (Rule::LookAgain(_, seen), Some(at)) => {
+                match (self.player.call(call), self.player.call(Call::Get { at })) {
+                    (Answer::Word(first), Answer::Word(second)) => Answer::Word(seen(first, second)),
+                    (other, _) => other,
+                }
+            }
             (Rule::Change(_, other), _) => self.instead(call, other(call)),
             (Rule::Value(_, value), _) => self.player.call(with_value(call, value)),
             (Rule::AsGet(_), Some(at)) => self.instead(call, Call::Get { at }),

@@ -1,6 +1,6 @@
 //! Mutants of the MCS reader-writer lock with writer preference.
 
-use super::Rule::{Answer, AsStore, Late, See, Skip, Split, Value, ZeroFirst};
+use super::Rule::{Answer, AsStore, Late, LookAgain, See, Skip, Split, Value, ZeroFirst};
 use super::{Mutant, compare_and_swap, fetch_add, fetch_store, flush, put, wait_until};
 use crate::network::Network;
 
@@ -15,6 +15,14 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [See(fetch_add("state").of(W1), |state| state & !RF)].stands_for("WP: ignore the RF window");
     "wp-no-w2" "the reader in the window does not set W2"
         [Skip(fetch_add("state").reading().of(W2))].stands_for("WP: omit W2");
+    "wp-second-look" "a reader that has cleared RF looks again, and sets W2 if it finds W1 and not W2"
+        [LookAgain(fetch_add("state").reading().acquiring(), |old, now| match old & RF {
+            0 => old,
+            _ if now & (W1 | W2) == W1 => now,
+            _ => now & !W1,
+        })];
+    "wp-second-look-at-w1" "a reader that has cleared RF looks again, and sets W2 if it finds W1, whether W2 is set or not"
+        [LookAgain(fetch_add("state").reading().acquiring(), |old, now| if old & RF == 0 { old } else { now })];
     "wp-wake-first" "a reader is woken before it is counted"
         [Late(&[fetch_add("state").reading().of(RC)], &[put("unblocked").another()])]
             .stands_for("WP: wake before reader_count++");
