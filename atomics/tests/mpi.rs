@@ -35,6 +35,7 @@ type Verdict = fn(&Output, u32) -> Result<(), String>;
 const CASES: &[(&str, &[u32], Role, Verdict)] = &[
     ("conformance", &[1, 2, 3, 4, 8], conformance, all_checks_have_passed),
     ("particulars", &[1, 3], particulars, ends_well),
+    ("worlds_over_communicators", &[1, 2, 5], worlds_over_communicators, ends_well),
     ("segments_that_differ_are_refused", &[3], differing_segments, ends_well),
     ("a_topology_of_another_size_is_refused_by_all", &[3], wrong_topology, ends_well),
     ("the_end_of_a_rank_that_fails_ends_the_job", &[3], fails, |output, _| ended_by("has failed", output)),
@@ -223,6 +224,46 @@ fn particulars() -> Result<(), String> {
     }
     assert_eq!(ra.get(ra.rank().at(Disp(end - 8))).unwrap(), 1);
     Collectives::new(&ra).unwrap().barrier().unwrap();
+    Ok(())
+}
+
+/// Checks two worlds over a communicator of a part of the ranks, beside the job's own world.
+fn worlds_over_communicators() -> Result<(), String> {
+    let ra = mpi::attach().unwrap();
+    let me = ra.rank().0;
+    // The ranks with odd numbers, and those with even ones; both in reverse.
+    // SAFETY: the world has initialized MPI; the communicator is written before it is used.
+    let half = unsafe {
+        let mut half = mpi_sys::RSMPI_COMM_NULL;
+        mpi_sys::MPI_Comm_split(mpi_sys::RSMPI_COMM_WORLD, (me % 2) as i32, -(me as i32), &mut half);
+        half
+    };
+    let numbers: Vec<u32> = (0..ra.size()).rev().filter(|rank| rank % 2 == me % 2).collect();
+    let over = |bytes| {
+        // SAFETY: the communicator has one group; the first world finalizes MPI, and is dropped last.
+        unsafe { Attach::new().segment_bytes(bytes).over(half) }.unwrap()
+    };
+    let worlds = [over(1 << 16), over(1 << 17)];
+    for world in &worlds {
+        assert_eq!((numbers[world.rank().index()], world.size() as usize), (me, numbers.len()));
+        let collectives = Collectives::new(world).unwrap();
+        let word = world.heap().alloc(8, 8).unwrap();
+        for rank in 0..world.size() {
+            world.fetch_add(Rank(rank).at(word), u64::from(me) + 1).unwrap();
+        }
+        collectives.barrier().unwrap();
+        let sum: u32 = numbers.iter().map(|number| number + 1).sum();
+        assert_eq!(world.get(world.rank().at(word)).unwrap(), u64::from(sum));
+        collectives.barrier().unwrap();
+    }
+    let [first, second] = worlds;
+    drop(first);
+    // The other world, and the job's, go on.
+    Collectives::new(&second).unwrap().barrier().unwrap();
+    drop(second);
+    Collectives::new(&ra).unwrap().barrier().unwrap();
+    // SAFETY: made above, and not used afterwards.
+    unsafe { mpi_sys::MPI_Comm_free(&mut { half }) };
     Ok(())
 }
 

@@ -56,7 +56,8 @@
 //!
 //! # Binding
 //!
-//! The binding is mpi-sys, rsmpi's bindgen output for the installed `mpi.h`. It has all calls, for MPICH and Open MPI.
+//! The binding is mpi-sys, rsmpi's bindgen output for the installed `mpi.h`. It has all calls, for MPICH and Open MPI. Calls
+//! use the profiling names (`PMPI_Put`), so that a library that intercepts a program's calls does not intercept these.
 //! It lacks some constants that the headers define by C expressions and that rsmpi itself does not use: `MPI_REPLACE`,
 //! `MPI_NO_OP`, `MPI_WIN_MODEL`, `MPI_WIN_UNIFIED`. A C file of four lines has these. rsmpi's safe layer has no
 //! windows.
@@ -147,64 +148,95 @@ impl Attach {
             }
             (wanted, given) => given.or(wanted).unwrap_or(SEGMENT_BYTES),
         };
-        let segment = segment.max(WORD).checked_next_multiple_of(WORD).filter(|&bytes| i64::try_from(bytes).is_ok());
-        let segment = segment.ok_or_else(|| Error::world("a segment must be shorter than 2^63 bytes"))?;
+        let segment = whole_words(segment)?;
         let session = Session::start()?;
-        let handles = Handles::new();
-        let comm = Comm::of_the_world()?;
-        let (rank, size) = comm.place()?;
+        // SAFETY: the session has initialized MPI, and its end comes after the communicator's.
+        let comm = unsafe { Comm::of(ffi::RSMPI_COMM_WORLD)? };
+        let (_, size) = comm.place()?;
         if size == 1 {
             check_launched()?;
         }
-        let given = environment.topology(size).map(|given| given.or(self.topology)).and_then(|given| match given {
-            Some(given) if given.size() != size => {
-                Err(Error::world(format!("the topology has {} ranks, but the world has {size}", given.size())))
-            }
-            given => Ok(given),
-        });
-        // A rank leaves only after all know of its failure: otherwise the others would wait for it.
-        let [longest, shortest, refused] = comm.largest(&handles, [segment, !segment, u64::from(given.is_err())])?;
-        let given = given?;
-        if refused != 0 {
-            return Err(Error::world("another rank does not join this world; its message says why"));
-        }
-        if longest != !shortest {
-            return Err(Error::world(format!(
-                "the ranks disagree on their segments: {rank} asks for {segment} bytes, but others for {} to {longest}",
-                !shortest
-            )));
-        }
-        let nodes = comm.nodes(&handles, rank, size)?;
-        let neighbours = nodes.iter().filter(|&&node| node == nodes[rank.index()]).count();
-        let (window, base) = Window::allocate(&handles, &comm, segment)?;
-        if size > 1 {
-            window.check_usable()?;
-        }
-        let capabilities = Capabilities {
-            backend: BACKEND,
-            atomicity: Atomicity::Hca,
-            native_fetch_store: true,
-            late_puts: true,
-            ordered_puts: false,
-            atomic_puts: true,
-            passive_progress: false,
-            asymmetric_fence: false,
-        };
-        let topology = given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0))));
-        Ok(Mpi {
-            base,
-            view: WorldView::new(rank, segment, capabilities, topology, SymmetricHeap::new(segment))?,
-            handles,
-            patience: wait::Patience::new(neighbours as u32),
-            posted: RefCell::new(Posted::new()),
-            requests: RefCell::new(Requests::new()),
-            ordering_flushes: Cell::new(0),
-            reached_out_to: RefCell::default(),
-            window,
-            comm,
-            _session: session,
-        })
+        let given = environment.topology(size).map(|given| given.or(self.topology));
+        join(Some(session), comm, segment, given)
     }
+
+    /// Makes a world of the ranks of `comm`, in a program that uses MPI itself. A process may be in several such worlds at a time.
+    ///
+    /// Collective over `comm`, as is dropping the handle. The environment chooses nothing here.
+    ///
+    /// # Safety
+    ///
+    /// MPI is initialized, and `comm` is a communicator of one group. MPI is not finalized before the handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`attach`](Self::attach) that do not concern the launcher.
+    pub unsafe fn over(self, comm: ffi::MPI_Comm) -> Result<Mpi> {
+        let segment = whole_words(self.segment_bytes.unwrap_or(SEGMENT_BYTES))?;
+        // SAFETY: the caller's promise.
+        let comm = unsafe { Comm::of(comm)? };
+        join(None, comm, segment, Ok(self.topology))
+    }
+}
+
+/// Returns the length of a segment of at least `bytes` bytes.
+fn whole_words(bytes: u64) -> Result<u64> {
+    let segment = bytes.max(WORD).checked_next_multiple_of(WORD).filter(|&bytes| i64::try_from(bytes).is_ok());
+    segment.ok_or_else(|| Error::world("a segment must be shorter than 2^63 bytes"))
+}
+
+/// Makes a world of the ranks of `comm`. All ranks take part, also one whose topology is an error.
+fn join(session: Option<Session>, comm: Comm, segment: u64, given: Result<Option<Topology>>) -> Result<Mpi> {
+    let handles = Handles::new();
+    let (rank, size) = comm.place()?;
+    let given = given.and_then(|given| match given {
+        Some(given) if given.size() != size => {
+            Err(Error::world(format!("the topology has {} ranks, but the world has {size}", given.size())))
+        }
+        given => Ok(given),
+    });
+    // A rank leaves only after all know of its failure: otherwise the others would wait for it.
+    let [longest, shortest, refused] = comm.largest(&handles, [segment, !segment, u64::from(given.is_err())])?;
+    let given = given?;
+    if refused != 0 {
+        return Err(Error::world("another rank does not join this world; its message says why"));
+    }
+    if longest != !shortest {
+        return Err(Error::world(format!(
+            "the ranks disagree on their segments: {rank} asks for {segment} bytes, but others for {} to {longest}",
+            !shortest
+        )));
+    }
+    let nodes = comm.nodes(&handles, rank, size)?;
+    let neighbours = nodes.iter().filter(|&&node| node == nodes[rank.index()]).count();
+    let (window, base) = Window::allocate(&handles, &comm, segment)?;
+    if size > 1 {
+        window.check_usable()?;
+    }
+    let capabilities = Capabilities {
+        backend: BACKEND,
+        atomicity: Atomicity::Hca,
+        native_fetch_store: true,
+        late_puts: true,
+        ordered_puts: false,
+        atomic_puts: true,
+        passive_progress: false,
+        asymmetric_fence: false,
+    };
+    let topology = given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0))));
+    Ok(Mpi {
+        base,
+        view: WorldView::new(rank, segment, capabilities, topology, SymmetricHeap::new(segment))?,
+        handles,
+        patience: wait::Patience::new(neighbours as u32),
+        posted: RefCell::new(Posted::new()),
+        requests: RefCell::new(Requests::new()),
+        ordering_flushes: Cell::new(0),
+        reached_out_to: RefCell::default(),
+        window,
+        comm,
+        _session: session,
+    })
 }
 
 /// Returns an error if no `mpirun` has started this process, which MPI takes for a world of one rank, or if the
@@ -228,18 +260,23 @@ fn check_launched() -> Result<()> {
     )))
 }
 
-/// A communicator of all ranks, for this crate alone, whose errors are returned.
+/// A communicator of all ranks of a world, for this crate alone, whose errors are returned.
 struct Comm(ffi::MPI_Comm);
 
 impl Comm {
-    fn of_the_world() -> Result<Comm> {
+    /// Returns a communicator of the same ranks as `other`.
+    ///
+    /// # Safety
+    ///
+    /// MPI is initialized, and is not finalized before this value is dropped. `other` is a communicator of one group.
+    unsafe fn of(other: ffi::MPI_Comm) -> Result<Comm> {
         let doing = || "making a communicator of all ranks".to_owned();
-        // SAFETY: MPI is initialized; the calls write to live variables, and take a communicator that one of them made.
+        // SAFETY: the caller's promise; the calls write to live variables, and take a communicator that one of them made.
         unsafe {
             let mut comm = ffi::RSMPI_COMM_NULL;
-            check(ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut comm), doing)?;
+            check(ffi::PMPI_Comm_dup(other, &mut comm), doing)?;
             let comm = Comm(comm);
-            check(ffi::MPI_Comm_set_errhandler(comm.0, ffi::RSMPI_ERRORS_RETURN), doing)?;
+            check(ffi::PMPI_Comm_set_errhandler(comm.0, ffi::RSMPI_ERRORS_RETURN), doing)?;
             Ok(comm)
         }
     }
@@ -248,8 +285,8 @@ impl Comm {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the communicator lives; the calls write to live variables.
         unsafe {
-            check(ffi::MPI_Comm_rank(self.0, &mut rank), || "asking for this rank".to_owned())?;
-            check(ffi::MPI_Comm_size(self.0, &mut size), || "asking for the number of ranks".to_owned())?;
+            check(ffi::PMPI_Comm_rank(self.0, &mut rank), || "asking for this rank".to_owned())?;
+            check(ffi::PMPI_Comm_size(self.0, &mut size), || "asking for the number of ranks".to_owned())?;
         }
         // MPI's numbers are not negative.
         Ok((Rank(rank as u32), size as u32))
@@ -261,7 +298,7 @@ impl Comm {
         // SAFETY: both buffers have N words, as all ranks' do.
         let code = unsafe {
             let (from, to) = (numbers.as_ptr().cast::<c_void>(), largest.as_mut_ptr().cast::<c_void>());
-            ffi::MPI_Allreduce(from, to, N as c_int, handles.word, ffi::RSMPI_MAX, self.0)
+            ffi::PMPI_Allreduce(from, to, N as c_int, handles.word, ffi::RSMPI_MAX, self.0)
         };
         check(code, || "agreeing on the segments".to_owned())?;
         Ok(largest)
@@ -277,11 +314,11 @@ impl Comm {
         unsafe {
             let mut node = ffi::RSMPI_COMM_NULL;
             let (by, info) = (ffi::RSMPI_COMM_TYPE_SHARED, ffi::RSMPI_INFO_NULL);
-            check(ffi::MPI_Comm_split_type(self.0, by, rank.0 as c_int, info, &mut node), doing)?;
-            check(ffi::MPI_Bcast((&raw mut first).cast(), 1, handles.word, 0, node), doing)?;
-            check(ffi::MPI_Comm_free(&mut node), doing)?;
+            check(ffi::PMPI_Comm_split_type(self.0, by, rank.0 as c_int, info, &mut node), doing)?;
+            check(ffi::PMPI_Bcast((&raw mut first).cast(), 1, handles.word, 0, node), doing)?;
+            check(ffi::PMPI_Comm_free(&mut node), doing)?;
             let (from, to) = ((&raw const first).cast(), nodes.as_mut_ptr().cast());
-            check(ffi::MPI_Allgather(from, 1, handles.word, to, 1, handles.word, self.0), doing)?;
+            check(ffi::PMPI_Allgather(from, 1, handles.word, to, 1, handles.word, self.0), doing)?;
         }
         Ok(nodes.into_iter().map(|node| node as u32).collect())
     }
@@ -290,7 +327,7 @@ impl Comm {
 impl Drop for Comm {
     fn drop(&mut self) {
         // SAFETY: it is freed here only, and the session goes after it.
-        let _ = unsafe { ffi::MPI_Comm_free(&mut self.0) };
+        let _ = unsafe { ffi::PMPI_Comm_free(&mut self.0) };
     }
 }
 
@@ -306,17 +343,18 @@ impl Window {
         // variables of the types that they ask for.
         unsafe {
             let mut info = ffi::RSMPI_INFO_NULL;
-            check(ffi::MPI_Info_create(&mut info), doing)?;
+            check(ffi::PMPI_Info_create(&mut info), doing)?;
             for key in [c"same_size", c"same_disp_unit"] {
-                check(ffi::MPI_Info_set(info, key.as_ptr(), c"true".as_ptr()), doing)?;
+                check(ffi::PMPI_Info_set(info, key.as_ptr(), c"true".as_ptr()), doing)?;
             }
             let mut win = ffi::RSMPI_WIN_NULL;
-            let code = ffi::MPI_Win_allocate(bytes as ffi::MPI_Aint, 1, info, comm.0, (&raw mut base).cast(), &mut win);
+            let code =
+                ffi::PMPI_Win_allocate(bytes as ffi::MPI_Aint, 1, info, comm.0, (&raw mut base).cast(), &mut win);
             check(code, doing)?;
-            check(ffi::MPI_Info_free(&mut info), doing)?;
-            check(ffi::MPI_Win_set_errhandler(win, ffi::RSMPI_ERRORS_RETURN), doing)?;
+            check(ffi::PMPI_Info_free(&mut info), doing)?;
+            check(ffi::PMPI_Win_set_errhandler(win, ffi::RSMPI_ERRORS_RETURN), doing)?;
             let (mut model, mut found): (*mut c_int, c_int) = (std::ptr::null_mut(), 0);
-            check(ffi::MPI_Win_get_attr(win, handles.win_model, (&raw mut model).cast(), &mut found), doing)?;
+            check(ffi::PMPI_Win_get_attr(win, handles.win_model, (&raw mut model).cast(), &mut found), doing)?;
             // The attribute's value is a pointer to an integer, which lives as long as the window (section 11.2.6).
             if found == 0 || *model != handles.win_unified {
                 return Err(Error::Unsupported {
@@ -327,10 +365,10 @@ impl Window {
             let base = NonNull::new(base.cast::<u8>()).filter(|base| base.cast::<u64>().is_aligned());
             let base = base.ok_or_else(|| Error::world("MPI has allocated a window that is not aligned to 8 bytes"))?;
             base.write_bytes(0, bytes as usize);
-            check(ffi::MPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win), doing)?;
-            check(ffi::MPI_Win_sync(win), doing)?;
+            check(ffi::PMPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win), doing)?;
+            check(ffi::PMPI_Win_sync(win), doing)?;
             // No rank writes to a segment before its owner has zeroed it.
-            check(ffi::MPI_Barrier(comm.0), doing)?;
+            check(ffi::PMPI_Barrier(comm.0), doing)?;
             Ok((Window(win), base))
         }
     }
@@ -347,7 +385,7 @@ impl Window {
         let mut name = [0u8; ffi::MPI_MAX_OBJECT_NAME as usize + 1];
         let mut len: c_int = 0;
         // SAFETY: the buffer is as long as the call may write (section 6.8).
-        let code = unsafe { ffi::MPI_Win_get_name(self.0, name.as_mut_ptr().cast(), &mut len) };
+        let code = unsafe { ffi::PMPI_Win_get_name(self.0, name.as_mut_ptr().cast(), &mut len) };
         check(code, || "asking for the window's name".to_owned())?;
         // The first word of the window's name is the name of the component.
         if !name.starts_with(b"rdma ") {
@@ -364,8 +402,8 @@ impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: it is freed here only. The free waits for all ranks, so that none accesses a segment that is gone.
         unsafe {
-            let _ = ffi::MPI_Win_unlock_all(self.0);
-            let _ = ffi::MPI_Win_free(&mut self.0);
+            let _ = ffi::PMPI_Win_unlock_all(self.0);
+            let _ = ffi::PMPI_Win_free(&mut self.0);
         }
     }
 }
@@ -388,7 +426,7 @@ pub struct Mpi {
     // In the order in which they are dropped.
     window: Window,
     comm: Comm,
-    _session: Session,
+    _session: Option<Session>,
 }
 
 impl std::fmt::Debug for Mpi {
@@ -471,7 +509,7 @@ impl Mpi {
     fn flush_words(&self, target: Rank) {
         self.let_go_until_reached(&[target]);
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
-        self.check_completed(unsafe { ffi::MPI_Win_flush(target.0 as c_int, self.window.0) });
+        self.check_completed(unsafe { ffi::PMPI_Win_flush(target.0 as c_int, self.window.0) });
         self.posted.borrow_mut().completed(target);
         self.requests.borrow_mut().words_completed(Some(target));
     }
@@ -481,7 +519,7 @@ impl Mpi {
     fn complete_here(&self, target: Rank) {
         self.let_go_until_reached(&[target]);
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
-        self.check_completed(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
+        self.check_completed(unsafe { ffi::PMPI_Win_flush_local(target.0 as c_int, self.window.0) });
     }
 
     /// Executes a fetching operation, which is complete when this returns.
@@ -508,7 +546,7 @@ impl Mpi {
         let mpi_op = match op {
             WordOp::CompareAndSwap { .. } => {
                 // SAFETY: the word exists (`word` has checked); the caller's promise.
-                let code = unsafe { ffi::MPI_Compare_and_swap(second, first, old, word, rank, disp, win) };
+                let code = unsafe { ffi::PMPI_Compare_and_swap(second, first, old, word, rank, disp, win) };
                 return self.started(code, op.operation(), at.address());
             }
             WordOp::FetchAdd(_) => self.handles.sum,
@@ -516,7 +554,7 @@ impl Mpi {
             WordOp::Get => self.handles.no_op,
         };
         // SAFETY: as above.
-        let code = unsafe { ffi::MPI_Fetch_and_op(first, old, word, rank, disp, mpi_op, win) };
+        let code = unsafe { ffi::PMPI_Fetch_and_op(first, old, word, rank, disp, mpi_op, win) };
         self.started(code, op.operation(), at.address())
     }
 
@@ -529,7 +567,7 @@ impl Mpi {
         }
         if self.posted.borrow().is_full() {
             // SAFETY: the window lives as long as `self`, in one epoch.
-            self.check_completed(unsafe { ffi::MPI_Win_flush_local_all(self.window.0) });
+            self.check_completed(unsafe { ffi::PMPI_Win_flush_local_all(self.window.0) });
             self.posted.borrow_mut().completed_locally();
         }
         self.reach_out_to(at.rank());
@@ -537,7 +575,7 @@ impl Mpi {
         let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
         let (word, replace) = (self.handles.word, self.handles.replace);
         // SAFETY: the word exists (`word` has checked); the slot keeps its value and its place until a flush.
-        let code = unsafe { ffi::MPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
+        let code = unsafe { ffi::PMPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
         self.started(code, Operation::Put, address)
     }
 
@@ -546,7 +584,7 @@ impl Mpi {
         let targets = self.reached_out_to.take();
         self.let_go_until_reached(&targets);
         // SAFETY: the window lives as long as `self`, in one epoch.
-        self.check_completed(unsafe { ffi::MPI_Win_flush_all(self.window.0) });
+        self.check_completed(unsafe { ffi::PMPI_Win_flush_all(self.window.0) });
         self.posted.borrow_mut().all_completed();
         self.requests.borrow_mut().words_completed(None);
         self.finish_flushed(None);
@@ -588,8 +626,8 @@ impl Mpi {
             let code = unsafe {
                 let own = own.add(start).cast::<c_void>();
                 match way {
-                    Way::Put => ffi::MPI_Put(own, part, byte, rank, disp, part, byte, win),
-                    Way::Get => ffi::MPI_Get(own, part, byte, rank, disp, part, byte, win),
+                    Way::Put => ffi::PMPI_Put(own, part, byte, rank, disp, part, byte, win),
+                    Way::Get => ffi::PMPI_Get(own, part, byte, rank, disp, part, byte, win),
                 }
             };
             if let Err(error) = self.started(code, way.operation(), at) {
@@ -626,8 +664,8 @@ impl Mpi {
         // SAFETY: the caller's promise.
         let code = unsafe {
             match way {
-                Way::Put => ffi::MPI_Rput(own, len, byte, rank, disp, len, byte, win, &mut request),
-                Way::Get => ffi::MPI_Rget(own, len, byte, rank, disp, len, byte, win, &mut request),
+                Way::Put => ffi::PMPI_Rput(own, len, byte, rank, disp, len, byte, win, &mut request),
+                Way::Get => ffi::PMPI_Rget(own, len, byte, rank, disp, len, byte, win, &mut request),
             }
         };
         self.started(code, way.operation(), at)?;
@@ -637,7 +675,7 @@ impl Mpi {
     /// Waits for the completion of a request at this rank.
     fn finish_request(&self, mut request: ffi::MPI_Request) {
         // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
-        self.check_completed(unsafe { ffi::MPI_Wait(&mut request, self.handles.ignored_status) });
+        self.check_completed(unsafe { ffi::PMPI_Wait(&mut request, self.handles.ignored_status) });
     }
 
     /// Waits for the requests to `target`, or all requests, whose operations a flush has completed.
@@ -759,7 +797,7 @@ impl Fabric for Mpi {
         };
         let mut done = 0;
         // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
-        self.check_completed(unsafe { ffi::MPI_Test(under_way, &mut done, self.handles.ignored_status) });
+        self.check_completed(unsafe { ffi::PMPI_Test(under_way, &mut done, self.handles.ignored_status) });
         if done != 0 {
             requests.remove(request.0);
         }

@@ -170,8 +170,12 @@ pub(crate) fn layout(size: u32, segment_bytes: Option<u64>) -> Result<Layout> {
     Layout::new(size, segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))
 }
 
-/// A new, sealed memory file for `layout`, for this user alone.
-pub(crate) fn create(layout: Layout) -> Result<OwnedFd> {
+/// Makes a sealed memory file for `layout`, for this user alone. Ranks that meet without this crate map it by [`Mapping::shared`].
+///
+/// # Errors
+///
+/// [`Error::System`] when the system refuses it.
+pub fn create(layout: Layout) -> Result<OwnedFd> {
     let len = layout.total_bytes();
     let failed = |what: &str| {
         let what = format!("{what} a memory file of {len} bytes");

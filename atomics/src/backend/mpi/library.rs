@@ -60,7 +60,7 @@ pub fn library() -> String {
     let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
     let mut len: c_int = 0;
     // SAFETY: the buffer is as long as the call may write (MPI-3.1, section 8.1.1), which may come before MPI_Init.
-    let code = unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
+    let code = unsafe { ffi::PMPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
     if code != ffi::MPI_SUCCESS as c_int {
         return "an MPI without a name".to_owned();
     }
@@ -86,7 +86,7 @@ pub(super) fn explain(code: c_int) -> String {
     let mut text = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len: c_int = 0;
     // SAFETY: the buffer is as long as the call may write (MPI-3.1, section 8.4).
-    let explained = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
+    let explained = unsafe { ffi::PMPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
     if explained != ffi::MPI_SUCCESS as c_int {
         return format!("error {code}");
     }
@@ -111,8 +111,8 @@ impl Session {
         let (mut initialized, mut finalized) = (0, 0);
         // SAFETY: both may be called at any time (MPI-3.1, section 8.7), and write one integer each.
         unsafe {
-            check(ffi::MPI_Initialized(&mut initialized), || "asking whether MPI is initialized".to_owned())?;
-            check(ffi::MPI_Finalized(&mut finalized), || "asking whether MPI is finalized".to_owned())?;
+            check(ffi::PMPI_Initialized(&mut initialized), || "asking whether MPI is initialized".to_owned())?;
+            check(ffi::PMPI_Finalized(&mut finalized), || "asking whether MPI is finalized".to_owned())?;
         }
         if finalized != 0 {
             return Err(Error::world("MPI was finalized before this process joined its world"));
@@ -125,7 +125,7 @@ impl Session {
         // allowed (section 8.7).
         let code = unsafe {
             let (mut argc, mut argv) = (0, std::ptr::null_mut());
-            ffi::MPI_Init_thread(&mut argc, &mut argv, ffi::RSMPI_THREAD_FUNNELED, &mut provided)
+            ffi::PMPI_Init_thread(&mut argc, &mut argv, ffi::RSMPI_THREAD_FUNNELED, &mut provided)
         };
         check(code, || "initializing MPI".to_owned())?;
         Ok(Session { finalizes: true })
@@ -136,7 +136,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.finalizes {
             // SAFETY: this value stands for an initialization that has not been finalized; it stays in its thread.
-            let _ = unsafe { ffi::MPI_Finalize() };
+            let _ = unsafe { ffi::PMPI_Finalize() };
         }
     }
 }
@@ -144,7 +144,7 @@ impl Drop for Session {
 /// Ends all ranks of the job, including this one.
 pub(super) fn abort(comm: ffi::MPI_Comm) -> ! {
     // SAFETY: MPI is initialized, since there is a communicator.
-    unsafe { ffi::MPI_Abort(comm, 1) };
+    unsafe { ffi::PMPI_Abort(comm, 1) };
     // It does not return, but its signature does not say so.
     std::process::abort()
 }

@@ -100,7 +100,7 @@ impl Mpi {
             // all requests are done. No value is read for MPI_NO_OP.
             self.check_completed(unsafe {
                 let to = (&raw mut *read).cast();
-                ffi::MPI_Rget_accumulate(none, 0, word, to, 1, word, rank, 0, 1, word, no_op, self.window.0, request)
+                ffi::PMPI_Rget_accumulate(none, 0, word, to, 1, word, rank, 0, 1, word, no_op, self.window.0, request)
             });
         }
         loop {
@@ -108,7 +108,7 @@ impl Mpi {
             // SAFETY: requests that were just made, or null ones in their place.
             self.check_completed(unsafe {
                 let statuses = self.handles.ignored_statuses;
-                ffi::MPI_Testall(requests.len() as c_int, requests.as_mut_ptr(), &mut done, statuses)
+                ffi::PMPI_Testall(requests.len() as c_int, requests.as_mut_ptr(), &mut done, statuses)
             });
             if done != 0 {
                 return;
@@ -123,7 +123,7 @@ impl Mpi {
         let handles = &self.handles;
         // SAFETY: the communicator lives as long as `self`; no rank sends on it, so that nothing is found.
         let code = unsafe {
-            ffi::MPI_Iprobe(handles.any_source, handles.any_tag, self.comm.0, &mut found, handles.ignored_status)
+            ffi::PMPI_Iprobe(handles.any_source, handles.any_tag, self.comm.0, &mut found, handles.ignored_status)
         };
         super::check(code, || format!("letting MPI make progress on {}", self.view.rank()))
     }
@@ -181,7 +181,7 @@ impl Mpi {
     /// Returns the value that ended a wait; writes released before it are visible from here on.
     fn acquire(&self, value: u64) -> Result<Option<u64>> {
         // SAFETY: the window lives as long as `self`, in one epoch.
-        let code = unsafe { ffi::MPI_Win_sync(self.window.0) };
+        let code = unsafe { ffi::PMPI_Win_sync(self.window.0) };
         super::check(code, || format!("synchronizing the window of {}", self.view.rank()))?;
         fence(Ordering::SeqCst);
         Ok(Some(value))
