@@ -122,7 +122,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     }
 
     /// Ignores the variable [`Config::RECORD_VARIABLE`].
-    pub(crate) fn without_variable(mut self) -> Self {
+    pub fn without_variable(mut self) -> Self {
         self.reads_variable = false;
         self
     }

@@ -1,0 +1,75 @@
+//! The windows of unchanged MPI programs, with rmalab's epochs and lock policies.
+//!
+//! The crate is a shared library, `librmalab_mpi.so`, for one MPI: the one whose `mpicc` it was built with (`MPICC`). A program
+//! gets it by `LD_PRELOAD`, or is linked with it before its MPI. The library defines the calls of MPI's chapter on one-sided
+//! communication (`MPI_Win_lock`, `MPI_Put`), and calls the MPI below it, the *host*, by its profiling names (`PMPI_Put`).
+//!
+//! ```sh
+//! mpirun -n 4 env LD_PRELOAD=$PWD/librmalab_mpi.so RMALAB_LOCK_POLICY=hierarchical ./program
+//! ```
+//!
+//! # Windows
+//!
+//! A program's window is a window of the host, of the flavor that the program asked for. So its memory, attributes, name, info,
+//! error handler and group stay the host's, and calls on them need no code here. `table` finds the state of a managed window by
+//! its handle. A window without state is the host's alone: every call on it is passed on.
+//!
+//! | mode | epochs and locks | data |
+//! | --- | --- | --- |
+//! | `off` | the host's | the host's |
+//! | `policy` | those of rmalab's window engine, on a hidden world of the communicator's ranks | the host's, in one `MPI_Win_lock_all` epoch for the life of the window |
+//!
+//! In mode `policy`, the engine is a window without memory ([`RawWindow`](rmalab_windows::RawWindow)). An operation first asks
+//! the engine for its epoch, then the host does it. A call that ends an epoch first completes the operations by the host's flush,
+//! then ends the epoch in the engine. So the next rank inside finds the data. The host's `MPI_Win_sync` at both ends of an epoch orders a rank's loads
+//! and stores to its own window.
+//!
+//! The hidden world is one of two:
+//!
+//! * `shared`: an anonymous memory file that all ranks map. Rank 0 makes it, and the others open it by its place in `/proc`. The
+//!   ranks are on one host if all of them find this very file there.
+//! * `remote`: a window of the host, over its remote atomics, on any network and any number of hosts: the backend
+//!   [`mpi`](https://docs.rs/rmalab-atomics).
+//!
+//! A rank that waits in `shared` lets the host make progress meanwhile, since other ranks may wait for it in calls of the host.
+//!
+//! # Choice
+//!
+//! | info key | variable | values, the default first |
+//! | --- | --- | --- |
+//! | `rmalab_mode` | `RMALAB_MODE` | `policy`, `off` |
+//! | `rmalab_control` | `RMALAB_CONTROL` | `auto`, `shared`, `remote`; `auto` is `shared` if all ranks are on one host |
+//! | `rmalab_lock_policy` | `RMALAB_LOCK_POLICY` | see `rmalab-windows` |
+//! | `rmalab_fence` | `RMALAB_FENCE` | `dissemination`, `naive` |
+//! | `rmalab_pscw` | `RMALAB_PSCW` | `auto`, `flags`, `matching` |
+//!
+//! All ranks of a window pass the same values. Where they do not, or where a mode cannot work, the window is the host's alone.
+//! `RMALAB_VERBOSE=1` prints the choice for each window, with the reason. `MPI_Win_get_info` returns the choices in force. A value
+//! that does not exist is reported once, and the default is used.
+//!
+//! # Limits
+//!
+//! * A program that asks for `MPI_THREAD_SERIALIZED` or `MPI_THREAD_MULTIPLE` gets the host's windows: the engine belongs to one
+//!   thread.
+//! * Over `remote`, locks need a host whose atomics work. Open MPI 4 without RDMA needs `OMPI_MCA_osc=sm` on one node; otherwise its
+//!   compare-and-swap ends with a segmentation fault. The library finds that out, and leaves the window to the host.
+//! * Calls from Fortran reach this library where the host's Fortran wrappers call `MPI_*` in C (MPICH). Open MPI's call `PMPI_*`, so a
+//!   window that Fortran has made there is the host's.
+//!
+//! # Layers
+//!
+//! `boundary` has all unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
+//! variables, `world` makes hidden worlds, `policy` has the windows of that mode, `table` finds them.
+
+#![deny(unsafe_code)]
+
+#[cfg(feature = "mpi")]
+mod boundary;
+#[cfg(feature = "mpi")]
+mod policy;
+#[cfg(any(feature = "mpi", test))]
+mod settings;
+#[cfg(feature = "mpi")]
+mod table;
+#[cfg(feature = "mpi")]
+mod world;

@@ -1,0 +1,182 @@
+//! Windows of mode `policy`: epochs and locks by the engine, data by the host.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+use rmalab_atomics::Rank;
+use rmalab_windows::{Assert, Call, Error, FenceAssert, LockKind, PostAssert, StartAssert};
+
+use crate::boundary::engine::Engine;
+use crate::boundary::host::{self, Comm, Group, Win};
+use crate::settings::{Mode, Settings};
+use crate::world::World;
+
+/// Why a call on a managed window has failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The engine refuses it. The window's error handler does not know yet.
+    Engine(Error),
+    /// The host has refused it with this code, and has called the error handler.
+    Host(c_int),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Engine(error)
+    }
+}
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A window whose epochs are the engine's.
+pub(crate) struct Managed {
+    pub(crate) win: Win,
+    engine: Engine,
+    /// The window's ranks, to translate groups.
+    group: Group,
+    /// The targets of the access epoch.
+    targets: RefCell<Vec<Rank>>,
+    /// The choices in force, as info keys.
+    pub(crate) in_force: Vec<(&'static str, String)>,
+}
+
+impl Managed {
+    /// Manages `win`, a window of `comm` that the host has just made. Collective; on an error at any rank, the caller gives up at all.
+    pub(crate) fn new(win: Win, comm: Comm, settings: &Settings) -> std::result::Result<Managed, String> {
+        let world = World::new(comm, settings.control)?;
+        let control = world.control();
+        let engine = Engine::new(world, settings.config).map_err(|error| error.to_string())?;
+        let group = host::group_of(win)?;
+        let in_force = ["rmalab_lock_policy", "rmalab_fence", "rmalab_pscw"].map(|key| {
+            let value = engine.raw().info().get(key).map(str::to_owned);
+            (key, value.unwrap_or_default())
+        });
+        let modes = [("rmalab_mode", Mode::Policy.to_string()), ("rmalab_control", control.to_string())];
+        let in_force = modes.into_iter().chain(in_force).collect();
+        Ok(Managed { win, engine, group, targets: RefCell::default(), in_force })
+    }
+
+    /// Opens the host's epoch, in which all operations of the window's life are.
+    pub(crate) fn open_host(&self) -> Result<()> {
+        host::lock_all(self.win)
+    }
+
+    /// Ends everything but the host's window. Collective. A part that fails keeps no other part from its end.
+    pub(crate) fn free(self) -> Result<()> {
+        let flushed = host::flush_all(self.win);
+        let freed = self.engine.free();
+        let unlocked = host::unlock_all(self.win);
+        host::free_group(self.group);
+        freed?;
+        flushed.and(unlocked)
+    }
+
+    /// Checks that an epoch is open for an operation on `target`. The null target needs none that the engine knows: a lock of it opens
+    /// nothing.
+    #[inline]
+    pub(crate) fn operate(&self, call: Call, target: Option<Rank>) -> Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        Ok(self.engine.raw().operate(call, target, |_| Ok(()))?)
+    }
+
+    /// Checks the same for an operation with a request.
+    pub(crate) fn operate_with_request(&self, call: Call, target: Option<Rank>) -> Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        Ok(self.engine.raw().operate_with_requests(call, target, |_| Ok(()))?)
+    }
+
+    pub(crate) fn lock(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<()> {
+        self.engine.raw().lock(kind, target, assert)?;
+        host::sync(self.win)
+    }
+
+    pub(crate) fn unlock(&self, target: Option<Rank>) -> Result<()> {
+        let done = self.flush_host(target);
+        // The lock is released even so, since others may wait for it.
+        self.engine.raw().unlock(target)?;
+        done
+    }
+
+    pub(crate) fn lock_all(&self, assert: Assert) -> Result<()> {
+        self.engine.raw().lock_all(assert)?;
+        host::sync(self.win)
+    }
+
+    pub(crate) fn unlock_all(&self) -> Result<()> {
+        let done = host::flush_all(self.win).and_then(|()| host::sync(self.win));
+        self.engine.raw().unlock_all()?;
+        done
+    }
+
+    pub(crate) fn flush(&self, target: Option<Rank>) -> Result<()> {
+        self.engine.raw().flush_local(target)?;
+        target.map_or(Ok(()), |target| host::flush(target, self.win))
+    }
+
+    pub(crate) fn flush_local(&self, target: Option<Rank>) -> Result<()> {
+        self.engine.raw().flush_local(target)?;
+        target.map_or(Ok(()), |target| host::flush_local(target, self.win))
+    }
+
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.engine.raw().flush_local_all()?;
+        host::flush_all(self.win)
+    }
+
+    pub(crate) fn flush_local_all(&self) -> Result<()> {
+        self.engine.raw().flush_local_all()?;
+        host::flush_local_all(self.win)
+    }
+
+    pub(crate) fn fence(&self, assert: FenceAssert) -> Result<()> {
+        let done = if assert.noprecede { Ok(()) } else { host::flush_all(self.win) };
+        let done = done.and_then(|()| host::sync(self.win));
+        self.engine.raw().fence(assert)?;
+        done?;
+        host::sync(self.win)
+    }
+
+    pub(crate) fn start(&self, group: Group, assert: StartAssert) -> Result<()> {
+        let targets = host::ranks(group, self.group)?;
+        self.engine.raw().start(&targets, assert)?;
+        self.targets.replace(targets);
+        Ok(())
+    }
+
+    pub(crate) fn complete(&self) -> Result<()> {
+        let targets = self.targets.take();
+        let done = targets.iter().try_for_each(|&target| host::flush(target, self.win));
+        // The targets wait for it.
+        self.engine.raw().complete()?;
+        done
+    }
+
+    pub(crate) fn post(&self, group: Group, assert: PostAssert) -> Result<()> {
+        let origins = host::ranks(group, self.group)?;
+        host::sync(self.win)?;
+        Ok(self.engine.raw().post(&origins, assert)?)
+    }
+
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.engine.raw().wait()?;
+        host::sync(self.win)
+    }
+
+    pub(crate) fn test(&self) -> Result<bool> {
+        // A program that only tests lets the host make progress here.
+        host::progress();
+        let over = self.engine.raw().test()?;
+        if over {
+            host::sync(self.win)?;
+        }
+        Ok(over)
+    }
+
+    /// Completes the operations on `target` there, and orders this rank's own stores before what follows. The engine refuses a target that
+    /// does not exist.
+    fn flush_host(&self, target: Option<Rank>) -> Result<()> {
+        let size = self.engine.raw().team().size();
+        target.filter(|target| target.0 < size).map_or(Ok(()), |target| host::flush(target, self.win))?;
+        host::sync(self.win)
+    }
+}

@@ -1,0 +1,174 @@
+//! What a program's user chooses for a window: info keys, and variables for programs that no one can edit.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rmalab_windows::{Config, Info};
+
+/// The info keys that are read when a window is made, and their variables.
+pub(crate) const KEYS: [(&str, &str); 5] = [
+    ("rmalab_mode", "RMALAB_MODE"),
+    ("rmalab_control", "RMALAB_CONTROL"),
+    ("rmalab_lock_policy", Config::LOCK_POLICY_VARIABLE),
+    ("rmalab_fence", "RMALAB_FENCE"),
+    ("rmalab_pscw", "RMALAB_PSCW"),
+];
+
+/// Who does what on a window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum Mode {
+    /// Epochs and locks are rmalab's, and the host moves data.
+    #[default]
+    Policy,
+    /// The host does everything.
+    Off,
+}
+
+/// Where the words of epochs and locks are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) enum Control {
+    /// In shared memory if all ranks are on one host, otherwise in a window of the host.
+    #[default]
+    Auto,
+    /// In shared memory.
+    Shared,
+    /// In a window of the host.
+    Remote,
+}
+
+impl Mode {
+    const ALL: [Mode; 2] = [Mode::Policy, Mode::Off];
+}
+
+impl Control {
+    const ALL: [Control; 3] = [Control::Auto, Control::Shared, Control::Remote];
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Policy => "policy",
+            Mode::Off => "off",
+        })
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Control::Auto => "auto",
+            Control::Shared => "shared",
+            Control::Remote => "remote",
+        })
+    }
+}
+
+/// The choices for one window.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) mode: Mode,
+    pub(crate) control: Control,
+    /// The strategies of the engine.
+    pub(crate) config: Config,
+    /// A line for each value that does not exist.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Reads the hints, and the variable of each key that is no hint.
+    pub(crate) fn read(hint: impl Fn(&str) -> Option<String>, variable: impl Fn(&str) -> Option<String>) -> Settings {
+        let mut warnings = Vec::new();
+        let (mut mode, mut control, mut strategies) = (Mode::default(), Control::default(), Info::new());
+        for (key, name) in KEYS {
+            let given = hint(key).map(|value| (key, value));
+            let Some((source, value)) = given.or_else(|| variable(name).map(|value| (name, value))) else { continue };
+            match key {
+                "rmalab_mode" => choose(&mut mode, &Mode::ALL, source, &value, &mut warnings),
+                "rmalab_control" => choose(&mut control, &Control::ALL, source, &value, &mut warnings),
+                _ => {
+                    let refused = match Info::from_pairs([(key, &value)]) {
+                        Ok(strategy) => {
+                            let (_, ignored) = Config::from_info(&strategy);
+                            ignored
+                                .into_iter()
+                                .find(|ignored| ignored.key == key)
+                                .map(|ignored| ignored.reason.to_string())
+                        }
+                        Err(error) => Some(error.to_string()),
+                    };
+                    match refused {
+                        Some(why) => warnings.push(format!("{source}={value} is ignored: {why}")),
+                        None => drop(strategies.set(key, &value)),
+                    }
+                }
+            }
+        }
+        // What the engine ignores now is its own variable, which has its line already.
+        let (config, _) = Config::from_info(&strategies);
+        Settings { mode, control, config, warnings }
+    }
+
+    /// Returns a number that is the same at all ranks that have chosen the same.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.mode, self.control, self.config.to_info().to_string()).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn choose<T: Copy + fmt::Display>(choice: &mut T, all: &[T], source: &str, value: &str, warnings: &mut Vec<String>) {
+    match all.iter().find(|one| one.to_string() == value) {
+        Some(&found) => *choice = found,
+        None => {
+            let names: Vec<String> = all.iter().map(T::to_string).collect();
+            warnings.push(format!("{source}={value} is ignored: '{value}' is not one of {}", names.join(", ")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_windows::{FenceStrategy, PolicyKind};
+
+    use super::*;
+
+    fn read(hints: &[(&str, &str)], variables: &[(&str, &str)]) -> Settings {
+        let of =
+            |pairs: &[(&str, &str)], name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned());
+        Settings::read(|name| of(hints, name), |name| of(variables, name))
+    }
+
+    #[test]
+    fn a_hint_comes_before_its_variable() {
+        let settings = read(
+            &[("rmalab_lock_policy", "hierarchical"), ("rmalab_control", "remote")],
+            &[("RMALAB_LOCK_POLICY", "mcs"), ("RMALAB_CONTROL", "shared"), ("RMALAB_FENCE", "naive")],
+        );
+        assert_eq!((settings.mode, settings.control), (Mode::Policy, Control::Remote));
+        assert_eq!((settings.config.policy, settings.config.fence), (PolicyKind::Hierarchical, FenceStrategy::Naive));
+        assert!(settings.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_value_that_does_not_exist_is_a_line_and_the_default() {
+        let settings = read(
+            &[("rmalab_mode", "fast"), ("rmalab_pscw", "deferred")],
+            &[("RMALAB_LOCK_POLICY", "best"), ("RMALAB_CONTROL", "remote")],
+        );
+        assert_eq!((settings.mode, settings.control), (Mode::Policy, Control::Remote));
+        assert_eq!(settings.config, Config::default());
+        let [mode, policy, pscw] = &settings.warnings[..] else { panic!("{:?}", settings.warnings) };
+        assert_eq!(mode, "rmalab_mode=fast is ignored: 'fast' is not one of policy, off");
+        assert!(policy.starts_with("RMALAB_LOCK_POLICY=best is ignored: ") && policy.contains("two-level"), "{policy}");
+        assert!(pscw.starts_with("rmalab_pscw=deferred is ignored: "), "{pscw}");
+    }
+
+    #[test]
+    fn digests_differ_where_choices_do() {
+        let digest = |hints: &[(&str, &str)]| read(hints, &[]).digest();
+        assert_eq!(digest(&[]), digest(&[("rmalab_mode", "policy"), ("rmalab_fence", "dissemination")]));
+        for other in [("rmalab_mode", "off"), ("rmalab_control", "remote"), ("rmalab_lock_policy", "mcs")] {
+            assert_ne!(digest(&[]), digest(&[other]), "{other:?}");
+        }
+    }
+}
