@@ -59,10 +59,7 @@ impl Engine {
             match world {
                 World::Shared(world) => {
                     let (owner, world) = Lent::new(world);
-                    let serve: Serve = || {
-                        host::progress();
-                        Ok(Served::Nothing)
-                    };
+                    let serve: Serve = || Ok(host::progress());
                     let (attended, ranks) = Lent::new(Box::new(Attended::new(world, serve)));
                     (Base::Shared(attended, owner), ranks)
                 }

@@ -3,10 +3,12 @@
 //! Handles come from the program's calls, or from the host. MPI calls the use of a handle that was freed erroneous, so a program that
 //! passes one has undefined behaviour here as it has without this library.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
-use rmalab_atomics::{Mpi, Rank, mpi};
+use rmalab_atomics::{Mpi, Rank, Served, mpi};
 use rmalab_windows::Class;
 
 use crate::policy::{Failure, Result};
@@ -94,16 +96,32 @@ pub(crate) fn remote_world(comm: Comm, segment_bytes: u64) -> std::result::Resul
 /// A tag that programs hardly use, the largest that every MPI has.
 const TAG: c_int = 32_767;
 
-/// Lets the host make progress on what other ranks have asked for: a probe, which takes no message.
+/// A probe that takes longer than this has probably served another rank.
+const SERVED: Duration = Duration::from_micros(1);
+
+/// How long a rank that has served another one expects the next request at once: the holder of a lock may need several.
+const AWAKE: Duration = Duration::from_millis(1);
+
+thread_local! {
+    static AWAKE_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets the host make progress on what other ranks have asked for: a probe, which takes no message. Returns whether more is to be expected.
 ///
 /// The communicator has to be one of several ranks: MPICH answers a probe of this rank alone without a look at the network. A message that
 /// is found ends a probe sooner, so the tag is one that finds none.
-pub(crate) fn progress() {
+pub(crate) fn progress() -> Served {
+    let before = Instant::now();
     let mut found = 0;
     // SAFETY: MPI is initialized while there are windows; the call writes to a live variable; the constants are C's.
     unsafe {
         ffi::PMPI_Iprobe(ffi::RSMPI_ANY_SOURCE, TAG, ffi::RSMPI_COMM_WORLD, &mut found, ffi::RSMPI_STATUS_IGNORE);
     }
+    let now = Instant::now();
+    if now - before > SERVED {
+        AWAKE_UNTIL.set(Some(now + AWAKE));
+    }
+    if AWAKE_UNTIL.get().is_some_and(|until| now < until) { Served::Something } else { Served::Nothing }
 }
 
 /// Returns the value of a key, or `None` if the info does not have it.
