@@ -39,6 +39,8 @@ pub struct Actor {
     terse: Rc<Cell<bool>>,
     /// True if it waits for an answer.
     calls: bool,
+    /// True if its acquisitions have deadlines.
+    is_timed: bool,
 }
 
 impl Actor {
@@ -50,9 +52,15 @@ impl Actor {
     pub fn new(check: &Arc<Check>, rank: Rank) -> Result<Actor> {
         let events = Rc::new(RefCell::new(Vec::new()));
         let terse = Rc::new(Cell::new(false));
+        let is_timed = check.is_timed(rank);
         let (check, log, is_terse) = (Arc::clone(check), Rc::clone(&events), Rc::clone(&terse));
         let task = Task::new(move |port| check.play(rank, &Watched { port, events: log, terse: is_terse }))?;
-        Ok(Actor { task, events, terse, calls: false })
+        Ok(Actor { task, events, terse, calls: false, is_timed })
+    }
+
+    /// Returns whether its acquisitions have deadlines, so that its clock moves.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.is_timed
     }
 
     /// Leaves the handle out of its events from now on, or no longer.

@@ -12,7 +12,7 @@ use crate::network::Network;
 use crate::play::{DATA, Event, Handle, Player, Section, Stage};
 use crate::subject::Subject;
 use crate::workload::{Program, Workload};
-use crate::{Access, Result, Scenario};
+use crate::{Access, Form, Result, Scenario, clock};
 
 /// The input of every engine. A verdict depends on this, and on how the engine searches.
 #[derive(Clone, Debug)]
@@ -92,12 +92,23 @@ impl Check {
         home || self.subject.is_window() && rank.0 < self.targets()
     }
 
+    /// Returns whether the acquisitions of `rank` have deadlines.
+    pub fn is_timed(&self, rank: Rank) -> bool {
+        self.scenario.form(rank) == Form::Timed
+    }
+
+    /// Returns whether an acquisition of some rank may fail.
+    pub fn has_attempts(&self) -> bool {
+        self.scenario.has(Form::Try) || self.scenario.has(Form::Timed)
+    }
+
     /// Returns an error if the check makes no sense.
     ///
     /// # Errors
     ///
-    /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window, and
-    /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit the lock.
+    /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window,
+    /// [`Error::Form`](crate::Error::Form) when it does not support a form of acquisition, and
+    /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit it.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
         if !self.subject.is_window()
@@ -107,6 +118,14 @@ impl Check {
                 scenario: self.scenario.to_string(),
                 lock: self.subject.name(),
                 role: group.role.to_string(),
+            });
+        }
+        if let Some(group) = self.scenario.groups().iter().find(|group| !self.subject.supports(group.form)) {
+            return Err(crate::Error::Form {
+                scenario: self.scenario.to_string(),
+                lock: self.subject.name(),
+                form: group.form,
+                tries: self.subject.supports(Form::Try),
             });
         }
         match self.mutant {
@@ -148,9 +167,18 @@ impl Check {
     /// Runs all acquisitions of one rank.
     fn play_lock(&self, stage: &Stage<'_>, handle: &mut dyn Handle) -> Result<()> {
         let player = stage.executor();
-        for access in self.scenario.accesses(stage.rank()) {
+        let form = self.scenario.form(stage.rank());
+        for (number, access) in (0..).zip(self.scenario.accesses(stage.rank())) {
             player.event(Event::Begins(access), handle);
-            handle.acquire(stage, access)?;
+            let acquired = match form {
+                Form::Wait => handle.acquire(stage, access).map(|()| true)?,
+                Form::Try => handle.attempt(stage, access, None)?,
+                Form::Timed => handle.attempt(stage, access, Some(clock::deadline(number)))?,
+            };
+            if !acquired {
+                player.event(Event::GaveUp { writes: self.section == Section::Data && access.writes() }, handle);
+                continue;
+            }
             player.event(Event::Entered, handle);
             if self.section == Section::Data {
                 for target in self.data(access).map(Rank) {

@@ -8,6 +8,8 @@ use rmalab_atomics::Rank;
 pub enum Choice {
     /// The rank's call is carried out, and the rank runs to its next call.
     Step(Rank),
+    /// The deadline of the rank's acquisition passes.
+    Deadline(Rank),
     /// A put that the rank has posted takes effect.
     Arrive {
         /// The rank that posted it.
@@ -15,4 +17,11 @@ pub enum Choice {
         /// Its index among the rank's puts under way, oldest first.
         index: u16,
     },
+}
+
+impl Choice {
+    /// Returns whether this step is a deadline that passes. Such a step is always optional.
+    pub(crate) const fn is_deadline(&self) -> bool {
+        matches!(self, Choice::Deadline(_))
+    }
 }

@@ -33,7 +33,7 @@ use crate::outcome::{Finding, Limit, Outcome, Progress, TOGETHER, WAITED, Watch}
 use crate::panics::{Exit, lock, panicked, quietly, text_of};
 use crate::play::Event;
 use crate::status::{Phase, Status};
-use crate::{Counterexample, Error, Property, Result, Violation};
+use crate::{Counterexample, Error, Form, Property, Result, Violation};
 
 /// One rank, as the observer sees it.
 #[derive(Debug, Default)]
@@ -231,7 +231,7 @@ impl Observer {
         let mut state = lock(&self.state);
         let watched = &mut state.ranks[rank.index()];
         watched.status.record(event);
-        if let Event::Entered | Event::Left = event {
+        if let Event::Entered | Event::GaveUp { .. } | Event::Left = event {
             watched.polls = 0;
             watched.round.clear();
             watched.passing = false;
@@ -357,7 +357,7 @@ impl State {
         }
         let taken = |(step, choice): (usize, &Choice)| match *choice {
             Choice::Arrive { from, .. } => Some(Choice::Step(from)),
-            Choice::Step(_) => self.posting.binary_search(&step).is_err().then_some(*choice),
+            Choice::Step(_) | Choice::Deadline(_) => self.posting.binary_search(&step).is_err().then_some(*choice),
         };
         let mut schedule: Vec<Choice> = self.schedule.iter().enumerate().filter_map(taken).collect();
         for (rank, posts) in (0..).map(Rank).zip(&self.memory.posts) {
@@ -419,11 +419,17 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// The errors of [`Check::validate`], and [`Error::Unsupported`] for any network except [`Network::Sc`].
+    /// The errors of [`Check::validate`], and [`Error::Unsupported`] for any network except [`Network::Sc`] and for
+    /// deadlines.
     pub(crate) fn new(engine: &'static str, check: &Check) -> Result<Arc<Run>> {
         check.validate()?;
         if check.network != Network::Sc {
             let why = format!("this engine supports only the network sc, not {}; use the explorer", check.network);
+            return Err(Error::Unsupported { engine, why });
+        }
+        if check.scenario.has(Form::Timed) {
+            let why =
+                format!("time stands still in this engine, but {} has deadlines; use the explorer", check.scenario);
             return Err(Error::Unsupported { engine, why });
         }
         Ok(Arc::new(Run { check: Arc::new(check.clone()), start: Instant::now(), results: Mutex::default() }))

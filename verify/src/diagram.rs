@@ -236,7 +236,7 @@ impl Story {
         }
 
         let end = replay.live.end();
-        if replay.live.choices().is_empty() {
+        if replay.live.is_over() {
             for (rank, label) in replay.stuck() {
                 lives.flush_pending(rank);
                 lives.push(What::Stuck { column: rank.index(), label });
@@ -312,7 +312,9 @@ fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>
     Ok(shown
         .map(|rank| match check.scenario.part(rank) {
             Some((role, _)) => {
-                Column { rank, title: format!("{rank} ({role})"), subtitle: if is_home(rank) { "home" } else { "" } }
+                let form = check.scenario.form(rank).name();
+                let title = format!("{rank} ({role}{form})");
+                Column { rank, title, subtitle: if is_home(rank) { "home" } else { "" } }
             }
             None if is_home(rank) => Column { rank, title: "home".to_owned(), subtitle: "" },
             None => Column { rank, title: rank.to_string(), subtitle: "" },
@@ -362,7 +364,7 @@ impl Replay<'_> {
             }
             (
                 Effect::Answered(call, _) | Effect::Halfway(call),
-                Choice::Step(rank) | Choice::Arrive { from: rank, .. },
+                Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. },
             ) => {
                 let at = call.address(rank);
                 let to = match call {
@@ -399,7 +401,13 @@ impl Replay<'_> {
                 let kind = if late { Kind::Posted { arrival: None } } else { Kind::Done };
                 (Arrow { from: rank.index(), to, kind }, label)
             }
-            (Effect::Arrived(..), Choice::Step(_)) => unreachable!("a step of a rank is no arrival"),
+            (Effect::Passed, Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. }) => {
+                let arrow = Arrow { from: rank.index(), to: rank.index(), kind: Kind::Done };
+                (arrow, "its deadline passes".to_owned())
+            }
+            (Effect::Arrived(..), Choice::Step(_) | Choice::Deadline(_)) => {
+                unreachable!("a step of a rank is no arrival")
+            }
         };
         Ok(Taken { step, preempts: false, arrow, label })
     }
@@ -502,8 +510,8 @@ impl Lives<'_> {
 
     fn step(&mut self, number: usize, taken: &Taken) {
         let Taken { step, preempts, arrow, label } = taken;
-        let (Choice::Step(rank) | Choice::Arrive { from: rank, .. }) = step.choice;
-        if matches!(step.choice, Choice::Step(_)) {
+        let (Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. }) = step.choice;
+        if !matches!(step.choice, Choice::Arrive { .. }) {
             self.flush_pending(rank);
         }
         if matches!(step.effect, Effect::Answered(..)) {
@@ -517,6 +525,7 @@ impl Lives<'_> {
                 Event::Begins(access) => self.pending[rank.index()] = Some(begins(access)),
                 Event::Leaves => self.pending[rank.index()] = Some("leaves".to_owned()),
                 Event::Entered => self.mark(rank, "ENTERS".to_owned()),
+                Event::GaveUp { .. } => self.mark(rank, "GIVES UP".to_owned()),
                 Event::Left => self.mark(rank, "left".to_owned()),
                 Event::Saw { writes, .. } => self.mark(rank, format!("sees {writes}")),
             }

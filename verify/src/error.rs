@@ -2,7 +2,7 @@
 
 use rmalab_atomics::Rank;
 
-use crate::Property;
+use crate::{Form, Property};
 
 /// The result of running a check.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,6 +32,22 @@ pub enum Error {
         lock: &'static str,
         /// The role.
         role: String,
+    },
+    /// The lock does not support a form of acquisition.
+    #[error(
+        "scenario {scenario}: {lock} has no acquisitions of the form {form}; {instead}",
+        form = form.name(),
+        instead = if *tries { "use try, or no form" } else { "name no form" }
+    )]
+    Form {
+        /// The scenario.
+        scenario: String,
+        /// The lock.
+        lock: &'static str,
+        /// The form.
+        form: Form,
+        /// True if it can be tried.
+        tries: bool,
     },
     /// The mutant does not suit the lock.
     #[error("mutant {mutant} does not suit {lock}; it suits {of}")]

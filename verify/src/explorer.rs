@@ -3,15 +3,20 @@
 //! # States
 //! A state consists of the words of memory, the phase of each rank with its answers since the phase began, and the puts
 //! under way. A transition is one call of one rank, carried out by the [network model](crate::network), or the arrival
-//! of one put. A wait whose condition does not hold is not enabled: the rank blocks. Deadlines never pass, since time
-//! stands still.
+//! of one put. A wait whose condition does not hold is not enabled: the rank blocks.
+//!
+//! The clock of a rank stands still, except that the deadline of a timed acquisition may pass, once, at any time or
+//! never. That is one more transition. A read of the clock and a wait with a deadline then have two outcomes. Only the
+//! rank itself sees the deadline pass, so the search takes this transition where the rank looks. In a state in which
+//! only deadlines could still pass, ranks that wait do so forever.
 //!
 //! The search runs the real code of the lock. Each new answer runs the code once, as a coroutine, and the result
 //! extends an automaton (`learned`). All further uses of that answer are table look-ups. So a few thousand runs of the
 //! code are enough for some hundred thousand states a second.
 //!
 //! # Reductions, and why they are sound
-//! - Pauses, flushes of nothing, and reads of the clock touch no memory. They are joined to the step before them.
+//! - Pauses, flushes of nothing, and reads of a clock that stands still touch no memory. They are joined to the step
+//!   before them.
 //! - Posting a put, and a flush of puts that have arrived, are taken at once: no other rank can observe their time
 //!   (`space`), unless the code fences everywhere. This is the only partial-order reduction that is sound without
 //!   knowledge of a rank's later calls.
@@ -25,7 +30,7 @@
 //! # Assumptions
 //! - A rank's code is a function of its answers. It uses nothing shared, and no random numbers except from a generator
 //!   that each run seeds alike. A second run with the same answers detects a violation. A lock that acts on the clock, or
-//!   waits until a deadline, is searched as if time stood still: [`Outcome::unexplored`](crate::Outcome::unexplored)
+//!   waits until a deadline, in an acquisition that has none, is searched as if time stood still: [`Outcome::unexplored`](crate::Outcome::unexplored)
 //!   says so.
 //! - A handle's `Debug` shows everything that the handle remembers between acquire and release. The search keeps
 //!   several histories of each handle, and tells apart or reports those that differ. A difference that none of them

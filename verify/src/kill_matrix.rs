@@ -11,7 +11,7 @@ use crate::loom_engine;
 use crate::network::Network;
 use crate::outcome::{Finding, Limit, Watch};
 use crate::shuttle_engine::{self, Method};
-use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, Workload, subject};
+use crate::{Check, Counterexample, Error, Form, Mutant, Result, Scenario, Subject, Workload, subject};
 
 /// A mutant on one of its locks, with its fate.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
         network: mutant.network,
         home: mutant.home,
         mutant: Some(mutant),
-        ..Check::new(subject.clone(), scenario)
+        ..Check::new(subject.clone(), scenario.in_form(mutant.form))
     }
 }
 
@@ -107,13 +107,13 @@ pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<
     let search = Search { options: Options { max_states: Some(most), order: mutant.order, ..options.clone() }, watch };
     let mut complete = Vec::new();
     for scenario in scenarios(&subject) {
-        let check = check(mutant, &subject, scenario.clone());
+        let check = check(mutant, &subject, scenario);
         match search.finding(&check, None)? {
-            Finding::Holds => complete.push(scenario),
+            Finding::Holds => complete.push(check.scenario),
             Finding::Incomplete(_) => break,
             Finding::Violated(counterexample) => {
                 let preemptions = search.least_preemptions(&check, &counterexample)?;
-                let also = also(&check, watch)?;
+                let also = also(mutant, &check, watch)?;
                 let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions, also };
                 return Ok(Row { mutant, lock: subject.name(), fate });
             }
@@ -128,9 +128,14 @@ const EXECUTIONS: u64 = 2_000;
 /// The limit for preemptions of loom's executions.
 const LOOM_PREEMPTIONS: u32 = 3;
 
-/// The engines besides the explorer that find a violation of `check`. They support only the consistent network.
-fn also(check: &Check, watch: Watch<'_>) -> Result<Vec<&'static str>> {
-    if check.network != Network::Sc {
+/// Returns whether engines besides the explorer support the checks of `mutant`.
+fn has_others(mutant: &Mutant) -> bool {
+    mutant.network == Network::Sc && mutant.form != Form::Timed
+}
+
+/// The engines besides the explorer that find a violation of `check`.
+fn also(mutant: &Mutant, check: &Check, watch: Watch<'_>) -> Result<Vec<&'static str>> {
+    if !has_others(mutant) {
         return Ok(Vec::new());
     }
     let mut engines = Vec::new();
@@ -210,7 +215,7 @@ impl Row {
                 ),
                 preemptions.map_or("–".to_owned(), |preemptions| preemptions.to_string()),
                 match also.is_empty() {
-                    true if one.network == Network::Sc => "none".to_owned(),
+                    true if has_others(mutant) => "none".to_owned(),
                     true => "–".to_owned(),
                     false => also.join(", "),
                 }
@@ -268,8 +273,8 @@ violation.
   A livelock has no such number, since it switches forever.
 - in italics: the mutation of the published algorithm that a mutant represents.
 - also killed by: the other engines that find a violation in the same check, in 2,000 executions each: loom with up to 3
-  preemptions, shuttle at random and by PCT of depth 3, seed 1. They support only `sc`, and check no order. They report
-  ranks that poll in vain as a deadlock.
+  preemptions, shuttle at random and by PCT of depth 3, seed 1. They support only `sc` without deadlines, and check no order.
+  They report ranks that poll in vain as a deadlock.
 
 All rows are results of the explorer.
 

@@ -32,6 +32,7 @@
 mod actor;
 mod check;
 mod choice;
+mod clock;
 mod concurrent;
 pub mod configurations;
 mod counterexample;
@@ -60,15 +61,16 @@ mod workload;
 
 pub use actor::{Actor, Move, Reported};
 pub use check::Check;
+pub use clock::deadline;
 pub use counterexample::{Choice, Counterexample};
 pub use error::{Error, Result};
 pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
-pub use outcome::{CLOCK, DEADLINE, Finding, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch};
+pub use outcome::{CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch};
 pub use play::DATA;
 pub use property::{Property, Violation};
-pub use scenario::{Access, Group, Nodes, ParseError, Role, Scenario};
+pub use scenario::{Access, Form, Group, Nodes, ParseError, Role, Scenario};
 pub use standard::{subject, subjects};
 pub use status::{Phase, Status};
 pub use subject::Subject;

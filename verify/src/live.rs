@@ -12,8 +12,8 @@ use crate::choice::Choice;
 use crate::network::{Issued, Memory, Posted};
 use crate::panics::panicked;
 use crate::play::Event;
-use crate::status::Status;
-use crate::{Error, Result, Violation};
+use crate::status::{Phase, Status};
+use crate::{Error, Result, Violation, clock};
 
 /// The slots of the named words.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +67,8 @@ pub enum Effect {
     Halfway(Call),
     /// A posted or started operation took effect on this word. The last value is the word before that.
     Arrived(Address, Posted, u64),
+    /// The deadline of the rank's acquisition has passed.
+    Passed,
 }
 
 /// One step of a schedule, as it was taken.
@@ -99,6 +101,8 @@ pub struct Live {
     memory: Memory,
     slots: Slots,
     players: Vec<Player>,
+    /// The rank that has had the lock to itself since its acquisition began.
+    alone: Option<Rank>,
     /// The violation before the first step.
     at_once: Option<Violation>,
 }
@@ -117,6 +121,7 @@ impl Live {
             memory: Memory::new(ranks as usize),
             slots: Slots::default(),
             players: Vec::new(),
+            alone: None,
             at_once: None,
             check: Arc::clone(&check),
         };
@@ -156,12 +161,15 @@ impl Live {
         Issued::new(self.check.network, rank, call, |address| self.slots.of(address))
     }
 
-    /// All possible next steps. There are none at the end, and in a deadlock.
+    /// All possible next steps. At the end, and in a deadlock, there are none, or only deadlines that may pass.
     pub fn choices(&mut self) -> Vec<Choice> {
         let mut choices = Vec::new();
         for rank in (0..self.check.active()).map(Rank) {
             if self.ready(rank) {
                 choices.push(Choice::Step(rank));
+            }
+            if self.is_ahead_of_deadline(rank) {
+                choices.push(Choice::Deadline(rank));
             }
             for index in 0..self.memory.posts[rank.index()].len() {
                 if self.memory.may_arrive(rank.index(), index) {
@@ -170,6 +178,19 @@ impl Live {
             }
         }
         choices
+    }
+
+    /// Returns whether the deadline of an acquisition of `rank` may pass. Its next acquisition begins where the last one
+    /// ended, so a rank that goes on is in one.
+    fn is_ahead_of_deadline(&self, rank: Rank) -> bool {
+        let Player { calls, status, .. } = &self.players[rank.index()];
+        let now = self.memory.clocks[rank.index()];
+        self.check.is_timed(rank) && calls.is_some() && now < clock::deadline(status.acquisition)
+    }
+
+    /// Returns whether no step is possible, except for deadlines that may pass.
+    pub fn is_over(&mut self) -> bool {
+        self.choices().iter().all(Choice::is_deadline)
     }
 
     /// Takes one of the [choices](Live::choices).
@@ -181,9 +202,14 @@ impl Live {
         if !self.choices().contains(&choice) {
             return Err(format!("{choice:?} is not possible here"));
         }
-        let (Choice::Step(rank) | Choice::Arrive { from: rank, .. }) = choice;
+        let (Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. }) = choice;
         let (mut events, mut violation) = (Vec::new(), None);
         let effect = match choice {
+            Choice::Deadline(_) => {
+                let acquisition = self.players[rank.index()].status.acquisition;
+                self.memory.pass(rank.index(), clock::deadline(acquisition));
+                Effect::Passed
+            }
             Choice::Arrive { from, index } => {
                 let posted = self.memory.posts[from.index()][usize::from(index)];
                 let before = self.memory.word(posted.slot);
@@ -193,6 +219,11 @@ impl Live {
             Choice::Step(_) => {
                 let call = self.players[rank.index()].calls.expect("a rank that is ready has a call");
                 let issued = self.issue(rank, call);
+                let begins = self.players[rank.index()].status.phase == Phase::Outside;
+                if begins && self.memory.halfway[rank.index()].is_none() {
+                    let alone = self.check.is_alone(rank, self.statuses(), &self.memory);
+                    self.alone = alone.then_some(rank);
+                }
                 match self.memory.carry_out(self.check.network, rank.index(), &issued) {
                     None => Effect::Halfway(call),
                     Some(answer) => {
@@ -211,8 +242,18 @@ impl Live {
         let mut violation = None;
         let events: Vec<Event> = moved.events.iter().map(|reported| reported.event).collect();
         for &event in &events {
+            let acquisition = self.players[rank.index()].status.acquisition;
             self.players[rank.index()].status.record(event);
-            violation = violation.or_else(|| self.check.breaks(rank, event, &self.statuses()));
+            violation = violation.or_else(|| match event {
+                Event::GaveUp { .. } => {
+                    let (alone, now) = (self.alone == Some(rank), self.memory.clocks[rank.index()]);
+                    self.check.gives_up(rank, acquisition, alone, now)
+                }
+                event => self.check.breaks(rank, event, &self.statuses()),
+            });
+        }
+        if self.check.is_timed(rank) {
+            self.memory.pass(rank.index(), clock::begin(self.players[rank.index()].status.acquisition));
         }
         let player = &mut self.players[rank.index()];
         player.calls = None;
@@ -234,9 +275,9 @@ impl Live {
         (events, violation.or(broken))
     }
 
-    /// The violation in a state where no step is possible: ranks that wait forever, or words that are not at rest.
+    /// The violation in a state that is over: ranks that wait forever, or words that are not at rest.
     pub fn end(&mut self) -> Option<Violation> {
-        if !self.choices().is_empty() {
+        if !self.is_over() {
             return None;
         }
         let waits: Vec<Option<Call>> = self.calls().collect();

@@ -1,12 +1,13 @@
 //! The properties that a state breaks. All engines use these functions.
 
 use rmalab_atomics::controlled::Call;
-use rmalab_atomics::{Address, Rank};
+use rmalab_atomics::{Address, Rank, Time};
 
 use crate::check::Check;
+use crate::network::Memory;
 use crate::play::Event;
 use crate::status::{Phase, Status};
-use crate::{Access, Property, Violation};
+use crate::{Access, Form, Property, Violation, clock};
 
 impl Check {
     /// The access of `rank` in acquisition `acquisition`.
@@ -15,21 +16,31 @@ impl Check {
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
-    /// Returns whether `are` holds for the first accesses of two different ranks.
-    fn some_pair(&self, are: impl Fn(Access, Access) -> bool) -> bool {
-        let accesses: Vec<Access> = (0..self.active()).map(Rank).filter_map(|rank| self.access(rank, 0)).collect();
-        let later = |i: usize| accesses[i + 1..].iter();
-        accesses.iter().enumerate().any(|(i, &one)| later(i).any(|&two| are(one, two)))
+    /// Returns whether the first accesses of two different ranks exclude each other or not, as `exclude` says, and the
+    /// form of one of them is as `is` says.
+    fn some_pair(&self, exclude: bool, is: impl Fn(Form) -> bool) -> bool {
+        let first = |rank| Some((self.access(rank, 0)?, is(self.scenario.form(rank))));
+        let ranks: Vec<(Access, bool)> = (0..self.active()).map(Rank).filter_map(first).collect();
+        let later = |i: usize| ranks[i + 1..].iter();
+        let are = |one: (Access, bool), two: (Access, bool)| {
+            (one.1 || two.1) && self.subject.excludes(one.0, two.0) == exclude
+        };
+        ranks.iter().enumerate().any(|(i, &one)| later(i).any(|&two| are(one, two)))
     }
 
     /// Returns whether two ranks exclude each other, so that a rank must wait in some interleaving.
     pub fn some_rank_waits(&self) -> bool {
-        self.some_pair(|one, two| self.subject.excludes(one, two))
+        self.some_pair(true, |form| form != Form::Try)
+    }
+
+    /// Returns whether two ranks exclude each other, so that a rank must give up in some interleaving.
+    pub fn some_rank_gives_up(&self) -> bool {
+        self.some_pair(true, |form| form != Form::Wait)
     }
 
     /// Returns whether two ranks do not exclude each other, so that both are inside in some interleaving.
     pub fn some_ranks_share(&self) -> bool {
-        self.some_pair(|one, two| !self.subject.excludes(one, two))
+        self.some_pair(false, |_| true)
     }
 
     /// The violation by `event` of `rank`, if any. `statuses` include the event.
@@ -37,8 +48,30 @@ impl Check {
         match event {
             Event::Entered => self.exclusion(rank, statuses),
             Event::Saw { target, writes } => self.visibility(rank, statuses, target, writes),
-            Event::Begins(_) | Event::Leaves | Event::Left => None,
+            Event::Begins(_) | Event::GaveUp { .. } | Event::Leaves | Event::Left => None,
         }
+    }
+
+    /// Returns whether `rank`, whose next call is the first one of an acquisition, has the lock to itself.
+    pub(crate) fn is_alone(&self, rank: Rank, statuses: impl IntoIterator<Item = Status>, memory: &Memory) -> bool {
+        let mut others = (0..).map(Rank).zip(statuses).filter(|&(other, _)| other != rank);
+        others.all(|(_, status)| status.phase == Phase::Outside) && memory.is_quiet()
+    }
+
+    /// Returns a violation if `rank` gives up in `acquisition` too early. `alone` is true if it has had the lock to
+    /// itself since the begin of the acquisition, `now` its clock.
+    ///
+    /// Only a window's policy promises that it tries once although the deadline has passed.
+    pub(crate) fn gives_up(&self, rank: Rank, acquisition: u32, alone: bool, now: Time) -> Option<Violation> {
+        let is_timed = self.is_timed(rank);
+        let seen = if is_timed && now < clock::deadline(acquisition) {
+            format!("{rank} gives up ahead of its deadline")
+        } else if alone && (!is_timed || self.subject.is_window()) {
+            format!("{rank} gives up, while all other ranks are outside")
+        } else {
+            return None;
+        };
+        Some(Violation { property: Property::NoEarlyFailure, rank, acquisition: Some(acquisition), seen })
     }
 
     /// Returns a violation if `rank`, which has just entered, is inside together with a rank that it excludes.
@@ -66,8 +99,10 @@ impl Check {
         let put: usize = (0..self.active())
             .map(Rank)
             .map(|writer| {
-                let done = statuses[writer.index()].done_inside();
-                self.scenario.accesses(writer).take(done as usize).filter(|&access| of_target(access)).count()
+                let status = statuses[writer.index()];
+                let done = self.scenario.accesses(writer).take(status.done_inside() as usize);
+                // All writes of a rank have the same target.
+                done.filter(|&access| of_target(access)).count().saturating_sub(status.unwritten as usize)
             })
             .sum();
         (writes != put as u64).then(|| Violation {

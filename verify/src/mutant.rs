@@ -43,13 +43,15 @@ mod tas_rw;
 mod windows;
 
 pub use calls::{
-    Calls, any_call, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, put, wait_until,
+    Calls, any_call, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, now, put,
+    wait_until,
 };
 pub use deviating::Deviating;
 
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 
+use crate::Form;
 use crate::network::Network;
 use crate::play::Section;
 
@@ -72,6 +74,8 @@ pub struct Mutant {
     pub equivalent: Option<&'static str>,
     /// The network of its checks: one that shows the defect, or for an equivalent mutant, one with many interleavings.
     pub network: Network,
+    /// The form of acquisition that it needs to show.
+    pub form: Form,
     /// The section that it needs to show.
     pub section: Section,
     /// The home that it needs to show.
@@ -89,6 +93,8 @@ pub enum Rule {
     Answer(Calls, u64),
     /// They are not made, and the answer is the desired one: success of a compare-and-swap, or the end of a wait.
     Pretend(Calls),
+    /// They are not made, and the answer is that their deadline has passed, if they have one.
+    TimesOut(Calls),
     /// They are made, and the lock gets this function of the answer.
     See(Calls, fn(u64) -> u64),
     /// They are made, and the lock gets this function of the answer and of the answer to a get directly after them.
@@ -144,6 +150,7 @@ impl Mutant {
             leaves: &[],
             equivalent: None,
             network: Network::Sc,
+            form: Form::Wait,
             section: Section::Empty,
             home: None,
             order: false,
@@ -164,6 +171,10 @@ impl Mutant {
 
     pub(crate) const fn on(self, network: Network) -> Mutant {
         Mutant { network, ..self }
+    }
+
+    const fn when(self, form: Form) -> Mutant {
+        Mutant { form, ..self }
     }
 
     const fn with_data(self) -> Mutant {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::fabric::WordOp;
-use rmalab_atomics::{Address, Rank};
+use rmalab_atomics::{Address, Rank, Time};
 
 /// The possible delay of operations, and the operations that are atomic with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -141,6 +141,8 @@ pub struct Memory {
     /// written its word, the slot and the value read. The word is locked against other atomic operations of the network
     /// until then.
     pub halfway: Vec<Option<(u16, u64)>>,
+    /// The clock of each rank.
+    pub clocks: Vec<Time>,
 }
 
 /// A call with the slot of its word, and its path to the word.
@@ -198,6 +200,7 @@ impl Memory {
             posts: vec![Posts::new(); ranks],
             results: vec![Results::new(); ranks],
             halfway: vec![None; ranks],
+            clocks: vec![Time(0); ranks],
         }
     }
 
@@ -232,13 +235,25 @@ impl Memory {
         results.insert(place, result);
     }
 
-    /// Returns whether `issued` of `rank` is enabled. Four calls are not: a wait whose condition is false, a finish
-    /// without a result, a flush of operations under way, and an atomic operation on a locked word.
+    /// Lets time pass for `rank` until `time`.
+    pub fn pass(&mut self, rank: usize, time: Time) {
+        self.clocks[rank] = self.clocks[rank].max(time);
+    }
+
+    /// Returns whether no operation is under way, and none is half done.
+    pub fn is_quiet(&self) -> bool {
+        self.posts.iter().all(Vec::is_empty) && self.halfway.iter().all(Option::is_none)
+    }
+
+    /// Returns whether `issued` of `rank` is enabled. Four calls are not: a wait whose condition is false ahead of its
+    /// deadline, a finish without a result, a flush of operations under way, and an atomic operation on a locked word.
     ///
     /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
         match issued.call {
-            Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),
+            Call::WaitUntil { until, deadline, .. } => {
+                until.holds(self.word(issued.slot)) || deadline.is_some_and(|deadline| deadline <= self.clocks[rank])
+            }
             Call::Flush { target } => {
                 let waits = |post: &Posted| !matches!(post.change, Change::Store { flushed: false, .. });
                 self.posts[rank].iter().all(|post| !waits(post) || target.is_some_and(|target| post.target != target))
@@ -314,6 +329,7 @@ impl Memory {
             Call::FetchAdd { value, .. } => atomic(self, &|old| Some(old.wrapping_add(value))),
             Call::FetchStore { value, .. } => atomic(self, &|_| Some(value)),
             Call::CompareAndSwap { expected, desired, .. } => atomic(self, &|old| (old == expected).then_some(desired)),
+            Call::WaitUntil { until, .. } if !until.holds(self.word(slot)) => Some(Answer::TimedOut),
             Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => Some(Answer::Word(self.word(slot))),
             Call::Put { at, value } => {
                 let change = Change::Put { mask: u64::MAX, value };
@@ -337,8 +353,7 @@ impl Memory {
                 self.put(network.bulk_is_late(), rank, Posted { slot, target: at.rank, unordered: true, change })
             }
             Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => Some(Answer::Done),
-            // Time stands still: no deadline passes.
-            Call::Now => Some(Answer::Word(0)),
+            Call::Now => Some(Answer::Word(self.clocks[rank].0)),
         }
     }
 

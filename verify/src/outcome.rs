@@ -135,11 +135,13 @@ impl Outcome {
     }
 }
 
-/// The lock's calls depend on the time.
+/// The lock's calls depend on the time, in an acquisition without a deadline.
 pub const CLOCK: &str = "the lock acts on the clock, which stands still in a search";
-/// The lock waits until a deadline.
+/// The lock waits until a deadline, in an acquisition without one.
 pub const DEADLINE: &str = "a wait has a deadline, which never passes in a search";
 /// A rank had to wait, or to poll again.
 pub const WAITED: &str = "a rank has to wait";
+/// A try failed, or a deadline passed.
+pub const GAVE_UP: &str = "a rank gives up";
 /// Two ranks were inside at the same time.
 pub const TOGETHER: &str = "two ranks are inside together";

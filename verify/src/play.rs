@@ -3,21 +3,26 @@
 use std::fmt::Debug;
 
 use rmalab_atomics::controlled::{Controlled, Executor};
-use rmalab_atomics::{Disp, Rank};
+use rmalab_atomics::{Disp, Rank, Time};
 
 use crate::Access;
 
 /// An event that a rank reports between two of its calls.
 ///
 /// An acquisition begins with the first call of `acquire`, and succeeds with the answer to its last call. It ends with
-/// the first call of `release`. So [`Entered`](Event::Entered) and [`Left`](Event::Left) belong to the call before
-/// them, [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
+/// the first call of `release`. So [`Entered`](Event::Entered), [`GaveUp`](Event::GaveUp) and [`Left`](Event::Left)
+/// belong to the call before them, [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// The rank is about to acquire.
     Begins(Access),
     /// The rank has acquired, so it is inside.
     Entered,
+    /// The rank has not acquired, and its acquisition is over.
+    GaveUp {
+        /// True if the rank would have written the data inside.
+        writes: bool,
+    },
     /// The rank has read the data of a target while inside.
     Saw {
         /// The target.
@@ -61,6 +66,9 @@ pub const DATA: Disp = Disp(0);
 pub trait Handle: Debug {
     /// Acquires for `access`.
     fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()>;
+
+    /// Tries to acquire for `access`, or acquires unless that takes until `deadline`. Returns whether it has acquired.
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> rmalab_locks::Result<bool>;
 
     /// Releases an acquisition for `access`.
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()>;

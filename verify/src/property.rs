@@ -23,6 +23,8 @@ pub enum Property {
     NoLivelock,
     /// No rank is overtaken by a rank that the lock's order puts after it.
     Order,
+    /// A try fails only beside another rank or a late operation, and no rank gives up ahead of its deadline.
+    NoEarlyFailure,
     /// After all ranks have left, the lock's words and nodes are zero, as before its first use.
     CleanRest,
     /// The lock's code does not panic, and no call of it fails.
@@ -31,7 +33,7 @@ pub enum Property {
 
 impl Property {
     /// All properties.
-    pub const ALL: [Property; 10] = [
+    pub const ALL: [Property; 11] = [
         Property::MutualExclusion,
         Property::Consistent,
         Property::NoLostUpdate,
@@ -40,6 +42,7 @@ impl Property {
         Property::NoLostWakeUp,
         Property::NoLivelock,
         Property::Order,
+        Property::NoEarlyFailure,
         Property::CleanRest,
         Property::Invariant,
     ];
@@ -55,6 +58,7 @@ impl Property {
             Property::NoLostWakeUp => "no-lost-wake-up",
             Property::NoLivelock => "no-livelock",
             Property::Order => "order",
+            Property::NoEarlyFailure => "no-early-failure",
             Property::CleanRest => "clean-rest",
             Property::Invariant => "invariant",
         }

@@ -104,6 +104,29 @@ impl fmt::Display for Access {
     }
 }
 
+/// What a rank does when it cannot acquire at once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Form {
+    /// It waits.
+    #[default]
+    Wait,
+    /// It gives up at once (`try`).
+    Try,
+    /// It waits, and gives up at a deadline (`timed`). The deadline may pass at any time, or never.
+    Timed,
+}
+
+impl Form {
+    /// The word after the role, in a scenario's text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Wait => "",
+            Form::Try => "try",
+            Form::Timed => "timed",
+        }
+    }
+}
+
 /// Ranks with the same part.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
@@ -111,6 +134,8 @@ pub struct Group {
     pub ranks: u32,
     /// The role of each of them.
     pub role: Role,
+    /// The form of its acquisitions.
+    pub form: Form,
     /// The acquisitions of each of them, at least 1.
     pub acquisitions: u32,
 }
@@ -131,12 +156,17 @@ pub struct Nodes {
 /// matter. A final `/` and number give the ranks per node; a second `/` and number give the nodes per rack. The default
 /// is one node.
 ///
+/// The word `try` or `timed` after a role gives the [`Form`] of its acquisitions. An acquisition that fails is over: the
+/// rank begins its next one. The forms are words, since shells expand `?` and `!`.
+///
 /// | text | meaning |
 /// | --- | --- |
 /// | `3R1Wx2` | ranks 0 to 2 read twice each, rank 3 writes twice |
 /// | `3R+1Wx2` | the same, except that the readers read once |
 /// | `4Mx100` | four ranks read and write alternately, 100 acquisitions each |
 /// | `2A+1E@0+1S@1` | of a window: two lock_all, an exclusive lock of target 0, a shared one of target 1 |
+/// | `1W2Wtry x2` | one writer waits, two writers try, twice each |
+/// | `1Rtimed1W` | a reader with a deadline and a writer that waits |
 /// | `4Wx2/2` | four writers on two nodes of two ranks |
 /// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
 ///
@@ -228,13 +258,34 @@ impl Scenario {
 
     /// The role and the number of acquisitions of `rank`; `None` if it takes no part.
     pub fn part(&self, rank: Rank) -> Option<(Role, u32)> {
-        let mut first = 0;
-        self.groups.iter().find_map(|group| {
-            let after = first + group.ranks;
-            let part = (first..after).contains(&rank.0).then_some((group.role, group.acquisitions));
-            first = after;
-            part
+        self.group(rank).map(|group| (group.role, group.acquisitions))
+    }
+
+    fn group(&self, rank: Rank) -> Option<&Group> {
+        let mut after = 0;
+        self.groups.iter().find(|group| {
+            after += group.ranks;
+            rank.0 < after
         })
+    }
+
+    /// The form of the acquisitions of `rank`.
+    pub fn form(&self, rank: Rank) -> Form {
+        self.group(rank).map_or(Form::Wait, |group| group.form)
+    }
+
+    /// Returns whether some rank's acquisitions have this form.
+    pub fn has(&self, form: Form) -> bool {
+        self.groups.iter().any(|group| group.form == form)
+    }
+
+    /// The same scenario, with all acquisitions in this form.
+    #[must_use]
+    pub fn in_form(mut self, form: Form) -> Scenario {
+        for group in &mut self.groups {
+            group.form = form;
+        }
+        self
     }
 
     /// The accesses of `rank`, in order; none if it takes no part.
@@ -276,14 +327,17 @@ impl fmt::Display for Scenario {
             write!(f, "{} ranks", self.ranks)?;
         }
         for (i, group) in self.groups.iter().enumerate() {
-            write!(f, "{}{}", group.ranks, group.role)?;
+            write!(f, "{}{}{}", group.ranks, group.role, group.form.name())?;
             let next = self.groups.get(i + 1);
+            if group.form != Form::Wait {
+                f.write_str(" ")?;
+            }
             if next.is_none_or(|next| next.acquisitions != group.acquisitions) {
                 write!(f, "x{}", group.acquisitions)?;
                 if next.is_some() {
                     f.write_str("+")?;
                 }
-            } else if matches!(group.role, Role::Shared(_) | Role::Exclusive(_)) {
+            } else if matches!(group.role, Role::Shared(_) | Role::Exclusive(_)) && group.form == Form::Wait {
                 f.write_str(" ")?;
             }
         }
@@ -298,7 +352,7 @@ impl fmt::Display for Scenario {
 /// A text that is not a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100 or 4Wx2/2 (2 ranks per node)"
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed) or 4Wx2/2 (2 ranks per node)"
 )]
 pub struct ParseError {
     /// The rejected text.
@@ -348,11 +402,16 @@ fn parse(text: &str) -> Result<Scenario, String> {
                 'E' => Role::Exclusive(target()?),
                 _ => {
                     return Err(format!(
-                        "{letter:?} is not one of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
+                        "{letter:?} is not one of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive), each with try or timed after it or neither"
                     ));
                 }
             };
-            groups.push(Group { ranks: ranks()?, role, acquisitions: times });
+            let named = [Form::Try, Form::Timed].into_iter().find_map(|form| {
+                let (name, beyond) = after.trim_start().split_at_checked(form.name().len())?;
+                name.eq_ignore_ascii_case(form.name()).then_some((form, beyond))
+            });
+            let (form, after) = named.unwrap_or((Form::Wait, after));
+            groups.push(Group { ranks: ranks()?, role, form, acquisitions: times });
             rest = after.trim_start();
         }
         if !rest.is_empty() {
@@ -399,6 +458,9 @@ mod tests {
             "1S@7x2+1Ax1",
             "4Wx2/2",
             "2R2Wx1/1/2",
+            "1W2Wtry x2",
+            "1Rtimed 2W1Mtry x1+1Wtimed x3/2",
+            "1E@0try 2S@1timed 1Ax1",
         ] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
         }
@@ -408,6 +470,10 @@ mod tests {
             ("2W", "2Wx1"),
             ("2a + 1e@0 + 1S@1", "2A1E@0 1S@1x1"),
             ("4W / 2/1", "4Wx1/2"),
+            ("2wTRYx2", "2Wtry x2"),
+            ("2W try 1R", "2Wtry 1Rx1"),
+            ("1Rtimed1W", "1Rtimed 1Wx1"),
+            ("1e@0 1S@1Timed", "1E@0 1S@1timed x1"),
         ] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), canonical);
         }
@@ -421,6 +487,15 @@ mod tests {
         assert_eq!(scenario.part(Rank(2)), Some((Role::Writer, 3)));
         assert_eq!(scenario.part(Rank(4)), Some((Role::Mixed, 5)));
         assert_eq!(scenario.part(Rank(5)), None);
+    }
+
+    #[test]
+    fn ranks_have_their_forms() {
+        let scenario: Scenario = "1R1Wtry+2Mtimed x5".parse().unwrap();
+        let forms: Vec<Form> = (0..5).map(|rank| scenario.form(Rank(rank))).collect();
+        assert_eq!(forms, [Form::Wait, Form::Try, Form::Timed, Form::Timed, Form::Wait]);
+        assert!(scenario.has(Form::Try));
+        assert_eq!(scenario.in_form(Form::Wait).to_string(), "1R1Wx1+2Mx5");
     }
 
     #[test]
@@ -454,8 +529,10 @@ mod tests {
         assert_eq!(why("3R1"), "1 has no role after it");
         assert_eq!(
             why("3Q"),
-            "'Q' is not one of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
+            "'Q' is not one of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive), each with try or timed after it or neither"
         );
+        assert!(why("2Wtr").starts_with("'t' is not one of the roles"));
+        assert!(why("2Wtrytimed").starts_with("'t' is not one of the roles"));
         assert_eq!(why("1E"), "E needs a target, as in 1E@0");
         assert_eq!(why("1S@"), "it lacks the number of the target after S@");
         assert_eq!(why("3Rx"), "it lacks the number of acquisitions after x");

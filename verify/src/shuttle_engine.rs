@@ -116,6 +116,9 @@ pub fn replay(check: &Check, schedule: &[Choice]) -> Result<Option<Violation>> {
     for (step, choice) in schedule.iter().enumerate() {
         match *choice {
             Choice::Step(rank) => ranks.push(rank),
+            Choice::Deadline(_) => {
+                return Err(Error::Schedule { step, why: "time stands still under shuttle".to_owned() });
+            }
             Choice::Arrive { .. } => {
                 return Err(Error::Schedule { step, why: "shuttle's memory has no late puts".to_owned() });
             }

@@ -23,9 +23,16 @@ const QNODE: [(&str, Holds); 2] = [("next", Pointer), ("unblocked", Number)];
 pub fn subjects() -> Vec<Subject> {
     let rp_words = [("rcnt", Number), ("r_hd", Pointer), ("w_tl", Pointer), ("w_hd", Pointer)];
     vec![
-        Subject::mutex::<Tas>(SHORTEST).words(Home, WORDS, &[("owner", Pointer)]),
-        Subject::mutex::<Ticket>(TicketParams { hold: 1 }).order(Order::Fifo).words(Home, WORDS, &[("lock", Number)]),
-        Subject::mutex::<Mcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(Each, NODE, &QNODE),
+        Subject::timed_mutex::<Tas>(SHORTEST).words(Home, WORDS, &[("owner", Pointer)]),
+        Subject::tried_mutex::<Ticket>(TicketParams { hold: 1 }).order(Order::Fifo).words(
+            Home,
+            WORDS,
+            &[("lock", Number)],
+        ),
+        Subject::tried_mutex::<Mcs>(())
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("tail", Pointer)])
+            .words(Each, NODE, &QNODE),
         Subject::mutex::<OshmemMcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(
             Each,
             NODE,
@@ -39,7 +46,7 @@ pub fn subjects() -> Vec<Subject> {
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
-        Subject::lock::<TasRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
+        Subject::timed_lock::<TasRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
         Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(Home, WORDS, &rp_words).words(Each, NODE, &QNODE),
         Subject::lock::<McsRwWp>(())
             .order(Order::WritersFirst)
@@ -141,7 +148,7 @@ fn rma_rw(t_dc: u32, t_l: u16, t_r: u32) -> Subject {
 }
 
 fn two_level(contended: Contended) -> Subject {
-    Subject::window::<TwoLevel>(move |master| TwoLevelParams { master, contended, backoff: SHORTEST })
+    Subject::timed_window::<TwoLevel>(move |master| TwoLevelParams { master, contended, backoff: SHORTEST })
         .words(Home, WORDS, &[("master", Number)])
         .words(Each, WORDS.plus(LINE), &[("target", Number)])
 }

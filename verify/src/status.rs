@@ -23,6 +23,8 @@ pub struct Status {
     pub phase: Phase,
     /// The number of completed acquisitions, which is also the number of the current one, or of the next one.
     pub acquisition: u32,
+    /// The number of writes of the data that it has not made, since it gave up.
+    pub unwritten: u32,
     /// The phase that its next call begins.
     next: Option<Phase>,
 }
@@ -48,6 +50,12 @@ impl Status {
                 self.next = None;
                 self.phase = Phase::Outside;
                 self.acquisition += 1;
+            }
+            Event::GaveUp { writes } => {
+                self.next = None;
+                self.phase = Phase::Outside;
+                self.acquisition += 1;
+                self.unwritten += u32::from(writes);
             }
             Event::Saw { .. } => {}
         }

@@ -20,7 +20,7 @@
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Place, RawRwLock};
 
-use crate::{Error, Property, Result, Scenario, Violation};
+use crate::{Error, Form, Property, Result, Scenario, Violation};
 
 /// The claim about a lock's shared words and queue nodes once no rank holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -158,6 +158,10 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
     let (rank, size) = (ra.rank(), ra.size());
     if scenario.ranks() > size {
         return Err(Error::TooFewRanks { rank, scenario: scenario.to_string(), needed: scenario.ranks(), size });
+    }
+    if scenario.has(Form::Try) || scenario.has(Form::Timed) {
+        let why = format!("it only waits for locks, but {scenario} has other forms");
+        return Err(Error::Unsupported { engine: "stress", why });
     }
     let place = Place::alloc(ra, options.home, L::WORDS, L::NODE)?;
     let section = Section::alloc(ra, options.home)?;

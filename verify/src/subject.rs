@@ -3,11 +3,13 @@
 use std::fmt::{self, Debug};
 
 use rmalab_atomics::{Address, Disp, Rank};
-use rmalab_locks::{Exclusive, LINE, RawMutex, RawRwLock, WindowLock};
+use rmalab_locks::{
+    Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
+};
 
-use crate::Access;
 use crate::play::DATA;
-use crate::workload::{Bind, Program, Workload};
+use crate::workload::{Attempt, Bind, Program, Workload, attempt_lock, attempt_window, no_attempt};
+use crate::{Access, Form};
 
 /// The start of a lock's words on the symmetric heap, after the line of the protected data.
 pub const WORDS: Disp = Disp(LINE);
@@ -65,6 +67,8 @@ pub struct Subject {
     name: &'static str,
     workload: Workload,
     order: Order,
+    /// The last form of acquisition that it supports.
+    form: Form,
     readers_share: bool,
     has_home: bool,
     fences: bool,
@@ -79,7 +83,16 @@ impl Subject {
     /// `Debug` must show everything that a handle remembers, as the derived one does: the explorer distinguishes
     /// handles by it.
     pub fn lock<L: RawRwLock + Debug + 'static>(params: L::Params) -> Subject {
-        let subject = Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params)));
+        Subject::lock_by::<L>(params, no_attempt)
+    }
+
+    /// Like [`lock`](Self::lock), in every form of acquisition.
+    pub fn timed_lock<L: RawRwLockTimed + Debug + 'static>(params: L::Params) -> Subject {
+        Subject { form: Form::Timed, ..Subject::lock_by::<L>(params, attempt_lock) }
+    }
+
+    fn lock_by<L: RawRwLock + Debug + 'static>(params: L::Params, attempt: Attempt<L>) -> Subject {
+        let subject = Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params, attempt)));
         Subject { readers_share: L::READERS_SHARE, ..subject }
     }
 
@@ -90,11 +103,30 @@ impl Subject {
         Subject::lock::<Exclusive<M>>(params)
     }
 
+    /// Like [`mutex`](Self::mutex), and it can be tried.
+    pub fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Subject {
+        let subject = Subject::new(M::NAME, Workload::Lock(Bind::tried_mutex::<M>(params)));
+        Subject { form: Form::Try, readers_share: false, ..subject }
+    }
+
+    /// Like [`mutex`](Self::mutex), in every form of acquisition.
+    pub fn timed_mutex<M: RawMutexTimed + Debug + 'static>(params: M::Params) -> Subject {
+        Subject::timed_lock::<Exclusive<M>>(params)
+    }
+
     /// The window policy `W`; `params` gets the rank for its global words.
     pub fn window<W: WindowLock + Debug + 'static>(
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
     ) -> Subject {
-        Subject::new(W::NAME, Workload::Window(Bind::window::<W>(params)))
+        Subject::new(W::NAME, Workload::Window(Bind::window::<W>(params, no_attempt)))
+    }
+
+    /// Like [`window`](Self::window), in every form of acquisition.
+    pub fn timed_window<W: WindowLockTimed + Debug + 'static>(
+        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+    ) -> Subject {
+        let subject = Subject::new(W::NAME, Workload::Window(Bind::window::<W>(params, attempt_window)));
+        Subject { form: Form::Timed, ..subject }
     }
 
     pub(crate) fn program(name: &'static str, program: Program) -> Subject {
@@ -107,6 +139,7 @@ impl Subject {
             name,
             workload,
             order: Order::None,
+            form: Form::Wait,
             readers_share: true,
             has_home: true,
             fences: false,
@@ -190,6 +223,11 @@ impl Subject {
     /// Returns whether it is a window's policy, which supports the roles of windows besides those of locks.
     pub fn is_window(&self) -> bool {
         matches!(self.workload, Workload::Window(_))
+    }
+
+    /// Returns whether it has acquisitions of this form.
+    pub fn supports(&self, form: Form) -> bool {
+        form <= self.form
     }
 
     /// Which rank may overtake which.

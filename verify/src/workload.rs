@@ -1,11 +1,13 @@
 //! The code that each rank of a check runs: a lock, a window's policy, or a program.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
 
-use rmalab_atomics::{Disp, Rank};
-use rmalab_locks::{LockKind, Place, RawRwLock, WindowLock};
+use rmalab_atomics::{Disp, Rank, Time};
+use rmalab_locks::{
+    LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Result as LockResult, WindowLock, WindowLockTimed,
+};
 
 use crate::play::{Handle, Player, Stage};
 use crate::{Access, Result};
@@ -21,30 +23,42 @@ pub enum Workload {
     Program(Program),
 }
 
-type BindFn = dyn Fn(&Stage<'_>, Rank) -> rmalab_locks::Result<Box<dyn Handle>> + Send + Sync;
+type BindFn = dyn Fn(&Stage<'_>, Rank) -> LockResult<Box<dyn Handle>> + Send + Sync;
 
 /// Creates a rank's handle of a new lock or policy.
 #[derive(Clone)]
 pub struct Bind(Arc<BindFn>);
 
+/// Attempts an acquisition, as [`Handle::attempt`]. Locks have several traits for that, or none.
+pub(crate) type Attempt<L> = fn(&mut L, &Stage<'_>, Access, Option<Time>) -> LockResult<bool>;
+
 impl Bind {
     /// Binds the lock `L`.
-    pub(crate) fn lock<L: RawRwLock + Debug + 'static>(params: L::Params) -> Bind {
+    pub(crate) fn lock<L: RawRwLock + Debug + 'static>(params: L::Params, attempt: Attempt<L>) -> Bind {
         Bind(Arc::new(move |stage, home| {
             let place = Place::alloc(stage, home, L::WORDS, L::NODE)?;
-            Ok(Box::new(LockHandle(L::bind(stage, place, params)?)))
+            Ok(Box::new(LockHandle { lock: L::bind(stage, place, params)?, attempt }))
         }))
     }
 
     /// Binds the policy `W`; `params` gets the rank for its global words.
     pub(crate) fn window<W: WindowLock + Debug + 'static>(
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+        attempt: Attempt<W>,
     ) -> Bind {
-        Bind(Arc::new(move |stage, home| Ok(Box::new(WindowHandle(W::new(stage, params(home))?)))))
+        Bind(Arc::new(move |stage, home| Ok(Box::new(WindowHandle { policy: W::new(stage, params(home))?, attempt }))))
+    }
+
+    /// Binds the mutex `M`, which can be tried.
+    pub(crate) fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Bind {
+        Bind(Arc::new(move |stage, home| {
+            let place = Place::alloc(stage, home, M::WORDS, M::NODE)?;
+            Ok(Box::new(TriedMutex(M::bind(stage, place, params)?)))
+        }))
     }
 
     /// This rank's handle of a new lock, whose global words are at `home`. The heap may contain only the data so far.
-    pub(crate) fn bind(&self, stage: &Stage<'_>, home: Rank) -> rmalab_locks::Result<Box<dyn Handle>> {
+    pub(crate) fn bind(&self, stage: &Stage<'_>, home: Rank) -> LockResult<Box<dyn Handle>> {
         (self.0)(stage, home)
     }
 }
@@ -102,21 +116,60 @@ impl Program {
     }
 }
 
-#[derive(Debug)]
-struct LockHandle<L>(L);
+struct LockHandle<L> {
+    lock: L,
+    attempt: Attempt<L>,
+}
 
-impl<L: RawRwLock + Debug> Handle for LockHandle<L> {
-    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()> {
-        if access.writes() { self.0.acquire_write(stage) } else { self.0.acquire_read(stage) }
-    }
-
-    fn release(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()> {
-        if access.writes() { self.0.release_write(stage) } else { self.0.release_read(stage) }
+impl<L: Debug> Debug for LockHandle<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock.fmt(f)
     }
 }
 
-#[derive(Debug)]
-struct WindowHandle<W>(W);
+impl<L: RawRwLock + Debug> Handle for LockHandle<L> {
+    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        if access.writes() { self.lock.acquire_write(stage) } else { self.lock.acquire_read(stage) }
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        (self.attempt)(&mut self.lock, stage, access, deadline)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        if access.writes() { self.lock.release_write(stage) } else { self.lock.release_read(stage) }
+    }
+}
+
+/// The attempt of a lock that has none: [`Check::validate`](crate::Check::validate) refuses its scenarios.
+pub(crate) fn no_attempt<L>(_: &mut L, _: &Stage<'_>, _: Access, _: Option<Time>) -> LockResult<bool> {
+    unreachable!("a valid check attempts only what its lock supports")
+}
+
+pub(crate) fn attempt_lock<L: RawRwLockTimed>(
+    lock: &mut L,
+    stage: &Stage<'_>,
+    access: Access,
+    deadline: Option<Time>,
+) -> LockResult<bool> {
+    match (access.writes(), deadline) {
+        (false, None) => lock.try_acquire_read(stage),
+        (false, Some(deadline)) => lock.acquire_read_until(stage, deadline),
+        (true, None) => lock.try_acquire_write(stage),
+        (true, Some(deadline)) => lock.acquire_write_until(stage, deadline),
+    }
+}
+
+struct WindowHandle<W> {
+    policy: W,
+    attempt: Attempt<W>,
+}
+
+impl<W: Debug> Debug for WindowHandle<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.policy.fmt(f)
+    }
+}
 
 /// The arguments of a policy's lock for an access; `None` for lock_all.
 fn window_call(access: Access) -> Option<(LockKind, Rank)> {
@@ -129,17 +182,53 @@ fn window_call(access: Access) -> Option<(LockKind, Rank)> {
 }
 
 impl<W: WindowLock + Debug> Handle for WindowHandle<W> {
-    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()> {
+    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
         match window_call(access) {
-            Some((kind, target)) => self.0.lock(stage, kind, target),
-            None => self.0.lock_all(stage),
+            Some((kind, target)) => self.policy.lock(stage, kind, target),
+            None => self.policy.lock_all(stage),
         }
     }
 
-    fn release(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()> {
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        (self.attempt)(&mut self.policy, stage, access, deadline)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
         match window_call(access) {
-            Some((kind, target)) => self.0.unlock(stage, kind, target),
-            None => self.0.unlock_all(stage),
+            Some((kind, target)) => self.policy.unlock(stage, kind, target),
+            None => self.policy.unlock_all(stage),
         }
+    }
+}
+
+pub(crate) fn attempt_window<W: WindowLockTimed>(
+    policy: &mut W,
+    stage: &Stage<'_>,
+    access: Access,
+    deadline: Option<Time>,
+) -> LockResult<bool> {
+    match (window_call(access), deadline) {
+        (Some((kind, target)), None) => policy.try_lock(stage, kind, target),
+        (Some((kind, target)), Some(deadline)) => policy.lock_until(stage, kind, target, deadline),
+        (None, None) => policy.try_lock_all(stage),
+        (None, Some(deadline)) => policy.lock_all_until(stage, deadline),
+    }
+}
+
+/// A mutex that can be tried, but has no deadlines.
+#[derive(Debug)]
+struct TriedMutex<M>(M);
+
+impl<M: RawMutexTry + Debug> Handle for TriedMutex<M> {
+    fn acquire(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        self.0.acquire(stage)
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, _access: Access, _deadline: Option<Time>) -> LockResult<bool> {
+        self.0.try_acquire(stage)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        self.0.release(stage)
     }
 }

@@ -272,6 +272,7 @@ pub fn failed(error: rmalab_verify::Error) -> Error {
     let usage = matches!(
         error,
         Verify::Scenario { .. }
+            | Verify::Form { .. }
             | Verify::Mutant { .. }
             | Verify::File { .. }
             | Verify::Format { .. }

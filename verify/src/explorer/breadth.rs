@@ -229,7 +229,7 @@ fn expand(
             walker.decode(&copied[at..upto], &mut state);
             at = upto;
             walker.choices(&state, &mut choices);
-            if choices.is_empty()
+            if choices.iter().all(Choice::is_deadline)
                 && walker.is_end(&state)
                 && let Some(violation) = walker.end(&state)
             {

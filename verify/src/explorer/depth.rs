@@ -96,7 +96,8 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     seen.add(&bytes);
     shared.count(1, 0);
     walker.choices(&state, &mut choices);
-    let broken = if choices.is_empty() && walker.is_end(&state) { walker.end(&state) } else { None };
+    let broken =
+        if choices.iter().all(Choice::is_deadline) && walker.is_end(&state) { walker.end(&state) } else { None };
     if let Some(violation) = broken {
         let schedule = with_silent_steps(space, &[], Then::Ends)?;
         let found = Counterexample::new(&space.check, violation, schedule, None);
@@ -211,7 +212,7 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             below.state.copy_from(&walker.next);
             let mut choices = std::mem::take(&mut below.choices);
             walker.choices(&below.state, &mut choices);
-            if choices.is_empty() && walker.is_end(&below.state) {
+            if choices.iter().all(Choice::is_deadline) && walker.is_end(&below.state) {
                 broken = walker.end(&below.state);
             }
             below.choices = choices;

@@ -287,7 +287,8 @@ impl Learner {
         let handle = if stop.is_boundary() { Some(self.runs.handle(way.run)?) } else { None };
         let before = self.nodes.len();
         let to = self.add(rank, status, handle, way)?;
-        let edge = Edge { answer, to, saw };
+        let gave_up = stop.events.iter().any(|event| matches!(event, Event::GaveUp { .. }));
+        let edge = Edge { answer, to, saw, gave_up };
         let roots = &mut self.roots[node as usize];
         roots.edges.push(edge);
         roots.moves.push(way.run);

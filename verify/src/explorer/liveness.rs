@@ -258,7 +258,8 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
 /// The index of a choice in [`Member::fair`].
 fn place_of(ranks: usize, choice: Choice) -> usize {
     match choice {
-        Choice::Step(rank) => rank.index(),
+        // No deadline passes in a component, since no clock goes back.
+        Choice::Step(rank) | Choice::Deadline(rank) => rank.index(),
         Choice::Arrive { from, .. } => ranks + from.index(),
     }
 }

@@ -56,6 +56,10 @@ impl Ahead {
                 }
             }
         }
+        // A rank that gave up waits no longer. One that left has forgotten all at its entry.
+        if to.status.acquisition > from.status.acquisition {
+            self.forget(me);
+        }
         let entered = matches!(from.status.phase, Phase::Outside | Phase::Acquiring)
             && matches!(to.status.phase, Phase::Inside | Phase::Releasing);
         if !entered {
@@ -90,10 +94,15 @@ impl Ahead {
                 });
             }
         }
+        self.forget(me);
+        found
+    }
+
+    /// Records that rank `me` is not in an acquisition any more, or inside.
+    fn forget(&mut self, me: u32) {
         self.passed &= !(3 << (2 * me));
         for i in 0..RANKS {
             self.before &= !(bit(me, i) | bit(i, me));
         }
-        found
     }
 }

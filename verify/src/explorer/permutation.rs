@@ -43,6 +43,7 @@ impl Permutation {
         let image = |rank: Rank| Rank(self.rank(rank.index()) as u32);
         match choice {
             Choice::Step(rank) => Choice::Step(image(rank)),
+            Choice::Deadline(rank) => Choice::Deadline(image(rank)),
             Choice::Arrive { from, index } => Choice::Arrive { from: image(from), index },
         }
     }

@@ -5,7 +5,7 @@
 //! again. The code of a new branch runs from its beginning. On the way, its moves are compared with the known ones.
 //!
 //! # Silent steps
-//! A pause, a read of the clock, and a flush where nothing can be under way are answered at once. They touch no memory,
+//! A pause, a read of a clock that stands still, and a flush where nothing can be under way are answered at once. They touch no memory,
 //! so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. One directly
 //! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
 //! seen inside.
@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::coroutine::Turn;
+use rmalab_atomics::{Rank, Until};
 use rustc_hash::FxBuildHasher;
 
 use super::node::Failure;
@@ -356,9 +356,10 @@ impl Runs {
             match turn {
                 Turn::Calls(call) => {
                     self.seen.fences |= call == Call::FenceEverywhere;
-                    self.seen.deadline |= matches!(call, Call::WaitUntil { deadline: Some(_), .. });
-                    self.seen.clock |= call == Call::Now;
-                    match silent(self.check.network, call) {
+                    let time_stands = !actor.is_timed();
+                    self.seen.deadline |= time_stands && matches!(call, Call::WaitUntil { deadline: Some(_), .. });
+                    self.seen.clock |= time_stands && call == Call::Now;
+                    match silent(self.check.network, actor.is_timed(), call) {
                         Some(silent) if !stop.is_inside() => {
                             stop.paused |= matches!(call, Call::Pause { .. });
                             answer = silent;
@@ -381,20 +382,32 @@ impl Runs {
     }
 }
 
-/// The answer to `call` if it is a silent step on `network`.
-pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
+/// The answer to `call` if it is a silent step on `network`. The clock of a rank with deadlines moves.
+pub(super) fn silent(network: Network, is_timed: bool, call: Call) -> Option<Answer> {
     let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
     match call {
         Call::Pause { .. } => Some(Answer::Done),
-        Call::Now => Some(Answer::Word(0)),
+        Call::Now if !is_timed => Some(Answer::Word(0)),
         Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
         _ => None,
+    }
+}
+
+/// The word that encodes the answer to `call`. A wait that timed out has a word that does not end it, and that
+/// permutations of ranks leave as it is.
+pub(super) fn word_of(call: Call, answer: Answer) -> u64 {
+    match (answer, call) {
+        (Answer::Word(word), _) => word,
+        (Answer::TimedOut, Call::WaitUntil { until: Until::Ne(word), .. }) => word,
+        (Answer::TimedOut, Call::WaitUntil { until, .. }) if until.holds(0) => u64::MAX,
+        _ => 0,
     }
 }
 
 /// The answer to `call` that `word` encodes.
 pub(super) fn answer_to(call: Call, word: u64) -> Answer {
     match call {
+        Call::WaitUntil { until, deadline: Some(_), .. } if !until.holds(word) => Answer::TimedOut,
         _ if call.answers_a_word() => Answer::Word(word),
         _ => Answer::Done,
     }

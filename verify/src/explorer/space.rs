@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmalab_atomics::Rank;
-use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::controlled::Call;
 
 use super::experiments::{Effort, Experiments, STATES};
 use super::learned::{Automata, Forget, Learner};
@@ -12,18 +12,18 @@ use super::node::{Edge, Failure, Node, NodeId};
 use super::options::Options;
 use super::order;
 use super::permutation::Permutation;
-use super::runs::Runs;
+use super::runs::{Runs, word_of};
 use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
 use crate::counterexample::Choice;
 use crate::network::{Memory, Network};
-use crate::outcome::{TOGETHER, WAITED};
+use crate::outcome::{GAVE_UP, TOGETHER, WAITED};
 use crate::panics::lock;
 use crate::play::Section;
 use crate::status::{Phase, Status};
 use crate::subject::Order;
 use crate::workload::Workload;
-use crate::{Check, Error, Violation};
+use crate::{Check, Error, Form, Violation, clock};
 
 /// The number of puts under way up to which a rank posts more of them at once.
 const SETTLED: usize = 256;
@@ -41,6 +41,10 @@ pub(super) struct Space {
     settles: bool,
     /// True if posting a put is a local step.
     no_fences: bool,
+    /// The ranks whose acquisitions have deadlines.
+    timed: Vec<bool>,
+    /// True if a deadline passes only where its rank looks at the clock.
+    lazy_clocks: bool,
     order: Order,
     learner: Mutex<Learner>,
     /// The memory of the runs that the learner keeps, in bytes.
@@ -78,6 +82,8 @@ pub(super) struct Sometimes {
     pub(super) together: bool,
     /// A rank had to wait.
     pub(super) waited: bool,
+    /// A rank gave up.
+    pub(super) gave_up: bool,
     /// All ranks came to their end.
     pub(super) ended: bool,
     /// The preemption bound excluded a step.
@@ -89,6 +95,7 @@ impl Sometimes {
         self.entered |= other.entered;
         self.together |= other.together;
         self.waited |= other.waited;
+        self.gave_up |= other.gave_up;
         self.ended |= other.ended;
         self.bounded |= other.bounded;
     }
@@ -133,6 +140,8 @@ impl Space {
             halfway: check.network.splits_atomics(),
             run: options.preemptions.is_some(),
             ahead: order != Order::None,
+            clocks: check.scenario.has(Form::Timed),
+            alone: check.has_attempts(),
         };
         // A bound on preemptions, and an order of arrival, depend on every step.
         let settles = options.partial_order && parts.posts && !parts.run && !parts.ahead;
@@ -147,6 +156,8 @@ impl Space {
             parts,
             settles,
             no_fences: assumed.no_fences,
+            timed: (0..check.active()).map(|rank| check.is_timed(Rank(rank))).collect(),
+            lazy_clocks: options.partial_order,
             bound: options.preemptions,
             exchanges,
             groups,
@@ -327,6 +338,11 @@ impl<'s> Walker<'s> {
             }
             choices.push(Choice::Step(Rank(rank as u32)));
         }
+        for rank in 0..self.space.parts.ranks {
+            if self.space.timed[rank] && self.deadline_may_pass(state, rank) {
+                choices.push(Choice::Deadline(Rank(rank as u32)));
+            }
+        }
         if self.space.parts.posts {
             for (rank, posts) in state.memory.posts.iter().enumerate() {
                 for index in (0..posts.len()).filter(|&index| state.memory.may_arrive(rank, index)) {
@@ -334,6 +350,21 @@ impl<'s> Walker<'s> {
                 }
             }
         }
+    }
+
+    /// Returns whether the deadline of the acquisition of `rank` may pass.
+    ///
+    /// Only its own rank sees that a deadline has passed: by a read of the clock, and by a wait that ends. So the step
+    /// commutes with all steps up to that, and it is enough to take it there.
+    fn deadline_may_pass(&self, state: &State, rank: usize) -> bool {
+        let node = self.node(state, rank);
+        let Some(issued) = node.issued else { return false };
+        let is_seen = match issued.call {
+            Call::Now => true,
+            Call::WaitUntil { deadline, .. } => deadline.is_some() && !state.memory.ready(rank, &issued),
+            _ => false,
+        };
+        (is_seen || !self.space.lazy_clocks) && state.memory.clocks[rank] < clock::deadline(node.status.acquisition)
     }
 
     /// Returns whether the call of `rank` is enabled.
@@ -351,6 +382,11 @@ impl<'s> Walker<'s> {
                 self.settle(from.index())?;
                 return Ok(None);
             }
+            Choice::Deadline(rank) => {
+                let acquisition = self.node(state, rank.index()).status.acquisition;
+                self.next.memory.pass(rank.index(), clock::deadline(acquisition));
+                return Ok(None);
+            }
             Choice::Step(rank) => rank,
         };
         let from = state.locals[rank.index()];
@@ -362,20 +398,35 @@ impl<'s> Walker<'s> {
         } else if self.space.parts.run {
             self.next.run = Some((rank.0, 0));
         }
+        if self.space.parts.alone {
+            let begins = self.automata.nodes[from as usize].status.phase == Phase::Outside;
+            if begins && state.memory.halfway[rank.index()].is_none() {
+                let alone = self.space.check.is_alone(rank, self.statuses(state), &state.memory);
+                self.next.alone = alone.then_some(rank);
+            }
+        }
         let Some(answer) = self.next.memory.carry_out(self.space.check.network, rank.index(), &issued) else {
             return Ok(None);
         };
-        let word = match answer {
-            Answer::Word(word) => word,
-            _ => 0,
-        };
-        let edge = self.edge(from, word)?;
+        let edge = self.edge(from, word_of(issued.call, answer))?;
         self.next.locals[rank.index()] = edge.to;
-        let violation = self.judge(rank, from, edge.to, edge.saw);
+        let violation = self.judge(rank, from, edge);
+        self.end_acquisition(rank, edge.to);
         if violation.is_none() {
             self.settle(rank.index())?;
         }
         Ok(violation)
+    }
+
+    /// Lets the time of `rank` pass if its acquisition has ended, and forgets that it was alone in it.
+    fn end_acquisition(&mut self, rank: Rank, to: NodeId) {
+        let status = self.automata.nodes[to as usize].status;
+        if self.space.timed[rank.index()] {
+            self.next.memory.pass(rank.index(), clock::begin(status.acquisition));
+        }
+        if self.next.alone == Some(rank) && status.phase != Phase::Acquiring {
+            self.next.alone = None;
+        }
     }
 
     fn edge(&mut self, from: NodeId, answer: u64) -> Result<Edge, Failure> {
@@ -398,7 +449,7 @@ impl<'s> Walker<'s> {
     ///
     /// Such a step reads and writes only the rank's own list of posted puts, and appends to its end. So it commutes
     /// with every step of other ranks and with every arrival, and it stays enabled until it is taken. If the rank
-    /// neither enters nor leaves by it, no property observes it. So it is an ample set of its own (D. Peled, "All from
+    /// neither enters, leaves nor gives up by it, no property observes it. So it is an ample set of its own (D. Peled, "All from
     /// One, One for All: on Model Checking Using Representatives", CAV 1993). Taking it at once omits only other
     /// interleavings of the same behaviours. No cycle consists of such steps alone: a flush needs an arrival, and a
     /// list cannot grow forever in finitely many states.
@@ -418,16 +469,20 @@ impl<'s> Walker<'s> {
                 call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
-            if !local || self.next.memory.posts[rank].len() >= SETTLED {
+            // Others see the begin of an acquisition if they may fail because of it.
+            let begins = self.space.parts.alone && node.status.phase == Phase::Outside;
+            if !local || begins || self.next.memory.posts[rank].len() >= SETTLED {
                 return Ok(());
             }
             let edge = self.edge(from, 0)?;
             let to = &self.automata.nodes[edge.to as usize];
-            if inside != (to.status.phase == Phase::Inside) || edge.saw.is_some() || to.broken.is_some() {
+            let is_seen = edge.saw.is_some() || edge.gave_up || to.broken.is_some();
+            if inside != (to.status.phase == Phase::Inside) || is_seen {
                 return Ok(());
             }
             self.next.memory.carry_out(self.space.check.network, rank, &issued);
             self.next.locals[rank] = edge.to;
+            self.end_acquisition(Rank(rank as u32), edge.to);
             self.settled.push(Rank(rank as u32));
         }
     }
@@ -454,7 +509,8 @@ impl<'s> Walker<'s> {
     }
 
     /// The violation by the step of `rank` into `self.next`, if any.
-    fn judge(&mut self, rank: Rank, from: NodeId, to: NodeId, saw: Option<(Rank, u64)>) -> Option<Violation> {
+    fn judge(&mut self, rank: Rank, from: NodeId, edge: Edge) -> Option<Violation> {
+        let Edge { to, saw, gave_up, .. } = edge;
         let check = &self.space.check;
         let (old, new) = (&self.automata.nodes[from as usize], &self.automata.nodes[to as usize]);
         if let Some((property, seen)) = &new.broken {
@@ -462,6 +518,14 @@ impl<'s> Walker<'s> {
             return Some(Violation { property: *property, rank, acquisition, seen: seen.clone() });
         }
         self.sometimes.waited |= new.polls;
+        self.sometimes.gave_up |= gave_up;
+        if gave_up {
+            let (alone, now) = (self.next.alone == Some(rank), self.next.memory.clocks[rank.index()]);
+            let violation = check.gives_up(rank, old.status.acquisition, alone, now);
+            if violation.is_some() {
+                return violation;
+            }
+        }
         // An acquire without calls leads from one acquisition directly into the next.
         let was_inside = old.status.phase == Phase::Inside && old.status.acquisition == new.status.acquisition;
         let enters = new.status.phase == Phase::Inside && !was_inside;
@@ -523,6 +587,9 @@ pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, b
     list.insert(0, ("every rank enters in its last acquisition", entered == all));
     if check.some_rank_waits() {
         list.push((WAITED, seen.waited));
+    }
+    if check.some_rank_gives_up() {
+        list.push((GAVE_UP, seen.gave_up));
     }
     if check.some_ranks_share() && check.section == Section::Empty {
         list.push((TOGETHER, seen.together));

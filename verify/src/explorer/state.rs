@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use rmalab_atomics::Rank;
 use rmalab_atomics::fabric::WordOp;
+use rmalab_atomics::{Rank, Time};
 use rustc_hash::FxBuildHasher;
 
 use super::node::NodeId;
@@ -21,12 +21,14 @@ pub(super) struct State {
     pub(super) run: Option<(u32, u32)>,
     /// For a check of the order: which rank waited when another one began.
     pub(super) ahead: Ahead,
+    /// If acquisitions may fail: the rank that has had the lock to itself since its acquisition began.
+    pub(super) alone: Option<Rank>,
 }
 
 impl State {
     /// An empty placeholder for a state that is temporarily moved out.
     pub(super) fn nothing() -> State {
-        State { locals: Vec::new(), memory: Memory::default(), run: None, ahead: Ahead::default() }
+        State { locals: Vec::new(), memory: Memory::default(), run: None, ahead: Ahead::default(), alone: None }
     }
 
     pub(super) fn copy_from(&mut self, other: &State) {
@@ -35,8 +37,10 @@ impl State {
         self.memory.posts.clone_from(&other.memory.posts);
         self.memory.results.clone_from(&other.memory.results);
         self.memory.halfway.clone_from(&other.memory.halfway);
+        self.memory.clocks.clone_from(&other.memory.clocks);
         self.run = other.run;
         self.ahead = other.ahead;
+        self.alone = other.alone;
     }
 }
 
@@ -48,6 +52,8 @@ pub(super) struct Parts {
     pub(super) halfway: bool,
     pub(super) run: bool,
     pub(super) ahead: bool,
+    pub(super) clocks: bool,
+    pub(super) alone: bool,
 }
 
 /// Smaller words are their own codes; other words have a number in a table.
@@ -205,6 +211,14 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
         push(bytes, state.ahead.before);
         push(bytes, state.ahead.passed);
     }
+    if parts.clocks {
+        for &Time(clock) in &state.memory.clocks {
+            push(bytes, values.code(clock).ok_or(clock)?);
+        }
+    }
+    if parts.alone {
+        push(bytes, state.alone.map_or(0, |rank| u64::from(rank.0) + 1));
+    }
     // Words without a name are zero, so that the encoding omits zeros at the end.
     let words = &state.memory.words;
     let len = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
@@ -282,6 +296,16 @@ pub(super) fn decode(
     state.ahead = Ahead::default();
     if parts.ahead {
         state.ahead = Ahead { before: pull(bytes), passed: pull(bytes) };
+    }
+    if parts.clocks {
+        for clock in &mut memory.clocks {
+            let Some(time) = values.word(pull(bytes)) else { return false };
+            *clock = Time(time);
+        }
+    }
+    state.alone = None;
+    if parts.alone {
+        state.alone = pull(bytes).checked_sub(1).map(|rank| Rank(rank as u32));
     }
     memory.words.clear();
     while !bytes.is_empty() {

@@ -59,10 +59,11 @@ pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
         if check.is_named(rank) || topology.nodes() > 1 && is_first(rank) {
             continue;
         }
-        let part: Vec<_> = check.scenario.accesses(rank).collect();
+        let (part, form) = (check.scenario.accesses(rank).collect::<Vec<_>>(), check.scenario.form(rank));
         let same = |group: &&mut Vec<usize>| {
             let of_group = Rank(group[0] as u32);
             topology.node_of(of_group) == topology.node_of(rank)
+                && check.scenario.form(of_group) == form
                 && check.scenario.accesses(of_group).eq(part.iter().copied())
         };
         match groups.iter_mut().find(same) {
@@ -237,6 +238,12 @@ impl Symmetry {
         for (rank, results) in state.memory.results.iter().enumerate() {
             self.keys[rank] = self.keys[rank].wrapping_add(results.len() as u64);
         }
+        for (rank, clock) in state.memory.clocks.iter().enumerate().filter(|(_, clock)| clock.0 > 0) {
+            self.keys[rank] = self.keys[rank].wrapping_add(mix([clock.0, 0, 4]));
+        }
+        if let Some(rank) = state.alone {
+            self.keys[rank.index()] = self.keys[rank.index()].wrapping_add(1);
+        }
         let mut all = vec![Permutation::IDENTITY];
         for group in &self.groups {
             let mut sorted = [0; RANKS];
@@ -344,6 +351,10 @@ impl Symmetry {
             image.memory.halfway[by.rank(rank)] =
                 half.map(|(slot, old)| (table.slots[usize::from(slot)], by.word(self.slots[usize::from(slot)].2, old)));
         }
+        for (rank, &clock) in state.memory.clocks.iter().enumerate() {
+            image.memory.clocks[by.rank(rank)] = clock;
+        }
+        image.alone = state.alone.map(|rank| Rank(by.rank(rank.index()) as u32));
         image.run = state.run.map(|(rank, count)| (by.rank(rank as usize) as u32, count));
         Ok(())
     }

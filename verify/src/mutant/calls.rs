@@ -20,6 +20,7 @@ enum Operation {
     WaitUntil,
     BulkPut,
     FenceEverywhere,
+    Now,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +100,7 @@ constructors! {
     flush Flush "Flushes of any target."
     fence_everywhere FenceEverywhere "Fences for all ranks."
     bulk_put BulkPut "Bulk puts of any word."
+    now Now "Reads of the clock."
 }
 
 impl Calls {
@@ -179,6 +181,7 @@ impl Calls {
             Call::WaitUntil { .. } => (Operation::WaitUntil, None, None),
             Call::BulkPut { value, .. } => (Operation::BulkPut, Some(value), None),
             Call::FenceEverywhere => (Operation::FenceEverywhere, None, None),
+            Call::Now => (Operation::Now, None, None),
             // No rule is about any of these alone.
             _ => (Operation::Any, None, None),
         };
@@ -222,6 +225,7 @@ impl Rule {
             | Rule::AsSwap(calls, _)
             | Rule::Posted(calls, _)
             | Rule::Pretend(calls)
+            | Rule::TimesOut(calls)
             | Rule::ZeroAfter(calls)
             | Rule::Instead(calls, ..)
             | Rule::Twice(calls)

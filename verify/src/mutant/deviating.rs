@@ -95,6 +95,10 @@ impl<'p> Deviating<'p> {
             (Rule::Answer(_, _), _) if !call.answers_a_word() => Answer::Done,
             (Rule::Answer(_, word), _) => Answer::Word(word),
             (Rule::Pretend(_), _) => pretended(call),
+            (Rule::TimesOut(_), _) => match call {
+                Call::WaitUntil { deadline: Some(_), .. } => Answer::TimedOut,
+                _ => self.player.call(call),
+            },
             (Rule::See(_, seen), _) => word(self.player.call(call), seen),
             (Rule::LookAgain(_, seen), Some(at)) => {
                 match (self.player.call(call), self.player.call(Call::Get { at })) {
@@ -245,7 +249,7 @@ impl Player for Deviating<'_> {
             Event::Begins(access) => (Phase::Acquiring, access),
             Event::Entered => (Phase::Inside, now.access),
             Event::Leaves => (Phase::Releasing, now.access),
-            Event::Left => (Phase::Outside, now.access),
+            Event::GaveUp { .. } | Event::Left => (Phase::Outside, now.access),
             Event::Saw { .. } => return self.player.event(event, handle),
         };
         self.now.set(Moment { phase: now.phase.map(|_| phase), access, waited: false, ..now });

@@ -5,7 +5,8 @@ use rmalab_atomics::controlled::Call;
 use super::Rule::{
     Answer, AsStore, AsSwap, Change, ClaimSuccess, Instead, Late, See, Skip, Split, Twice, Value, ZeroFirst,
 };
-use super::{Mutant, compare_and_swap, fetch_add, fetch_store, flush, get, put, wait_until};
+use super::{Mutant, compare_and_swap, fetch_add, fetch_store, flush, get, now, put, wait_until};
+use crate::Form;
 use crate::network::Network;
 
 /// One ticket in `next_ticket`, the upper half of the ticket lock's word.
@@ -15,6 +16,22 @@ const NEXT: u64 = 1 << 32;
 fn take(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, .. } | Call::Get { at } => Call::CompareAndSwap { at, expected: 0, desired: NEXT },
+        other => other,
+    }
+}
+
+/// A ticket, instead of a try.
+fn take_ticket(call: Call) -> Call {
+    match call {
+        Call::CompareAndSwap { at, .. } => Call::FetchAdd { at, value: NEXT },
+        other => other,
+    }
+}
+
+/// A place in the queue, instead of a try.
+fn enqueue(call: Call) -> Call {
+    match call {
+        Call::CompareAndSwap { at, desired, .. } => Call::FetchStore { at, value: desired },
         other => other,
     }
 }
@@ -33,6 +50,11 @@ pub(super) const MUTANTS: &[Mutant] = table! {
                 "a swap is a put that is complete at once, and the lock never needs the put to be late"
             )
             .on(Network::LatePuts);
+    "tas-dropped" "a try that has taken the lock fails"
+        [See(compare_and_swap("owner"), |owner| if owner == 0 { 1 } else { owner })].when(Form::Try);
+    of ["tas", "tas-rw"]
+    "tas-impatient" "a rank with a deadline gives up after its first attempt"
+        [Answer(now(), u64::MAX)].when(Form::Timed);
     of ["ticket"]
     "ticket-split" "a ticket is taken by a get and a put"
         [Split(fetch_add("lock").acquiring())];
@@ -53,6 +75,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
             Instead(get("lock"), take, |old| if old == 0 { 2 * NEXT + 1 } else { old }),
             AsStore(compare_and_swap("lock")),
         ].of_order();
+    "ticket-kept" "a try takes a ticket, and keeps it if it fails"
+        [Change(compare_and_swap("lock").acquiring(), take_ticket)].when(Form::Try);
     of ["mcs"]
     "mcs-late-reset" "a rank resets its flag after it has linked itself, instead of after the last wait"
         [ZeroFirst(wait_until("unblocked"))].stands_for("MCS: blocked=1 after linking");
@@ -74,6 +98,10 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Split(fetch_store("tail"))];
     "mcs-no-prepare" "the resets of the last acquisition are not flushed before the node is published"
         [Skip(flush().own())].on(Network::LatePuts);
+    "mcs-left-node" "a try puts its node into the queue, and leaves it there if it fails"
+        [Change(compare_and_swap("tail").acquiring(), enqueue)].when(Form::Try);
+    "mcs-try-unchecked" "a try does not check whether the queue was empty"
+        [ClaimSuccess(compare_and_swap("tail").acquiring())].when(Form::Try);
     "mcs-late-wake-up" "the successor is woken after the link to it is reset"
         [Late(&[put("unblocked").another()], &[put("next").own()])]
             .equivalent(

@@ -2,8 +2,10 @@
 
 use super::Rule::{AsStore, AsSwap, ClaimSuccess, See, Skip, Split, Value};
 use super::{Mutant, compare_and_swap, fetch_add, get};
+use crate::Form;
 
 const WRITER: u64 = 1;
+const READER: u64 = 2;
 
 pub(super) const MUTANTS: &[Mutant] = table! {
     of ["tas-rw"]
@@ -21,6 +23,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Split(fetch_add("lock").reading().acquiring())];
     "tas-rw-writer-store" "a writer stores its bit without comparing"
         [AsStore(compare_and_swap("lock"))];
+    "tas-rw-kept" "a reader that gives up stays counted"
+        [Skip(fetch_add("lock").reading().acquiring().of(READER.wrapping_neg()))].when(Form::Timed);
     "tas-rw-unchecked" "a writer does not check whether it has set its bit"
         [ClaimSuccess(compare_and_swap("lock"))];
 };

@@ -1,7 +1,8 @@
 //! Mutants of the window policies.
 
-use super::Rule::{Answer, AsAttempt, AsSwap, Late, See, Skip, Split, Value};
-use super::{Mutant, any_call, compare_and_swap, fetch_add};
+use super::Rule::{Answer, AsAttempt, AsSwap, Late, See, Skip, Split, TimesOut, Value};
+use super::{Mutant, any_call, compare_and_swap, fetch_add, wait_until};
+use crate::Form;
 use crate::network::Network;
 use rmalab_atomics::Rank;
 
@@ -42,6 +43,12 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         "an exclusive lock that retries adds itself to the master, and takes that back if there is a lock_all"
         [AsAttempt(compare_and_swap("master"), !(ALL - 1))]
             .stands_for("two-level as published: a weakly fair cycle in which no rank holds the lock");
+    "two-level-kept-lock_all" "a lock_all that gives up stays counted"
+        [Skip(fetch_add("master").of_all().acquiring().of(ALL.wrapping_neg()))].when(Form::Timed);
+    "two-level-kept-exclusive" "a try of an exclusive lock that finds its target locked stays counted in the master"
+        [Skip(fetch_add("master").writing().acquiring().of(EXCLUSIVES.wrapping_neg()))].when(Form::Try);
+    "two-level-impatient" "a wait for a local word gives up at once"
+        [TimesOut(wait_until("target"))].when(Form::Timed);
     "two-level-master-first" "an exclusive lock's release takes itself out of the master before the target"
         [Late(&[fetch_add("target").writing().releasing()], &[fetch_add("master")])]
             .stands_for("two-level: releases the master before the target (equivalent)")

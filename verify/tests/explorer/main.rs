@@ -12,10 +12,14 @@ mod pinned;
 mod planted;
 mod protocols;
 mod started;
+mod timed;
 
+use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 use rmalab_verify::explorer::{Options, explore};
-use rmalab_verify::{Check, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, replay};
+use rmalab_verify::{
+    Check, Choice, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, replay,
+};
 
 /// A check of `subject` on a network that is never late, with nothing done inside.
 fn check(subject: Subject, scenario: &str) -> Check {
@@ -45,12 +49,13 @@ fn run(check: &Check, options: &Options) -> Outcome {
         .unwrap_or_else(|error| panic!("{} {} {}: {error}", check.subject.name(), check.scenario, check.network))
 }
 
-/// Returns whether the explorer joins `call` to the previous step.
-fn is_silent(network: Network, call: Call) -> bool {
+/// Returns whether the explorer joins `call` of `rank` to the previous step.
+fn is_silent(check: &Check, rank: Rank, call: Call) -> bool {
     match call {
-        Call::Pause { .. } | Call::Now => true,
+        Call::Pause { .. } => true,
+        Call::Now => !check.is_timed(rank),
         Call::Flush { .. } | Call::Stored | Call::FenceEverywhere => {
-            !matches!(network, Network::LatePuts | Network::UnorderedBulk)
+            !matches!(check.network, Network::LatePuts | Network::UnorderedBulk)
         }
         _ => false,
     }
@@ -58,7 +63,10 @@ fn is_silent(network: Network, call: Call) -> bool {
 
 /// The length of a schedule in the explorer's steps.
 fn steps(check: &Check, taken: &[Step]) -> usize {
-    let silent = |step: &&Step| matches!(step.effect, Effect::Answered(call, _) if is_silent(check.network, call));
+    let silent = |step: &&Step| match (step.effect, step.choice) {
+        (Effect::Answered(call, _), Choice::Step(rank)) => is_silent(check, rank, call),
+        _ => false,
+    };
     taken.len() - taken.iter().filter(silent).count()
 }
 

@@ -99,7 +99,7 @@ impl<P: Protocol> Debug for Lock<P> {
 }
 
 impl<P: Protocol> Lock<P> {
-    fn side<'s, A: RemoteAtomics + ?Sized>(&'s mut self, ra: &'s A) -> Side<'s, A> {
+    pub(crate) fn side<'s, A: RemoteAtomics + ?Sized>(&'s mut self, ra: &'s A) -> Side<'s, A> {
         Side { ra, place: self.place, memo: &mut self.memo }
     }
 }

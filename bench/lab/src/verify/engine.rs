@@ -1,7 +1,7 @@
 //! The engines that search for faults of locks.
 
 use rmalab_verify::shuttle_engine::Method;
-use rmalab_verify::{Check, Network, Outcome, Result, Watch, explorer, loom_engine, shuttle_engine};
+use rmalab_verify::{Check, Form, Network, Outcome, Result, Watch, explorer, loom_engine, shuttle_engine};
 
 use super::Job;
 
@@ -44,10 +44,11 @@ impl Engine {
 
     /// Returns whether it supports `check`.
     pub fn takes(self, check: &Check) -> bool {
+        let takes = check.network == Network::Sc && !check.scenario.has(Form::Timed);
         match self {
             Engine::Explorer => true,
-            Engine::Loom => check.network == Network::Sc && check.active() <= loom_engine::MAX_RANKS,
-            _ => check.network == Network::Sc,
+            Engine::Loom => takes && check.active() <= loom_engine::MAX_RANKS,
+            _ => takes,
         }
     }
 

@@ -1,0 +1,21 @@
+//! The clocks of ranks whose acquisitions have deadlines.
+//!
+//! A rank's clock stands still, except that the deadline of its acquisition may pass: one step, at any time from the
+//! begin of the acquisition to its end, or never. The next acquisition begins at the deadline of the last one. So no
+//! clock goes back, and each acquisition begins ahead of its own deadline. A rank without deadlines has a clock that
+//! stands still at 0.
+
+use rmalab_atomics::Time;
+
+/// The time from the begin of an acquisition to its deadline: a second.
+const SPAN: u64 = 1_000_000_000;
+
+/// The time at which acquisition number `acquisition`, counted from 0, begins.
+pub(crate) const fn begin(acquisition: u32) -> Time {
+    Time(acquisition as u64 * SPAN)
+}
+
+/// The deadline of acquisition number `acquisition`, counted from 0.
+pub const fn deadline(acquisition: u32) -> Time {
+    Time((acquisition as u64 + 1) * SPAN)
+}
