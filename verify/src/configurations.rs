@@ -46,21 +46,25 @@ use Special::{Data, Long, Order, Plain};
 type Row = (Network, Special, &'static [&'static str]);
 
 /// Locks that poll have few states: their handles remember almost nothing.
-const TAS: &[Row] =
-    &[(Sc, Plain, &["4Wx2"]), (LatePuts, Plain, &["4Wx2"]), (UnorderedBulk, Data, &["2Wx2"]), (Hca, Plain, &["3Wx1"])];
+const TAS: &[Row] = &[
+    (Sc, Plain, &["4Wx2", "1W1Wtry 2Wtimed x2"]),
+    (LatePuts, Plain, &["4Wx2", "1W1Wtry 2Wtimed x2"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
 
 const TICKET: &[Row] = &[
-    (Sc, Plain, &["4Wx2"]),
+    (Sc, Plain, &["4Wx2", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
-    (LatePuts, Plain, &["4Wx2"]),
+    (LatePuts, Plain, &["4Wx2", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
 
 const MCS: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "5Wx1"]),
+    (Sc, Plain, &["3Wx2", "5Wx1", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
-    (LatePuts, Plain, &["3Wx2", "5Wx1"]),
+    (LatePuts, Plain, &["3Wx2", "5Wx1", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
@@ -114,8 +118,8 @@ const RMA_RW: &[Row] = &[
 ];
 
 const TAS_RW: &[Row] = &[
-    (Sc, Plain, &["2R2Wx2"]),
-    (LatePuts, Plain, &["2R2Wx2"]),
+    (Sc, Plain, &["2R2Wx2", "1R1W1Rtimed 1Wtimed x2", "1R1Rtry 1Wtry 1Wtimed x2"]),
+    (LatePuts, Plain, &["2R2Wx2", "1R1W1Rtimed 1Wtimed x2", "1R1Rtry 1Wtry 1Wtimed x2"]),
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
 ];
@@ -177,11 +181,19 @@ const PER_TARGET: &[Row] = &[
 
 /// It has no queues, and few states.
 const TWO_LEVEL: &[Row] = &[
-    (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1"]),
-    (LatePuts, Plain, &["1E@0 1E@1 1S@0 2Ax1"]),
-    (Sc, Plain, &["1A1E@0 1S@0x2"]),
+    (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1S@0timed 1E@0timed 1Atimed x2", "1S@0try 1Atry 1E@0try 1E@1x2"]),
+    (LatePuts, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1S@0timed 1E@0timed 1Atimed x2", "1S@0try 1Atry 1E@0try 1E@1x1"]),
+    (Sc, Plain, &["1A1E@0 1S@0x2", "1S@0timed 1E@0timed 1A1Atimed x1"]),
     (UnorderedBulk, Data, &["1A1E@1x1"]),
     (Hca, Plain, &["1A1E@0 1S@1x1"]),
+];
+
+/// A policy over the test-and-set lock, whose locks can be tried and have deadlines.
+const TIMED: &[Row] = &[
+    (Sc, Plain, &["1Atimed 1E@0timed 1S@0timed x2", "1Atry 1E@0try 1S@0try 1E@1x2", "1A1E@0timed 1S@1timed x2"]),
+    (LatePuts, Plain, &["1Atimed 1E@0timed 1S@0timed x2", "1Atry 1E@0try 1S@0try x2"]),
+    (UnorderedBulk, Data, &["1Atimed 1E@1timed x1"]),
+    (Hca, Plain, &["1Atimed 1E@0timed x1"]),
 ];
 
 /// Nodes of two ranks and of one. With the home, there are three leaves, so that the tree has two levels.
@@ -222,6 +234,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],
         ("global", _) => GLOBAL,
+        ("global-tas-rw" | "per-target-tas-rw", _) => TIMED,
         (_, Workload::Window(_)) => PER_TARGET,
         (_, Workload::Lock(_)) => OTHER,
     };
@@ -242,7 +255,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{subject, subjects};
+    use crate::{Form, subject, subjects};
 
     #[test]
     fn every_standard_configuration_makes_sense() {
@@ -252,6 +265,20 @@ mod tests {
                 configuration.check(&subject).validate().unwrap();
                 assert!(!configuration.order || subject.claimed_order() != subject::Order::None, "{}", subject.name());
                 assert!(seen.insert(format!("{configuration:?}")), "{} twice: {configuration:?}", subject.name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_form_of_acquisition_is_checked_with_and_without_late_puts() {
+        for subject in subjects() {
+            let quick = configurations(&subject).into_iter().filter(|one| !one.long);
+            let all: Vec<Configuration> = quick.collect();
+            for form in [Form::Try, Form::Timed].into_iter().filter(|&form| subject.supports(form)) {
+                for network in [Sc, LatePuts] {
+                    let has = all.iter().any(|one| one.network == network && one.scenario.has(form));
+                    assert!(has, "{} lacks {form:?} on {network}", subject.name());
+                }
             }
         }
     }

@@ -65,7 +65,15 @@ pub fn subjects() -> Vec<Subject> {
         Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
             .words(Home, WORDS, &rp_words)
             .words(Each, NODE, &QNODE),
+        Subject::timed_window::<Global<TasRw>>(|home| GlobalParams { home, lock: SHORTEST })
+            .named("global-tas-rw")
+            .words(Home, WORDS, &[("lock", Number)]),
         Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(Each, WORDS, &rp_words),
+        Subject::timed_window::<PerTarget<TasRw>>(|_| SHORTEST).named("per-target-tas-rw").without_home().words(
+            Each,
+            WORDS,
+            &[("lock", Number)],
+        ),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
         hierarchical(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rmalab_atomics::{RemoteAtomics, Result, Time, Until};
 use rmalab_locks::RawRwLockTimed;
 use rmalab_locks::qnode::NIL;
+use rmalab_verify::configurations::configurations;
 use rmalab_verify::explorer::Options;
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::Order;
@@ -414,4 +415,23 @@ fn a_counterexample_shows_that_a_deadline_passes() {
     let outcome = run(&check, &Options::default());
     let drawn = diagram::text(&check, counterexample(&outcome)).unwrap();
     assert!(drawn.contains("GIVES UP"), "{drawn}");
+}
+
+#[test]
+fn standard_configurations_in_which_ranks_may_give_up_hold() {
+    let mut count = 0;
+    for subject in subjects() {
+        for one in configurations(&subject) {
+            let check = one.check(&subject);
+            if check.has_attempts() {
+                let name = format!("{} {} {}", subject.name(), check.scenario, check.network);
+                let outcome = run(&check, &Options::default());
+                assert_eq!(verdict(&outcome), None, "{name}");
+                assert!(outcome.sometimes.iter().all(|(_, happened)| *happened), "{name}: {:?}", outcome.sometimes);
+                assert_eq!(outcome.unexplored, [""; 0], "{name}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 30, "{count}");
 }
