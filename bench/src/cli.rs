@@ -366,7 +366,14 @@ pub(crate) struct CheckArgs {
     /// Names of locks and policies, see `rmalab list` [default: all that fit]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) lock: Vec<String>,
-    /// Scenarios instead of the standard configurations: 3R1Wx2 is 3 readers and 1 writer, 2 acquisitions each
+    /// Acquire LOCK inside each lock, so that each rank holds two: mcs+ticket
+    #[arg(long, value_name = "LOCK", requires = "lock")]
+    pub(crate) nested: Option<String>,
+    /// Acquire the two locks in the opposite order on odd ranks: most pairs of locks then deadlock
+    #[arg(long, requires = "nested")]
+    pub(crate) opposite: bool,
+    /// Scenarios instead of the standard configurations: 3R1Wx2 is 3 readers and 1 writer, 2 acquisitions each;
+    /// 2R1Wtry1Wtimed is 2 readers, a writer that tries, and one with a deadline that may pass at any time or never
     #[arg(long, value_name = "SCENARIO,...", value_delimiter = ',')]
     pub(crate) scenario: Vec<Scenario>,
     /// Search engine [default: explorer]
@@ -451,6 +458,8 @@ impl CheckArgs {
         let named = |name: &String| Engine::ALL.into_iter().find(|engine| engine.name() == name);
         Ok(Selection {
             locks: self.lock.clone(),
+            nested: self.nested.clone(),
+            opposite: self.opposite,
             scenarios: self.scenario.clone(),
             networks: self.network.iter().map(|name| name.parse()).collect::<Result<_, _>>().map_err(Error::usage)?,
             sections: SECTIONS

@@ -162,6 +162,39 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
 }
 
 #[test]
+fn a_deadline_that_passes_is_saved_and_replayed() {
+    let at = tempfile::tempdir().unwrap();
+    let lost = ["--lock", "tas-rw", "--mutant", "tas-rw-kept", "--scenario", "1Rtimed1W", "--save", "found.json"];
+    let output = run(at.path(), &lost);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let saved = fs::read_to_string(at.path().join("found.json")).unwrap();
+    assert!(saved.contains("deadline"), "{saved}");
+    let again = run(at.path(), &["replay", "found.json"]);
+    assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
+    for part in ["its deadline passes", "GIVES UP", "still broken"] {
+        assert!(stdout(&again).contains(part), "{part} is missing:\n{}", stdout(&again));
+    }
+}
+
+#[test]
+fn two_nested_locks_are_checked_in_one_order_and_in_opposite_orders() {
+    let at = tempfile::tempdir().unwrap();
+    let nested = ["--lock", "mcs", "--nested", "ticket"];
+    let output = run(at.path(), &nested);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("mcs+ticket"), "{}", stdout(&output));
+    let opposite = [&nested[..], &["--opposite", "--scenario", "2W", "--save", "found.json"]].concat();
+    let output = run(at.path(), &opposite);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("VIOLATED no-"), "{}", stdout(&output));
+    let again = run(at.path(), &["replay", "found.json"]);
+    assert!(stdout(&again).contains("still broken: no-"), "{}{}", stdout(&again), stderr(&again));
+    let window = run(at.path(), &["--lock", "mcs", "--nested", "two-level"]);
+    assert_eq!(window.status.code(), Some(2));
+    assert!(stderr(&window).contains("mcs and two-level cannot be nested"), "{}", stderr(&window));
+}
+
+#[test]
 fn a_replay_takes_the_options_of_output() {
     let at = tempfile::tempdir().unwrap();
     run(at.path(), &[&BROKEN[..], &["--save", "found.json"]].concat());

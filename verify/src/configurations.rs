@@ -214,6 +214,9 @@ const OTHER: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
+/// For two locks, one inside the other.
+const NESTED: &[Row] = &[(Sc, Plain, &["1R1Wx2", "2Wx2", "3Wx1"]), (LatePuts, Plain, &["1R1Wx2", "2Wx2"])];
+
 /// The standard configurations of `subject`. `nocheck` has none, since it promises nothing.
 pub fn configurations(subject: &Subject) -> Vec<Configuration> {
     let rows = match (subject.name(), subject.workload()) {
@@ -236,6 +239,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("global", _) => GLOBAL,
         ("global-tas-rw" | "per-target-tas-rw", _) => TIMED,
         (_, Workload::Window(_)) => PER_TARGET,
+        (_, Workload::Lock(_)) if subject.is_nested() => NESTED,
         (_, Workload::Lock(_)) => OTHER,
     };
     let mut all = Vec::new();

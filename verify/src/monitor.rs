@@ -138,11 +138,13 @@ impl Check {
             // A rank inside, or in its release, would have to wake them. Without one, the wake-up is lost.
             let others = statuses.iter().any(|status| matches!(status.phase, Phase::Inside | Phase::Releasing));
             let property = if others || stuck.len() > 1 { Property::NoDeadlock } else { Property::NoLostWakeUp };
+            let timed = stuck.iter().any(|&rank| self.is_timed(rank));
+            let unless = if timed { ", unless a deadline passes" } else { "" };
             return Some(Violation {
                 property,
                 rank,
                 acquisition: Some(statuses[rank.index()].acquisition),
-                seen: format!("no step is possible any more, and these ranks wait: {}", list.join(", ")),
+                seen: format!("no step is possible any more{unless}, and these ranks wait: {}", list.join(", ")),
             });
         }
         let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);

@@ -14,6 +14,12 @@ use crate::{Access, Form};
 /// The start of a lock's words on the symmetric heap, after the line of the protected data.
 pub const WORDS: Disp = Disp(LINE);
 
+/// The sign between the names of two locks, the inner one last.
+const NESTED: &str = "+";
+
+/// The end of the name of two locks that odd ranks acquire in the opposite order.
+const OPPOSITE: &str = " (opposite)";
+
 /// The memory that contains a named word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum At {
@@ -75,6 +81,8 @@ pub struct Subject {
     words: Vec<Word>,
     /// Bits of named words that may be set at rest.
     keeps: Vec<(&'static str, u64)>,
+    /// True if it is two locks, one inside the other.
+    is_nested: bool,
 }
 
 impl Subject {
@@ -145,7 +153,54 @@ impl Subject {
             fences: false,
             words: Vec::new(),
             keeps: Vec::new(),
+            is_nested: false,
         }
+    }
+
+    /// Two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are `opposite`, odd
+    /// ranks acquire `outer` inside `inner`. `None` if one of them is no lock, or is two locks itself.
+    ///
+    /// Each call leaks some bytes, for names.
+    pub fn nested(outer: &Subject, inner: &Subject, opposite: bool) -> Option<Subject> {
+        let (Workload::Lock(of_outer), Workload::Lock(of_inner)) = (&outer.workload, &inner.workload) else {
+            return None;
+        };
+        if outer.is_nested || inner.is_nested {
+            return None;
+        }
+        let order = if opposite { OPPOSITE } else { "" };
+        let name = format!("{}{NESTED}{}{order}", outer.name, inner.name).leak();
+        let of_inner_word = |name: &str| -> &'static str { format!("inner {name}").leak() };
+        let words = inner.words.iter().map(|&word| Word {
+            name: of_inner_word(word.name),
+            disp: word.disp.plus(of_outer.bytes()),
+            ..word
+        });
+        let keeps = inner.keeps.iter().map(|&(name, bits)| (of_inner_word(name), bits));
+        Some(Subject {
+            form: outer.form.min(inner.form),
+            readers_share: outer.readers_share && inner.readers_share,
+            fences: outer.fences || inner.fences,
+            words: outer.words.iter().copied().chain(words).collect(),
+            keeps: outer.keeps.iter().copied().chain(keeps).collect(),
+            is_nested: true,
+            ..Subject::new(name, Workload::Lock(Bind::nested(of_outer, of_inner, opposite)))
+        })
+    }
+
+    /// The names of the outer and the inner lock in `name`, and whether they are opposite, if `name` is that of two
+    /// [`nested`](Self::nested) locks.
+    pub fn names_of_nested(name: &str) -> Option<(&str, &str, bool)> {
+        let (outer, inner) = name.split_once(NESTED).filter(|(_, inner)| !inner.contains(NESTED))?;
+        Some(match inner.strip_suffix(OPPOSITE) {
+            Some(inner) => (outer, inner, true),
+            None => (outer, inner, false),
+        })
+    }
+
+    /// Returns whether it is two locks, one inside the other.
+    pub fn is_nested(&self) -> bool {
+        self.is_nested
     }
 
     /// Gives it another name, to distinguish two sets of parameters.

@@ -4,9 +4,9 @@ use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
 
-use rmalab_atomics::{Disp, Rank, Time};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 use rmalab_locks::{
-    LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Result as LockResult, WindowLock, WindowLockTimed,
+    LINE, LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Result as LockResult, WindowLock, WindowLockTimed,
 };
 
 use crate::play::{Handle, Player, Stage};
@@ -27,7 +27,11 @@ type BindFn = dyn Fn(&Stage<'_>, Rank) -> LockResult<Box<dyn Handle>> + Send + S
 
 /// Creates a rank's handle of a new lock or policy.
 #[derive(Clone)]
-pub struct Bind(Arc<BindFn>);
+pub struct Bind {
+    bind: Arc<BindFn>,
+    /// The bytes of a lock's words and node on the symmetric heap; 0 for a policy.
+    bytes: u64,
+}
 
 /// Attempts an acquisition, as [`Handle::attempt`]. Locks have several traits for that, or none.
 pub(crate) type Attempt<L> = fn(&mut L, &Stage<'_>, Access, Option<Time>) -> LockResult<bool>;
@@ -35,10 +39,28 @@ pub(crate) type Attempt<L> = fn(&mut L, &Stage<'_>, Access, Option<Time>) -> Loc
 impl Bind {
     /// Binds the lock `L`.
     pub(crate) fn lock<L: RawRwLock + Debug + 'static>(params: L::Params, attempt: Attempt<L>) -> Bind {
-        Bind(Arc::new(move |stage, home| {
-            let place = Place::alloc(stage, home, L::WORDS, L::NODE)?;
-            Ok(Box::new(LockHandle { lock: L::bind(stage, place, params)?, attempt }))
-        }))
+        let bind = move |stage: &Stage<'_>, place| {
+            Ok(Box::new(LockHandle { lock: L::bind(stage, place, params)?, attempt }) as Box<dyn Handle>)
+        };
+        Bind::placed(L::WORDS, L::NODE, bind)
+    }
+
+    /// Binds the mutex `M`, which can be tried.
+    pub(crate) fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Bind {
+        let bind =
+            move |stage: &Stage<'_>, place| Ok(Box::new(TriedMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>);
+        Bind::placed(M::WORDS, M::NODE, bind)
+    }
+
+    fn placed(
+        words: u64,
+        node: u64,
+        bind: impl Fn(&Stage<'_>, Place) -> LockResult<Box<dyn Handle>> + Send + Sync + 'static,
+    ) -> Bind {
+        // As `Place::alloc` rounds them.
+        let bytes = words.max(1).next_multiple_of(LINE) + node.max(1).next_multiple_of(LINE);
+        let bind = move |stage: &Stage<'_>, home| bind(stage, Place::alloc(stage, home, words, node)?);
+        Bind { bind: Arc::new(bind), bytes }
     }
 
     /// Binds the policy `W`; `params` gets the rank for its global words.
@@ -46,20 +68,35 @@ impl Bind {
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
         attempt: Attempt<W>,
     ) -> Bind {
-        Bind(Arc::new(move |stage, home| Ok(Box::new(WindowHandle { policy: W::new(stage, params(home))?, attempt }))))
+        let bind = move |stage: &Stage<'_>, home| {
+            Ok(Box::new(WindowHandle { policy: W::new(stage, params(home))?, attempt }) as Box<dyn Handle>)
+        };
+        Bind { bind: Arc::new(bind), bytes: 0 }
     }
 
-    /// Binds the mutex `M`, which can be tried.
-    pub(crate) fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Bind {
-        Bind(Arc::new(move |stage, home| {
-            let place = Place::alloc(stage, home, M::WORDS, M::NODE)?;
-            Ok(Box::new(TriedMutex(M::bind(stage, place, params)?)))
-        }))
+    /// Binds two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are
+    /// `opposite`, odd ranks acquire `outer` inside `inner`.
+    pub(crate) fn nested(outer: &Bind, inner: &Bind, opposite: bool) -> Bind {
+        let (outer, inner) = (outer.clone(), inner.clone());
+        let bytes = outer.bytes + inner.bytes;
+        let bind = move |stage: &Stage<'_>, home| {
+            let (outer, inner) = (outer.bind(stage, home)?, inner.bind(stage, home)?);
+            let is_opposite = opposite && stage.rank().0 % 2 == 1;
+            let (first, second) = if is_opposite { (inner, outer) } else { (outer, inner) };
+            Ok(Box::new(Nested { first, second }) as Box<dyn Handle>)
+        };
+        Bind { bind: Arc::new(bind), bytes }
     }
 
-    /// This rank's handle of a new lock, whose global words are at `home`. The heap may contain only the data so far.
+    /// The bytes of a lock's words and node on the symmetric heap.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// This rank's handle of a new lock, whose global words are at `home`. The heap may contain only the data so far,
+    /// and the outer lock.
     pub(crate) fn bind(&self, stage: &Stage<'_>, home: Rank) -> LockResult<Box<dyn Handle>> {
-        (self.0)(stage, home)
+        (self.bind)(stage, home)
     }
 }
 
@@ -230,5 +267,35 @@ impl<M: RawMutexTry + Debug> Handle for TriedMutex<M> {
 
     fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
         self.0.release(stage)
+    }
+}
+
+/// Two locks: the second is acquired inside the first.
+#[derive(Debug)]
+struct Nested {
+    first: Box<dyn Handle>,
+    second: Box<dyn Handle>,
+}
+
+impl Handle for Nested {
+    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        self.first.acquire(stage, access)?;
+        self.second.acquire(stage, access)
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        if !self.first.attempt(stage, access, deadline)? {
+            return Ok(false);
+        }
+        let acquired = self.second.attempt(stage, access, deadline)?;
+        if !acquired {
+            self.first.release(stage, access)?;
+        }
+        Ok(acquired)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        self.second.release(stage, access)?;
+        self.first.release(stage, access)
     }
 }

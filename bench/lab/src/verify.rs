@@ -31,6 +31,10 @@ use crate::Registry;
 pub struct Selection {
     /// Names of locks and policies; by default all that promise a property and suit the scenarios and the mutant.
     pub locks: Vec<String>,
+    /// The lock that each rank acquires inside each of the locks.
+    pub nested: Option<String>,
+    /// Whether odd ranks acquire the nested locks in the opposite order.
+    pub opposite: bool,
     /// Scenarios instead of the standard configurations.
     pub scenarios: Vec<Scenario>,
     /// The networks: a filter of the standard configurations. By default all of these, and `sc` for given scenarios.
@@ -121,6 +125,11 @@ impl Selection {
     }
 
     fn subjects(&self, registry: &Registry, mutant: Option<&'static Mutant>) -> Result<Vec<Subject>> {
+        if let Some(inner) = &self.nested {
+            let inner = subject(registry, inner)?;
+            let with_inner = |name: &String| nested(&subject(registry, name)?, &inner, self.opposite);
+            return self.locks.iter().map(with_inner).collect();
+        }
         if !self.locks.is_empty() {
             return self.locks.iter().map(|name| subject(registry, name)).collect();
         }
@@ -334,9 +343,19 @@ fn all(registry: &Registry) -> impl Iterator<Item = Subject> {
 }
 
 fn subject(registry: &Registry, name: &str) -> Result<Subject> {
+    if let Some((outer, inner, opposite)) = Subject::names_of_nested(name) {
+        return nested(&subject(registry, outer)?, &subject(registry, inner)?, opposite);
+    }
     all(registry).find(|subject| subject.name() == name).ok_or_else(|| {
         let all: Vec<Subject> = all(registry).collect();
         Error::usage(names::unknown("lock", name, all.iter().map(Subject::name)))
+    })
+}
+
+fn nested(outer: &Subject, inner: &Subject, opposite: bool) -> Result<Subject> {
+    Subject::nested(outer, inner, opposite).ok_or_else(|| {
+        let (outer, inner) = (outer.name(), inner.name());
+        Error::usage(format!("{outer} and {inner} cannot be nested: name two locks, and no policy of a window"))
     })
 }
 

@@ -7,6 +7,7 @@ mod assumptions;
 mod hca;
 mod limits;
 mod local;
+mod nested;
 mod oracle;
 mod pinned;
 mod planted;

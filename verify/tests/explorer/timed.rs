@@ -279,6 +279,9 @@ fn a_deadline_may_pass_while_the_lock_is_on_its_way() {
 #[test]
 fn a_lost_wake_up_shows_although_a_deadline_would_end_the_wait() {
     assert_eq!(broken(timed::<Handed<false>>(), "1W1Wtimed"), Some(Property::NoLostWakeUp));
+    let outcome = run(&check(timed::<Handed<false>>(), "1W1Wtimed"), &plain());
+    let seen = &counterexample(&outcome).violation.seen;
+    assert!(seen.starts_with("no step is possible any more, unless a deadline passes"), "{seen}");
 }
 
 #[test]
