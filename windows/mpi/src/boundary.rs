@@ -16,7 +16,7 @@ use rmalab_windows::{Assert, Call, FenceAssert, LockKind, PostAssert, StartAsser
 
 use crate::policy::{Failure, Managed};
 use crate::settings::{Mode, Settings};
-use crate::table;
+use crate::{summary, table};
 
 /// Writes a line to standard error, in one piece, since several ranks may write at a time.
 fn print(line: &str) {
@@ -40,6 +40,7 @@ fn adopt(call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, info: ffi::MPI_Info
     if rank != 0 {
         return;
     }
+    summary::window(outcome.is_ok().then(|| settings.config.policy.name()));
     warn_once(&settings.warnings);
     if is_verbose() {
         let what = match outcome {
@@ -161,6 +162,8 @@ macro_rules! operations {
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            const PLACE: usize = summary::place(stringify!($name));
+            summary::count(PLACE);
             if let Some(window) = table::find($win)
                 && let Err(failure) = window.$way(Call::$call, target($rank))
             {
@@ -211,28 +214,32 @@ macro_rules! synchronizations {
     ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr;)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            match table::find($win) {
-                Some($window) => code($win, $managed),
+            const PLACE: usize = summary::place(stringify!($name));
+            summary::timed(PLACE, || match table::find($win) {
+                Some($window) => $managed,
                 // SAFETY: the program's own call, passed on.
                 None => unsafe { ffi::$host($($argument),*) },
-            }
+            })
         }
     )*};
 }
 
 synchronizations! {
-    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => window.unlock(target(rank));
-    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => window.lock_all(lock_assert(assert));
-    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => window.unlock_all();
-    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => window.flush(target(rank));
-    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => window.flush_all();
-    MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => window.flush_local(target(rank));
-    MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => window.flush_local_all();
-    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => window.fence(fence_assert(assert));
-    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => window.start(group, StartAssert { nocheck: has(assert, ffi::MPI_MODE_NOCHECK) });
-    MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => window.complete();
-    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => window.post(group, post_assert(assert));
-    MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => window.wait();
+    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock(&window, lock_type, rank, assert);
+    // SAFETY: the program's variable.
+    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { test(&window, flag) };
+    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank)));
+    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.lock_all(lock_assert(assert)));
+    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all());
+    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank)));
+    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all());
+    MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush_local(target(rank)));
+    MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_local_all());
+    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.fence(fence_assert(assert)));
+    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.start(group, StartAssert { nocheck: has(assert, ffi::MPI_MODE_NOCHECK) }));
+    MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => code(win, window.complete());
+    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.post(group, post_assert(assert)));
+    MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => code(win, window.wait());
 }
 
 fn lock_assert(assert: c_int) -> Assert {
@@ -256,35 +263,31 @@ fn post_assert(assert: c_int) -> PostAssert {
     }
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) -> c_int {
-    let Some(window) = table::find(win) else {
-        // SAFETY: the program's own call, passed on.
-        return unsafe { ffi::PMPI_Win_lock(lock_type, rank, assert, win) };
-    };
+/// Locks a managed window.
+fn lock(window: &Managed, lock_type: c_int, rank: c_int, assert: c_int) -> c_int {
     const EXCLUSIVE: c_int = ffi::MPI_LOCK_EXCLUSIVE as c_int;
     const SHARED: c_int = ffi::MPI_LOCK_SHARED as c_int;
     let kind = match lock_type {
         EXCLUSIVE => LockKind::Exclusive,
         SHARED => LockKind::Shared,
-        _ => return host::raise(win, ffi::MPI_ERR_LOCKTYPE as c_int),
+        _ => return host::raise(window.win, ffi::MPI_ERR_LOCKTYPE as c_int),
     };
-    code(win, window.lock(kind, target(rank), lock_assert(assert)))
+    code(window.win, window.lock(kind, target(rank), lock_assert(assert)))
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) -> c_int {
-    let Some(window) = table::find(win) else {
-        // SAFETY: the program's own call, passed on.
-        return unsafe { ffi::PMPI_Win_test(win, flag) };
-    };
+/// Tests the exposure epoch of a managed window.
+///
+/// # Safety
+///
+/// `flag` may be written.
+unsafe fn test(window: &Managed, flag: *mut c_int) -> c_int {
     match window.test() {
         Ok(over) => {
-            // SAFETY: the program's variable.
+            // SAFETY: the caller's promise.
             unsafe { flag.write(c_int::from(over)) };
             host::SUCCESS
         }
-        Err(failure) => fail(win, &failure),
+        Err(failure) => fail(window.win, &failure),
     }
 }
 
@@ -314,6 +317,18 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
     code
 }
 
+/// Prints the summary, if any rank wants it. Collective over all ranks of the program.
+fn summarize() {
+    let all = host::everyone();
+    let wanted = host::largest(all, &[u64::from(summary::is_wanted())]);
+    if wanted != Ok([1]) {
+        return;
+    }
+    if let (Ok(sums), Ok((0, size))) = (host::sum(all, &summary::numbers()), host::place(all)) {
+        summary::table(&sums, size).iter().for_each(|line| print(line));
+    }
+}
+
 /// Frees the windows that the program has left open, whose worlds need MPI, and then ends MPI.
 ///
 /// The host's windows are freed, too: MPICH over UCX otherwise ends with a failed assertion.
@@ -330,6 +345,7 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
         // SAFETY: the window was just taken out of the table, into which it came when the host had made it.
         unsafe { ffi::PMPI_Win_free(&mut win) };
     }
+    summarize();
     // SAFETY: the program's own call, passed on.
     unsafe { ffi::PMPI_Finalize() }
 }

@@ -47,6 +47,9 @@
 //! `RMALAB_VERBOSE=1` prints the choice for each window, with the reason. `MPI_Win_get_info` returns the choices in force. A value
 //! that does not exist is reported once, and the default is used.
 //!
+//! `RMALAB_SUMMARY=1` prints at the end the windows of each policy, how often all ranks together made each call, and their time in
+//! calls that synchronize.
+//!
 //! # Limits
 //!
 //! * A program that asks for `MPI_THREAD_SERIALIZED` or `MPI_THREAD_MULTIPLE` gets the host's windows: the engine belongs to one
@@ -59,7 +62,7 @@
 //! # Layers
 //!
 //! `boundary` has all unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
-//! variables, `world` makes hidden worlds, `policy` has the windows of that mode, `table` finds them.
+//! variables, `world` makes hidden worlds, `policy` has the windows of that mode, `table` finds them, `summary` counts calls.
 
 #![deny(unsafe_code)]
 
@@ -69,6 +72,8 @@ mod boundary;
 mod policy;
 #[cfg(any(feature = "mpi", test))]
 mod settings;
+#[cfg(any(feature = "mpi", test))]
+mod summary;
 #[cfg(feature = "mpi")]
 mod table;
 #[cfg(feature = "mpi")]

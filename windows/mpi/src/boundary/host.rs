@@ -61,15 +61,32 @@ pub(crate) fn has_one_thread() -> bool {
     unsafe { ffi::PMPI_Query_thread(&mut provided) == SUCCESS && provided <= ffi::RSMPI_THREAD_FUNNELED }
 }
 
+/// Returns the communicator of all ranks.
+pub(crate) fn everyone() -> Comm {
+    // SAFETY: a constant of C.
+    unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
 /// Returns the largest of each number over all ranks. Collective.
 pub(crate) fn largest<const N: usize>(comm: Comm, numbers: &[u64; N]) -> std::result::Result<[u64; N], String> {
-    let mut largest = [0; N];
+    // SAFETY: a constant of C.
+    reduce(comm, numbers, unsafe { ffi::RSMPI_MAX })
+}
+
+/// Returns the sum of each number over all ranks. Collective.
+pub(crate) fn sum<const N: usize>(comm: Comm, numbers: &[u64; N]) -> std::result::Result<[u64; N], String> {
+    // SAFETY: a constant of C.
+    reduce(comm, numbers, unsafe { ffi::RSMPI_SUM })
+}
+
+fn reduce<const N: usize>(comm: Comm, numbers: &[u64; N], op: ffi::MPI_Op) -> std::result::Result<[u64; N], String> {
+    let mut reduced = [0; N];
     // SAFETY: both buffers have N words, as all ranks' do.
     let code = unsafe {
-        let (from, to) = (numbers.as_ptr().cast(), largest.as_mut_ptr().cast());
-        ffi::PMPI_Allreduce(from, to, N as c_int, ffi::RSMPI_UINT64_T, ffi::RSMPI_MAX, comm)
+        let (from, to) = (numbers.as_ptr().cast(), reduced.as_mut_ptr().cast());
+        ffi::PMPI_Allreduce(from, to, N as c_int, ffi::RSMPI_UINT64_T, op, comm)
     };
-    ours(code, "agreeing with the other ranks").map(|()| largest)
+    ours(code, "agreeing with the other ranks").map(|()| reduced)
 }
 
 /// Copies rank 0's numbers to all ranks. Collective.
