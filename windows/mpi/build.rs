@@ -2,16 +2,16 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rustc-check-cfg=cfg(large_counts)");
+    println!("cargo:rustc-check-cfg=cfg(large_counts, open_mpi)");
     #[cfg(feature = "mpi")]
-    large_counts();
+    properties();
 }
 
-/// Sets `large_counts` if the MPI has the calls of MPI-4 with counts of 64 bits, such as `MPI_Put_c`.
+/// Sets `large_counts` if the MPI has the calls of MPI-4 with counts of 64 bits, such as `MPI_Put_c`, and `open_mpi` if it is Open MPI.
 ///
 /// The header says so, and not mpi-sys, whose bindings a program cannot ask for a function.
 #[cfg(feature = "mpi")]
-fn large_counts() {
+fn properties() {
     for variable in ["MPICC", "MPI_PKG_CONFIG", "CRAY_MPICH_DIR"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
@@ -19,15 +19,19 @@ fn large_counts() {
         panic!("no MPI: install one with its mpicc, or name its compiler in MPICC ({reasons:?})")
     });
     let source = std::path::Path::new(&std::env::var_os("OUT_DIR").expect("cargo sets it")).join("version.c");
-    std::fs::write(&source, "#include <mpi.h>\nrmalab_version MPI_VERSION\n").expect("cargo's folder can be written");
+    std::fs::write(&source, "#include <mpi.h>\nrmalab_version MPI_VERSION\nrmalab_open OPEN_MPI\n")
+        .expect("cargo's folder can be written");
     let mut build = cc::Build::new();
     if let Some(mpicc) = &library.mpicc {
         build.compiler(mpicc);
     }
     let text = build.includes(&library.include_paths).file(source).expand();
     let text = String::from_utf8_lossy(&text);
-    let version = text.lines().find_map(|line| line.strip_prefix("rmalab_version ")?.trim().parse::<u32>().ok());
-    if version.expect("mpi.h defines MPI_VERSION") >= 4 {
+    let number = |name| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
+    if number("rmalab_version ").expect("mpi.h defines MPI_VERSION") >= 4 {
         println!("cargo:rustc-cfg=large_counts");
+    }
+    if number("rmalab_open ").is_some() {
+        println!("cargo:rustc-cfg=open_mpi");
     }
 }

@@ -8,7 +8,7 @@
 pub(crate) mod engine;
 pub(crate) mod host;
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use mpi_sys as ffi;
 use rmalab_atomics::Rank;
@@ -315,6 +315,37 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
         }
     }
     code
+}
+
+/// Ends the program if its MPI is not the one that this library is built for, whose handles have another form.
+fn check_host() {
+    let found = host::library();
+    let (built_for, other) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
+    if found.starts_with("Open MPI") != cfg!(open_mpi) {
+        print(&format!(
+            "the preloaded library is built for {built_for}, but the program's MPI is {found}: preload the library that is built with the mpicc of {other}"
+        ));
+        std::process::exit(1);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    check_host();
+    // SAFETY: the program's own call, passed on.
+    unsafe { ffi::PMPI_Init(argc, argv) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Init_thread(
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    check_host();
+    // SAFETY: the program's own call, passed on.
+    unsafe { ffi::PMPI_Init_thread(argc, argv, required, provided) }
 }
 
 /// Prints the summary, if any rank wants it. Collective over all ranks of the program.

@@ -52,6 +52,7 @@
 //!
 //! # Limits
 //!
+//! * A library for one MPI under a program of the other ends the program in `MPI_Init`, with a line that says so.
 //! * A program that asks for `MPI_THREAD_SERIALIZED` or `MPI_THREAD_MULTIPLE` gets the host's windows: the engine belongs to one
 //!   thread.
 //! * Over `remote`, locks need a host whose atomics work. Open MPI 4 without RDMA needs `OMPI_MCA_osc=sm` on one node; otherwise its

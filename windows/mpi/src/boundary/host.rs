@@ -36,6 +36,19 @@ fn ours(code: c_int, what: &str) -> std::result::Result<(), String> {
     Err(format!("{what}: MPI reports: {text}"))
 }
 
+/// Returns the first line of the description of the MPI that is in the program, whichever it is.
+pub(crate) fn library() -> String {
+    /// More than any MPI writes: MPICH up to 8 KiB, though Open MPI only 256 bytes.
+    const LONGEST: usize = 64 << 10;
+    let mut text = vec![0_u8; LONGEST];
+    let mut len = 0;
+    // SAFETY: the buffer is longer than the call may write, and both MPIs have the same signature.
+    unsafe { ffi::PMPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
+    let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
+    let line = text.split(['\n', ',']).next().unwrap_or_default();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Returns this rank's number in the communicator, and the number of ranks.
 pub(crate) fn place(comm: Comm) -> std::result::Result<(u32, u32), String> {
     let (mut rank, mut size) = (0, 0);
