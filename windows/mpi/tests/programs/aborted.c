@@ -1,5 +1,6 @@
-/* A rank ends the job while it holds a lock that the others wait for. */
+/* A rank ends the job, or is killed, while it holds a lock that the others wait for: aborted HOW */
 #include "check.h"
+#include <signal.h>
 
 int main(int argc, char **argv)
 {
@@ -12,6 +13,8 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         usleep(100000);
+        if (argc > 1 && !strcmp(argv[1], "killed"))
+            raise(SIGKILL);
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
