@@ -71,16 +71,16 @@ const MCS: &[Row] = &[
 
 /// Its links are sums, which no permutation of ranks maps: it has no symmetry.
 const OSHMEM_MCS: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "4Wx1"]),
+    (Sc, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
-    (LatePuts, Plain, &["3Wx2", "4Wx1"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
 
 const RECIPROCATING: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "4Wx1"]),
-    (LatePuts, Plain, &["3Wx2", "4Wx1"]),
+    (Sc, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];

@@ -33,12 +33,12 @@ pub fn subjects() -> Vec<Subject> {
             .order(Order::Fifo)
             .words(Home, WORDS, &[("tail", Pointer)])
             .words(Each, NODE, &QNODE),
-        Subject::mutex::<OshmemMcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(
+        Subject::tried_mutex::<OshmemMcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(
             Each,
             NODE,
             &[("next", Pointer)],
         ),
-        Subject::mutex::<Reciprocating>(()).words(Home, WORDS, &[("arrivals", Pointer)]).words(
+        Subject::tried_mutex::<Reciprocating>(()).words(Home, WORDS, &[("arrivals", Pointer)]).words(
             Each,
             NODE,
             &[("gate", Pointer)],
