@@ -66,6 +66,10 @@
 //! variables, `world` makes hidden worlds, `policy` has the windows of that mode, `table` finds them, `summary` counts calls.
 
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "mpi"),
+    allow(dead_code, reason = "without the feature only tests use the modules that need no MPI")
+)]
 
 #[cfg(feature = "mpi")]
 mod boundary;
