@@ -22,7 +22,8 @@ impl World {
     pub(crate) fn new(comm: Comm, wanted: Control) -> Result<World, String> {
         let (rank, size) = host::place(comm)?;
         if wanted != Control::Remote {
-            let shared = shared(comm, rank, size);
+            // The file stays open until all ranks have opened it, or cannot.
+            let (_file, shared) = shared(comm, rank, size)?;
             let is_everywhere = host::largest(comm, &[u64::from(shared.is_err())])?[0] == 0;
             match shared {
                 Ok(world) if is_everywhere => return Ok(World::Shared(Box::new(world))),
@@ -60,25 +61,25 @@ impl Liveness for Launched {
     }
 }
 
-/// Makes the world over a memory file of rank 0.
-fn shared(comm: Comm, rank: u32, size: u32) -> Result<Mapped, String> {
+/// Makes the world over a memory file of rank 0, which returns the file, too.
+fn shared(comm: Comm, rank: u32, size: u32) -> Result<(Option<File>, Result<Mapped, String>), String> {
     let layout = Layout::new(size, segment_bytes(size)).map_err(|error| error.to_string());
-    // Rank 0's file stays open here until all ranks have opened it, or cannot.
     let made = (rank == 0).then(|| layout.clone().and_then(make));
     let mut place = [0; PLACE];
     if let Some(Ok((_, _, given))) = &made {
         place = *given;
     }
     host::broadcast(comm, &mut place)?;
-    let mapping = match made {
-        Some(made) => made.map(|(file, mapping, _)| (Some(file), mapping)),
-        None => layout.and_then(|layout| open(layout, place)).map(|mapping| (None, mapping)),
+    let (file, mapping) = match made {
+        Some(Ok((file, mapping, _))) => (Some(file), Ok(mapping)),
+        Some(Err(why)) => (None, Err(why)),
+        None => (None, layout.and_then(|layout| open(layout, place))),
     };
-    // The file is closed after this.
-    host::barrier(comm)?;
-    let (_file, mapping) = mapping?;
-    Mapped::new(Arc::new(mapping), Rank(rank), Topology::one_node(size), "shm", Box::new(Launched))
-        .map_err(|error| error.to_string())
+    let world = mapping.and_then(|mapping| {
+        Mapped::new(Arc::new(mapping), Rank(rank), Topology::one_node(size), "shm", Box::new(Launched))
+            .map_err(|error| error.to_string())
+    });
+    Ok((file, world))
 }
 
 /// Words of a file's place: the kernel (two), the process, the descriptor, the device, the file's number.

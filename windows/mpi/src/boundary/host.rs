@@ -109,12 +109,6 @@ pub(crate) fn broadcast<const N: usize>(comm: Comm, numbers: &mut [u64; N]) -> s
     ours(code, "receiving from rank 0")
 }
 
-/// Waits for all ranks. Collective.
-pub(crate) fn barrier(comm: Comm) -> std::result::Result<(), String> {
-    // SAFETY: see the module.
-    ours(unsafe { ffi::PMPI_Barrier(comm) }, "waiting for the other ranks")
-}
-
 /// Makes a world of the communicator's ranks over the host's windows. Collective.
 pub(crate) fn remote_world(comm: Comm, segment_bytes: u64) -> std::result::Result<Mpi, String> {
     // SAFETY: MPI is initialized, and its communicator has one group (the caller has checked); MPI_Finalize of this library ends all
