@@ -9,8 +9,8 @@
 //! - Every wait is on the waiter's own word: no rank polls a remote word.
 //! - Nothing is posted, so that the lock needs no flush.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2 and 4 × 1, its order at 3 × 2 (sequentially consistent); with data and
-//!   bulk puts in any order 2 × 2.
+//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; its order at 3 × 2 (sequentially
+//!   consistent); with data and bulk puts in any order 2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -89,7 +89,6 @@ impl RawMutex for OshmemMcs {
             // By I2 a rank has swapped itself in behind this rank, and its link is under way.
             succ = ra.wait_until(self.next.disp, Until::Ne(NIL))?;
         }
-        // Before the wake-up: a later acquisition of the successor does not write here, but one of this rank's would.
         ra.fetch_add(self.next.unwatched(), succ.wrapping_neg())?;
         ra.fetch_add(rank_of(succ).at(self.next.disp), SIGNAL)?;
         Ok(())

@@ -8,7 +8,8 @@
 //!   served last-in first. So another rank overtakes a waiter at most once, and no rank starves.
 //! - Every wait is on the waiter's own word. No rank writes a link: each waiter knows its successor from its own swap.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2 and 4 × 1; with data and bulk puts in any order 2 × 2.
+//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; with data and bulk puts in any order
+//!   2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -2,8 +2,9 @@
 
 use rmalab_atomics::controlled::Call;
 
-use super::Rule::{Answer, AsStore, AsSwap, Change, Late, Skip, Split, Twice};
+use super::Rule::{Answer, AsStore, AsSwap, Change, ClaimSuccess, Late, Skip, Split, Twice};
 use super::{Mutant, compare_and_swap, fetch_add, fetch_store, get, wait_until};
+use crate::Form;
 use crate::network::Network;
 
 const SIGNAL: u64 = 1 << 63;
@@ -42,6 +43,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Split(fetch_store("tail"))];
     "oshmem-split-signal" "the signal is added by a get and a put"
         [Split(fetch_add("next").own().acquiring())];
+    "oshmem-try-unchecked" "a try does not check whether the queue was empty"
+        [ClaimSuccess(compare_and_swap("tail").acquiring())].when(Form::Try);
     "oshmem-late-link" "a rank links itself after it has added its signal"
         [Late(&[fetch_add("next").another().acquiring()], &[fetch_add("next").own().acquiring()])]
             .equivalent("the wake-up then comes after the signal, which is one of the two orders that the lock allows")

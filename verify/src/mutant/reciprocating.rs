@@ -1,10 +1,21 @@
 //! Mutants of the reciprocating mutex.
 
-use super::Rule::{Answer, AsStore, See, Skip, Split, Twice, Value, ZeroFirst};
+use rmalab_atomics::controlled::Call;
+
+use super::Rule::{Answer, AsStore, Change, ClaimSuccess, See, Skip, Split, Twice, Value, ZeroFirst};
 use super::{Mutant, compare_and_swap, fetch_store, flush, put, wait_until};
+use crate::Form;
 use crate::network::Network;
 
 const HELD: u64 = 1 << 32;
+
+/// An arrival, instead of a try.
+fn arrive(call: Call) -> Call {
+    match call {
+        Call::CompareAndSwap { at, desired, .. } => Call::FetchStore { at, value: desired },
+        other => other,
+    }
+}
 
 pub(super) const MUTANTS: &[Mutant] = table! {
     of ["reciprocating"]
@@ -28,6 +39,10 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Split(fetch_store("arrivals").acquiring())];
     "reciprocating-split-take" "the swap that takes the arrivals is a get and a put"
         [Split(fetch_store("arrivals").releasing())];
+    "reciprocating-try-unchecked" "a try does not check whether the lock was free"
+        [ClaimSuccess(compare_and_swap("arrivals").acquiring())].when(Form::Try);
+    "reciprocating-try-swap" "a try swaps itself in, and leaves if another rank was there"
+        [Change(compare_and_swap("arrivals").acquiring(), arrive)].when(Form::Try);
     "reciprocating-no-flush" "a rank does not flush the reset of its gate before it arrives again"
         [Skip(flush().own())].on(Network::LatePuts);
 };
