@@ -379,7 +379,7 @@ pub(crate) struct CheckArgs {
     /// Search engine [default: explorer]
     #[arg(long, value_name = "ENGINE,...", value_delimiter = ',', value_parser = Engine::ALL.map(Engine::name))]
     pub(crate) engine: Vec<String>,
-    /// Models of the network [default: those of the standard configurations; sc for --scenario]
+    /// Models of the network [default: those of the standard configurations; sc,late-puts for --scenario]
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = Network::ALL.map(Network::name))]
     pub(crate) network: Vec<String>,
     /// Critical section: empty, or with reads and writes of the data [default: as for --network]

@@ -36,6 +36,8 @@ pub struct Check {
 
 impl Check {
     /// A check of the real lock on the sequentially consistent network, with nothing done inside.
+    ///
+    /// A lock for real networks also has to hold on [`Network::LatePuts`].
     pub fn new(subject: Subject, scenario: Scenario) -> Check {
         Check { subject, scenario, section: Section::Empty, network: Network::Sc, mutant: None, home: None }
     }

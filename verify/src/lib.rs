@@ -13,13 +13,16 @@
 //!
 //! ```
 //! use rmalab_verify::explorer::{Options, explore};
+//! use rmalab_verify::network::Network;
 //! use rmalab_verify::{Check, Finding, diagram, subject};
 //!
 //! let mcs = subject("mcs").expect("a lock of the workspace");
-//! let check = Check::new(mcs, "2Wx2".parse()?);
-//! match explore(&check, &Options::default(), &|_progress| true)?.finding {
-//!     Finding::Violated(counterexample) => panic!("{}", diagram::text(&check, &counterexample)?),
-//!     finding => assert_eq!(finding, Finding::Holds),
+//! for network in [Network::Sc, Network::LatePuts] {
+//!     let check = Check { network, ..Check::new(mcs.clone(), "2Wx2".parse()?) };
+//!     match explore(&check, &Options::default(), &|_progress| true)?.finding {
+//!         Finding::Violated(counterexample) => panic!("{}", diagram::text(&check, &counterexample)?),
+//!         finding => assert_eq!(finding, Finding::Holds),
+//!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -37,7 +37,8 @@ pub struct Selection {
     pub opposite: bool,
     /// Scenarios instead of the standard configurations.
     pub scenarios: Vec<Scenario>,
-    /// The networks: a filter of the standard configurations. By default all of these, and `sc` for given scenarios.
+    /// The networks: a filter of the standard configurations. By default all of these; `sc` and
+    /// `late-puts` for given scenarios.
     /// `sc` for other scenarios.
     pub networks: Vec<Network>,
     /// The critical sections, likewise; by default `empty` for given scenarios.
@@ -88,8 +89,10 @@ impl Selection {
                 bounded(&check)?;
                 found = true;
                 for &engine in engines {
-                    // Each engine gets only those standard configurations that it supports.
-                    if self.scenarios.is_empty() && !engine.takes(&check) {
+                    // Each engine gets only those configurations by default that it supports.
+                    let is_default =
+                        self.scenarios.is_empty() || self.networks.is_empty() && check.network != Network::Sc;
+                    if is_default && !engine.takes(&check) {
                         continue;
                     }
                     let mut options = options.clone();
@@ -147,7 +150,7 @@ impl Selection {
             };
             return configurations(subject).into_iter().filter(among).collect();
         }
-        let networks = if self.networks.is_empty() { &[Network::Sc][..] } else { &self.networks };
+        let networks = if self.networks.is_empty() { &[Network::Sc, Network::LatePuts][..] } else { &self.networks };
         let sections = if self.sections.is_empty() { &[Section::Empty][..] } else { &self.sections };
         let mut all = Vec::new();
         for scenario in &self.scenarios {
