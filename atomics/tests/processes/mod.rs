@@ -87,7 +87,9 @@ fn results<T: DeserializeOwned>(outcome: &Outcome) -> Vec<Option<T>> {
 
 /// Returns a command for this test alone, with [`DRIVER`] set.
 fn driver(test: &str) -> Command {
-    let mut command = Command::new(own_binary());
+    // Whoever started this program may ignore signals, as `nohup` does.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT").arg(own_binary());
     command.args(only(test)).env(DRIVER, "1").stdin(Stdio::null());
     command
 }

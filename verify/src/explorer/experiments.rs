@@ -149,20 +149,18 @@ impl Learner {
     }
 
     /// A number that is equal for runs with equal moves in all experiments of their site.
-    pub(super) fn row(&mut self, rank: Rank, status: Status, run: Run) -> Result<u64, Failure> {
+    pub(super) fn row(&mut self, rank: Rank, status: Status, run: Run) -> Result<u32, Failure> {
         let site = self.site(rank, status, self.runs.stop(run).call);
-        let mut hasher = FxHasher::default();
-        let mut record = |all: &[Run], numbers: &dyn Fn(Run) -> u32| {
-            hasher.write_usize(all.len());
-            all.iter().for_each(|&run| hasher.write_u32(numbers(run)));
-        };
+        let mut moves = Vec::new();
         let experiments = self.experiments.of_sites.get(&site).map_or([].as_slice(), Vec::as_slice);
         // The last ones are the longest. Their runs begin with those of the others.
         for answers in experiments.iter().rev().map(Vec::as_slice).chain([[].as_slice()]) {
             let all = self.runs.observe(run, answers)?;
-            record(&all, &|run| self.runs.stop_number(run));
+            moves.push(all.len() as u32);
+            moves.extend(all.iter().map(|&run| self.runs.stop_number(run)));
         }
-        Ok(hasher.finish())
+        let next = self.rows.len() as u32;
+        Ok(*self.rows.entry(moves).or_insert(next))
     }
 
     /// Runs the code from `run` along `edge` and each experiment after it, so that no run is a part of a later one.

@@ -112,7 +112,7 @@ enum Key {
         issued: Option<Issued>,
         begins: bool,
         polls: bool,
-        row: u64,
+        row: u32,
         kept: u64,
         broken: Option<String>,
     },
@@ -165,8 +165,8 @@ pub(super) struct Roots {
     pub(super) edges: Vec<Edge>,
     /// The runs along its first history and each edge.
     pub(super) moves: Vec<Run>,
-    /// Its row, if it has one.
-    pub(super) row: u64,
+    /// The number of its row, if it has one.
+    pub(super) row: u32,
 }
 
 /// The learned automata, and the means to learn more.
@@ -183,6 +183,8 @@ pub(super) struct Learner {
     pub(super) log: Vec<(NodeId, Edge)>,
     pub(super) roots: Vec<Roots>,
     keys: HashMap<Key, NodeId, FxBuildHasher>,
+    /// The numbers of rows.
+    pub(super) rows: HashMap<Vec<u32>, u32, FxBuildHasher>,
     /// The numbers of rounds.
     numbers: HashMap<Vec<(Call, u64)>, u32, FxBuildHasher>,
     /// The number of edges that have been tested for symmetry.
@@ -218,6 +220,7 @@ impl Learner {
             log: Vec::new(),
             roots: Vec::new(),
             keys: HashMap::default(),
+            rows: HashMap::default(),
             numbers: HashMap::default(),
             tested: 0,
             starts: Vec::new(),
@@ -236,10 +239,6 @@ impl Learner {
             learner.starts.push(start);
         }
         Ok(learner)
-    }
-
-    pub(super) fn into_runs(self) -> Runs {
-        self.runs
     }
 
     pub(super) fn forgets_unused(&self) -> bool {
@@ -263,7 +262,7 @@ impl Learner {
         }
         let way = self.way(node, 0, answer)?;
         if self.runs.seen.clock && !self.acts_on_clock {
-            self.acts_on_clock = self.runs.acts_on_clock(way.run);
+            self.acts_on_clock = self.runs.acts_on_clock(way.run)?;
         }
         let ways = self.roots[node as usize].ways.len() as u32;
         let mut others = Vec::new();

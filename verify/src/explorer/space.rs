@@ -184,7 +184,7 @@ impl Space {
 
     /// The runs of the code so far, for a search that starts again.
     pub(super) fn into_runs(self) -> Runs {
-        self.learner.into_inner().unwrap_or_else(PoisonError::into_inner).into_runs()
+        self.learner.into_inner().unwrap_or_else(PoisonError::into_inner).runs
     }
 
     /// Behaviours of the code that a search does not explore.

@@ -35,20 +35,8 @@
 //!
 //! # Choice
 //!
-//! | info key | variable | values, the default first |
-//! | --- | --- | --- |
-//! | `rmalab_mode` | `RMALAB_MODE` | `policy`, `off` |
-//! | `rmalab_control` | `RMALAB_CONTROL` | `auto`, `shared`, `remote`; `auto` is `shared` if all ranks are on one host |
-//! | `rmalab_lock_policy` | `RMALAB_LOCK_POLICY` | see `rmalab-windows` |
-//! | `rmalab_fence` | `RMALAB_FENCE` | `dissemination`, `naive` |
-//! | `rmalab_pscw` | `RMALAB_PSCW` | `auto`, `flags`, `matching` |
-//!
-//! All ranks of a window pass the same values. Where they do not, or where a mode cannot work, the window is the host's alone.
-//! `RMALAB_VERBOSE=1` prints the choice for each window, with the reason. `MPI_Win_get_info` returns the choices in force. A value
-//! that does not exist is reported once, and the default is used.
-//!
-//! `RMALAB_SUMMARY=1` prints at the end the windows of each policy, how often all ranks together made each call, and their time in
-//! calls that synchronize.
+//! The README has the info keys and the variables. All ranks of a window pass the same values. Where they do not, or where a mode
+//! cannot work, the window is the host's alone. `RMALAB_VERBOSE=1` prints the choice for each window, with the reason.
 //!
 //! # Limits
 //!

@@ -54,10 +54,13 @@ impl Handles {
     }
 }
 
+/// The longest text of a version in any MPI. The program may run with another MPI than it was built for.
+const LONGEST_VERSION: usize = 8192;
+
 /// Returns the name and version of the MPI with which this program is linked, such as `Open MPI v4.1.4`: the first part
 /// of its own description.
 pub fn library() -> String {
-    let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
+    let mut text = vec![0u8; (ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1).max(LONGEST_VERSION)];
     let mut len: c_int = 0;
     // SAFETY: the buffer is as long as the call may write (MPI-3.1, section 8.1.1), which may come before MPI_Init.
     let code = unsafe { ffi::PMPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
