@@ -61,7 +61,8 @@ fn four_ranks_break_nothing() {
 }
 
 #[test]
-fn eight_ranks_break_nothing() {
+#[ignore = "ten seconds; .ci/run longer"]
+fn longer_eight_ranks_break_nothing() {
     nothing_breaks(8, 2, 2_000);
 }
 

@@ -211,14 +211,25 @@ fn named_programs_have_exactly_the_outcomes_of_store_buffers() {
 }
 
 #[test]
-fn independent_reads_have_exactly_the_outcomes_of_store_buffers() {
+#[ignore = "a quarter of a minute; .ci/run longer"]
+fn longer_independent_reads_have_exactly_the_outcomes_of_store_buffers() {
     let independent = [vec![Put(X, 1)], vec![Put(Y, 1)], vec![Get(X), Get(Y)], vec![Get(Y), Get(X)]];
     assert!(!agree("independent reads", &independent).iter().any(|outcome| outcome[..4] == [1, 0, 1, 0]));
 }
 
 #[test]
 fn programs_at_random_have_exactly_the_outcomes_of_store_buffers() {
-    let mut state = 1_u64;
+    agree_at_random(1, 9);
+}
+
+#[test]
+#[ignore = "a quarter of a minute; .ci/run longer"]
+fn longer_more_programs_at_random_have_exactly_the_outcomes_of_store_buffers() {
+    agree_at_random(2, 45);
+}
+
+fn agree_at_random(seed: u64, count: usize) {
+    let mut state = seed;
     let mut below = |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
@@ -234,7 +245,7 @@ fn programs_at_random_have_exactly_the_outcomes_of_store_buffers() {
             _ => Flush,
         }
     };
-    for program in 0..45 {
+    for program in 0..count {
         let (ranks, steps) = [(2, 3), (2, 4), (3, 2)][program % 3];
         let programs: Vec<Vec<Step>> = (0..ranks).map(|_| (0..steps).map(|_| step()).collect()).collect();
         agree(&format!("program {program}"), &programs);

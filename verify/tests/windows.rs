@@ -135,7 +135,8 @@ fn the_page_is_written() {
 /// Ranks that poll a full ring, and meanwhile remove posts from their own, have infinitely many states. So these
 /// executions are random.
 #[test]
-fn full_rings_lose_no_post() {
+#[ignore = "six seconds; .ci/run longer"]
+fn longer_full_rings_lose_no_post() {
     for name in ["pscw-full-3", "pscw-full-4"] {
         let check = program(name).check(Network::Sc).unwrap();
         for method in [Method::Random { seed: 1 }, Method::Pct { seed: 1, depth: 3 }] {
@@ -157,7 +158,8 @@ fn full_rings_lose_no_post() {
 /// If the processor reaches all memory, the windows' 8-byte operations are its loads, stores and atomics, and a flush
 /// completes the stores by a fence. The programs also hold on that path.
 #[test]
-fn programs_hold_by_the_processor() {
+#[ignore = "ten seconds; .ci/run longer"]
+fn longer_programs_hold_by_the_processor() {
     // These have the most states, and the other programs cover all their features.
     const LARGE: [&str; 2] = ["pscw-matching-3", "maxloc-pair-3"];
     // If accumulates have a bias, their words are reached over the network.
