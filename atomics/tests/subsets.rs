@@ -32,13 +32,15 @@ fn split(world: impl Fn() -> rmalab_atomics::Threads, choose: impl Fn(u32) -> (O
 }
 
 #[test]
-fn strided() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_strided() {
     let sizes = split(|| World::threads(7), |rank| (Some(rank % 2), 0));
     assert_eq!(sizes, [4, 3, 4, 3, 4, 3, 4]);
 }
 
 #[test]
-fn listed() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_listed() {
     // One part in reverse order, one part by halves, and rank 4 alone.
     let colours = [7, 9, 7, 7, 1, 9, 9, 9].map(Some);
     let sizes = split(
@@ -57,13 +59,15 @@ fn all_ranks_in_their_old_order_except_one() {
 }
 
 #[test]
-fn nodes() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_nodes() {
     let world = World::threads(8).topology(Topology::blocks(8, 3, 2).unwrap());
     world.run(|ra| all_checks(&Subset::by_node_with_arena(ra, rest(ra)).unwrap())).unwrap();
 }
 
 #[test]
-fn subsets_of_subsets() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_subsets_of_subsets() {
     let body = |ra: &Mapped| {
         // Ranks 1, 3, 5, 7 and, in reverse order, 6, 4, 2, 0.
         let world = Collectives::new(ra).unwrap();

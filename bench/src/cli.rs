@@ -400,7 +400,7 @@ pub(crate) struct CheckArgs {
     /// Limit on the states of each search: 500, 20k, 1M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) max_states: Option<u64>,
-    /// Limit on the memory for states of each search: 512M, 4G [default: 8G]
+    /// Limit on the memory for states of each search: 512M, 4G [default: 8G]; searches at the same time have one limit each
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     pub(crate) max_memory: Option<u64>,
     /// Limit on the time of each search: 500ms, 60s, 10m
@@ -422,6 +422,9 @@ pub(crate) struct CheckArgs {
     /// Number of search threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Number of searches at the same time [default: one for each processor; 1 with loom and shuttle]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
     /// Do not merge states that differ only by an exchange of equal ranks' numbers
     #[arg(long)]
     pub(crate) no_symmetry: bool,

@@ -1,10 +1,11 @@
 //! `rmalab verify`: input, progress and output.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -88,14 +89,9 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     let mut checks = Vec::with_capacity(jobs.len());
     let mut findings = Vec::new();
     let mut svg = arguments.svg.as_deref();
-    for (number, job) in jobs.iter().enumerate() {
-        watch.begin(number, job);
-        let checked = job.run(&|progress| {
-            watch.show(number, job, progress);
-            !stop.load(Ordering::Relaxed)
-        });
+    let at_once = arguments.jobs.map_or_else(|| default_jobs(&jobs), usize::from);
+    in_turn(&jobs, at_once, &watch, &stop, |job, checked| {
         if let Some(counterexample) = checked.counterexample() {
-            watch.say(&format!("{job}: {}", checked.verdict));
             let saved = save.as_mut().map(|save| save.keep(&checked, counterexample)).transpose()?.flatten();
             if let Some(path) = svg.take() {
                 write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)?;
@@ -103,10 +99,8 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
             findings.push(finding(&run, job, counterexample, saved.as_deref())?);
         }
         checks.push(checked);
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     watch.finish();
 
     let complete = checks.len() == jobs.len() && !stop.load(Ordering::Relaxed);
@@ -124,6 +118,67 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     Ok(if outcome.is_broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The number of checks at the same time, unless an option gives it. Much of a check runs on one thread: learning what the
+/// lock's code does.
+fn default_jobs(jobs: &[Job]) -> usize {
+    // Loom and shuttle take over what a thread of theirs may not share.
+    let all_by_explorer = jobs.iter().all(|job| job.engine == Engine::Explorer);
+    if all_by_explorer { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 }
+}
+
+/// Makes checks, several at a time, and gives their results to `take` in the order of `jobs`, each as early as that allows.
+/// It ends early when `stop` is set, or at the first error of `take`.
+fn in_turn(
+    jobs: &[Job],
+    at_once: usize,
+    watch: &Watch,
+    stop: &AtomicBool,
+    mut take: impl FnMut(&Job, Checked) -> Result<()>,
+) -> Result<()> {
+    let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let has_failed = AtomicBool::new(false);
+    let goes_on = || !stop.load(Ordering::Relaxed) && !has_failed.load(Ordering::Relaxed);
+    let (sender, results) = mpsc::channel();
+    let work = |sender: Sender<(usize, Checked)>| {
+        while goes_on() {
+            let number = begun.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(number) else { break };
+            watch.begin(ended.load(Ordering::Relaxed), job);
+            let checked = job.run(&|progress| {
+                watch.show(ended.load(Ordering::Relaxed), job, progress);
+                goes_on()
+            });
+            ended.fetch_add(1, Ordering::Relaxed);
+            if checked.counterexample().is_some() {
+                watch.say(&format!("{job}: {}", checked.verdict));
+            }
+            if sender.send((number, checked)).is_err() {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..at_once.clamp(1, jobs.len().max(1)) {
+            let (of_thread, work) = (sender.clone(), &work);
+            let spawned = std::thread::Builder::new().spawn_scoped(scope, move || work(of_thread));
+            // If the system refuses all threads, this one does the work.
+            if spawned.is_err() && thread == 0 {
+                work(sender.clone());
+            }
+        }
+        drop(sender);
+        let (mut waiting, mut next) = (BTreeMap::new(), 0);
+        for (number, checked) in results {
+            waiting.insert(number, checked);
+            while let Some(checked) = waiting.remove(&next) {
+                take(&jobs[next], checked).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+                next += 1;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Reports a broken property: the steps that break it, and the command that repeats them.
