@@ -19,6 +19,7 @@ impl<M: RawMutex> RawRwLock for Exclusive<M> {
     const NAME: &'static str = M::NAME;
     const WORDS: u64 = M::WORDS;
     const NODE: u64 = M::NODE;
+    const RESTS_AT_ZERO: bool = M::RESTS_AT_ZERO;
     const READERS_SHARE: bool = false;
     type Params = M::Params;
 

@@ -90,7 +90,7 @@ impl<L: RawRwLock> WindowLock for Global<L> {
     ///
     /// Those of the trait, and [`Error::NoSuchTarget`] when the home is not a rank.
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: Self::Params) -> Result<Global<L>> {
-        let place = Place::alloc(ra, params.home, L::WORDS, L::NODE)?;
+        let place = Place::alloc(ra, params.home, L::words(ra.size()), L::NODE)?;
         let lock = L::bind(ra, place, params.lock)?;
         Ok(Global { lock, place, mode: LockKind::Shared, held: Vec::with_capacity(8) })
     }

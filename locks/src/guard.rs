@@ -148,7 +148,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
     ///
     /// Those of [`Place::alloc`] and [`RawRwLock::bind`].
     pub fn create(ra: &'a A, home: Rank, params: L::Params) -> Result<Self> {
-        let place = Place::alloc(ra, home, L::WORDS, L::NODE)?;
+        let place = Place::alloc(ra, home, L::words(ra.size()), L::NODE)?;
         Self::at(ra, place, params)
     }
 

@@ -3,7 +3,7 @@
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
 //! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`] | [`RwLock`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -15,6 +15,7 @@
 pub mod backoff;
 pub mod big_reader;
 pub mod cohort;
+pub mod declock;
 mod error;
 pub mod exclusive;
 pub mod global;
@@ -45,6 +46,7 @@ pub mod window_locks;
 pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
 pub use cohort::{Cohort, CohortParams};
+pub use declock::DecLock;
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};

@@ -54,7 +54,7 @@ impl<L: RawRwLock> WindowLock for PerTarget<L> {
 
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<PerTarget<L>> {
         let stride = L::NODE.next_multiple_of(LINE);
-        let words = ra.heap().alloc(L::WORDS, LINE)?;
+        let words = ra.heap().alloc(L::words(ra.size()), LINE)?;
         let nodes = ra.heap().alloc(stride * u64::from(ra.size()), LINE)?;
         let locks = (0..ra.size())
             .map(|target| {

@@ -51,7 +51,8 @@ impl Place {
 /// The handle has what the rank must remember between acquire and release. One caller at a time acquires through it (`&mut`), and it uses
 /// the rank's only queue node. So make one handle for each rank and lock.
 ///
-/// At rest, before the first use and after the last, all memory of the lock is zero.
+/// Before the first use, all memory of the lock is zero. At rest, while no rank holds the lock or is in a call, it is zero again, except for
+/// the shared words of a lock that says otherwise ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO)). Freeing zeroes those.
 ///
 /// # Errors
 ///
@@ -64,6 +65,8 @@ pub trait RawMutex: Sized {
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
+    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next. Queue nodes always are.
+    const RESTS_AT_ZERO: bool = true;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
 
@@ -90,14 +93,22 @@ pub trait RawMutex: Sized {
 pub trait RawRwLock: Sized {
     /// The algorithm's name everywhere: file, command line, plots.
     const NAME: &'static str;
-    /// Bytes of shared words at the home rank.
+    /// Bytes of shared words at the home rank, in a small world: see [`words`](Self::words).
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
+    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next. Queue nodes always are.
+    const RESTS_AT_ZERO: bool = true;
     /// Whether readers hold the lock together; `false` for a mutex that stands in for a reader-writer lock.
     const READERS_SHARE: bool = true;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
+
+    /// Returns the bytes of shared words in a world of `size` ranks: at least [`WORDS`](Self::WORDS), and more for a lock whose words grow
+    /// with the world.
+    fn words(_size: u32) -> u64 {
+        Self::WORDS
+    }
 
     /// Makes this rank's handle of the lock at `place`.
     ///

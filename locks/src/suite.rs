@@ -84,7 +84,7 @@ fn probed<'a, A: RemoteAtomics + ?Sized>(ra: &'a A, name: &'static str) -> Resul
     Ok(Probed::new(ra, name, ra.heap().alloc(WORD, WORD)?, patience))
 }
 
-/// Checks that all words of the lock are zero; all ranks call it, with no acquisition under way.
+/// Checks that these shared words of the lock and all its nodes are zero; all ranks call it, with no acquisition under way.
 fn at_rest<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, words: u64, node: u64) -> Result<()> {
     ra.flush_all()?;
     let all = Collectives::new(ra)?;
@@ -96,6 +96,11 @@ fn at_rest<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, words: u64, node: u6
         }
     }
     Ok(all.barrier()?)
+}
+
+/// The bytes of shared words of `L` that are zero at rest.
+fn shared<L: RawRwLock>(ra: &(impl RemoteAtomics + ?Sized)) -> u64 {
+    if L::RESTS_AT_ZERO { L::words(ra.size()) } else { 0 }
 }
 
 /// A lock's home in the middle, so that ranks below, at and above it take part.
@@ -144,7 +149,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
     acquisitions: u32,
     writers: u32,
 ) -> Result<()> {
-    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
     let pair = Pair::alloc(ra)?;
     let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
@@ -174,7 +179,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
             lock.release_read(ra)?;
         }
     }
-    at_rest(ra, place, L::WORDS, L::NODE)?;
+    at_rest(ra, place, shared::<L>(ra), L::NODE)?;
     assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
     Ok(())
 }
@@ -182,7 +187,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
 /// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock, then of one that a writer held when they
 /// came.
 pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
-    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
     let inside = Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?);
     let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
@@ -211,7 +216,7 @@ pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: 
             ra.flush(meeting.rank)?;
         }
     }
-    at_rest(ra, place, L::WORDS, L::NODE)
+    at_rest(ra, place, shared::<L>(ra), L::NODE)
 }
 
 /// Checks a reader-writer lock against [`RawRwLockTimed`], on threads.
@@ -222,7 +227,7 @@ pub fn rw_lock_timed<L: RawRwLockTimed>(params: L::Params) {
 /// One rank's part of [`rw_lock_timed`]: tries succeed or fail according to the holder's mode; waiters give up, leave no trace, and get the
 /// lock later.
 pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
-    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
     let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
@@ -257,18 +262,18 @@ pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, pa
     lock.release_read(ra)?;
     assert!(lock.acquire_write_until(ra, Time(u64::MAX))?, "{}: gave up before the deadline", ra.rank());
     lock.release_write(ra)?;
-    at_rest(ra, place, L::WORDS, L::NODE)
+    at_rest(ra, place, shared::<L>(ra), L::NODE)
 }
 
 /// Returns the cost of a lock without contention: remote operations of acquire and release, for a reader and for a writer.
 pub fn rw_lock_cost<L: RawRwLock>(params: L::Params) -> [(u64, u64); 2] {
-    let reader = cost(L::WORDS, L::NODE, |ra, place| {
+    let reader = cost(L::words(2), L::NODE, |ra, place| {
         let mut lock = L::bind(ra, place, params)?;
         lock.acquire_read(ra)?;
         lock.release_read(ra)?;
         Ok((measure(ra, |ra| lock.acquire_read(ra))?, measure(ra, |ra| lock.release_read(ra))?))
     });
-    let writer = cost(L::WORDS, L::NODE, |ra, place| {
+    let writer = cost(L::words(2), L::NODE, |ra, place| {
         let mut lock = L::bind(ra, place, params)?;
         lock.acquire_write(ra)?;
         lock.release_write(ra)?;
@@ -311,7 +316,7 @@ pub fn scenario<L: RawRwLock>(
     body: impl Fn(&rmalab_atomics::Mapped, L, Place, Address) -> Result<()> + Sync,
 ) {
     on_threads_of(size, |ra| {
-        let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+        let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
         let word = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
         body(ra, L::bind(ra, place, params)?, place, word)
     });

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, DecLock, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
     OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
@@ -188,6 +188,7 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<McsRwWp, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<BigReader, _>(ra, BigReaderParams::default(), 150, writers));
+        late(|ra| suite::rw_lock_on::<DecLock, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));
@@ -195,4 +196,5 @@ fn reader_writer_locks() {
     late(|ra| suite::readers_meet_on::<McsRwRp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwWp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwNeutral, _>(ra, ()));
+    late(|ra| suite::readers_meet_on::<DecLock, _>(ra, Backoff::default()));
 }

@@ -160,6 +160,14 @@ const MCS_RW_NEUTRAL: &[Row] = &[
     (Sc, Long, &["4R1Wx2", "3R2Wx2"]),
 ];
 
+const DECLOCK: &[Row] = &[
+    (Sc, Plain, &["2R2Wx1", "2R1Wx2", "1R2Wx2"]),
+    (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
+    (LatePuts, Plain, &["2R2Wx1", "2R1Wx2", "1R2Wx2"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+];
+
 /// Combinations of a policy's six calls: all targets against one, and one against another.
 const GLOBAL: &[Row] = &[
     (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1A1E@0 1S@0x2"]),
@@ -233,6 +241,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("big-reader", _) => BIG_READER,
         ("big-reader-fence", _) => BIG_READER_FENCE,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
+        ("declock", _) => DECLOCK,
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],

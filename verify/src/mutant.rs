@@ -29,6 +29,7 @@ mod any;
 mod big_reader;
 mod calls;
 mod cohort;
+mod declock;
 mod deviating;
 mod hierarchical;
 mod mcs_rw_neutral;
@@ -209,6 +210,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         mcs_rw_neutral::MUTANTS,
         big_reader::MUTANTS,
         rma_rw::MUTANTS,
+        declock::MUTANTS,
         windows::MUTANTS,
         hierarchical::MUTANTS,
         any::MUTANTS,

@@ -3,7 +3,7 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, Global, GlobalParams, Hierarchical,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, DecLock, Global, GlobalParams, Hierarchical,
     HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
     Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
     TwoLevelParams,
@@ -62,6 +62,7 @@ pub fn subjects() -> Vec<Subject> {
         rma_rw(2, 1, 1),
         rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
         rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
+        declock(),
         Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
             .words(Home, WORDS, &rp_words)
             .words(Each, NODE, &QNODE),
@@ -97,6 +98,18 @@ fn big_reader(fence: bool) -> Subject {
         .words(Home, WORDS, &[("tail", Pointer)])
         .words(Each, NODE, &QNODE)
         .words(Each, NODE.plus(LINE), &[("here", Number), ("gate", Number)])
+}
+
+/// With the slots of worlds of up to eight ranks. At rest, the count of releases and old entries stay.
+fn declock() -> Subject {
+    // `size` and `excl` have two bits each or, from four ranks on, three.
+    Subject::lock::<DecLock>(SHORTEST)
+        .order(Order::Fifo)
+        .words(Home, WORDS, &[("header", Number)])
+        .words(Home, WORDS.plus(LINE), &[("slot", Pointer); 8])
+        .words(Each, WORDS.plus(2 * LINE), &[("grant", Number)])
+        .keeps("header", u64::MAX << 4)
+        .keeps("slot", u64::MAX)
 }
 
 /// Its leaves are the nodes, and each word of its tree has two children. At rest, leaves stay open.

@@ -25,7 +25,7 @@ use crate::{Error, Form, Property, Result, Scenario, Violation};
 /// The claim about a lock's shared words and queue nodes once no rank holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rest {
-    /// All of them are zero, as the lock traits require: checked.
+    /// They are zero, as far as the lock traits require it: checked.
     #[default]
     Zero,
     /// They may have any values, as in a plain ticket lock: not checked.
@@ -163,7 +163,7 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         let why = format!("it only waits for locks, but {scenario} has other forms");
         return Err(Error::Unsupported { engine: "stress", why });
     }
-    let place = Place::alloc(ra, options.home, L::WORDS, L::NODE)?;
+    let place = Place::alloc(ra, options.home, L::words(size), L::NODE)?;
     let section = Section::alloc(ra, options.home)?;
     let mut lock = L::bind(ra, place, options.params)?;
     let mut verdict = Verdict {
@@ -200,8 +200,8 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         section.check_sum(ra, scenario, &mut verdict)?;
     }
     if options.rest == Rest::Zero {
-        if rank == options.home {
-            check_rest(ra, "the lock's shared", place.words, L::WORDS, &mut verdict)?;
+        if rank == options.home && L::RESTS_AT_ZERO {
+            check_rest(ra, "the lock's shared", place.words, L::words(size), &mut verdict)?;
         }
         check_rest(ra, "its own", place.node, L::NODE, &mut verdict)?;
     }

@@ -42,24 +42,26 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, place| {
             Ok(Box::new(LockHandle { lock: L::bind(stage, place, params)?, attempt }) as Box<dyn Handle>)
         };
-        Bind::placed(L::WORDS, L::NODE, bind)
+        Bind::placed(L::WORDS, L::words, L::NODE, bind)
     }
 
     /// Binds the mutex `M`, which can be tried.
     pub(crate) fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Bind {
         let bind =
             move |stage: &Stage<'_>, place| Ok(Box::new(TriedMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>);
-        Bind::placed(M::WORDS, M::NODE, bind)
+        Bind::placed(M::WORDS, |_| M::WORDS, M::NODE, bind)
     }
 
+    /// With its words and node on the heap: `words_of` gets the number of ranks, and returns `words` in the worlds of checks.
     fn placed(
         words: u64,
+        words_of: fn(u32) -> u64,
         node: u64,
         bind: impl Fn(&Stage<'_>, Place) -> LockResult<Box<dyn Handle>> + Send + Sync + 'static,
     ) -> Bind {
         // As `Place::alloc` rounds them.
         let bytes = words.max(1).next_multiple_of(LINE) + node.max(1).next_multiple_of(LINE);
-        let bind = move |stage: &Stage<'_>, home| bind(stage, Place::alloc(stage, home, words, node)?);
+        let bind = move |stage: &Stage<'_>, home| bind(stage, Place::alloc(stage, home, words_of(stage.size()), node)?);
         Bind { bind: Arc::new(bind), bytes }
     }
 

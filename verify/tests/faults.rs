@@ -17,7 +17,7 @@ fn until_a_peer_fails(ra: &Mapped, kind: usize) -> Rank {
     where
         L::Params: Default,
     {
-        let place = Place::alloc(ra, Rank(0), L::WORDS, L::NODE)?;
+        let place = Place::alloc(ra, Rank(0), L::words(ra.size()), L::NODE)?;
         let mut lock = L::bind(ra, place, L::Params::default())?;
         for turn in ra.rank().0.. {
             if turn % 3 == 0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    Backoff, BigReader, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical,
+    Backoff, BigReader, Cohort, CohortParams, Contended, DecLock, Exclusive, Global, GlobalParams, Hierarchical,
     HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating,
     RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
@@ -88,6 +88,7 @@ candidates! {
     RmaRw "rma-rw": Global<RmaRw>, GlobalParams::default();
     RmaRw "rma-rw/t-r-100": Global<RmaRw>,
         GlobalParams { lock: RmaRwParams { t_r: 100, ..RmaRwParams::default() }, ..GlobalParams::default() };
+    DecLock "declock": Global<DecLock>, GlobalParams::default();
     McsRwRp "mcs-rw-rp": Global<McsRwRp>, GlobalParams::default();
     McsRwWp "mcs-rw-wp": Global<McsRwWp>, GlobalParams::default();
     McsRwNeutral "mcs-rw-neutral": Global<McsRwNeutral>, GlobalParams::default();

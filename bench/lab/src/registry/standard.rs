@@ -1,8 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs,
-    PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    BigReader, Cohort, DecLock, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
+    OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -75,6 +75,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_rw_lock::<RmaRw>("RMA-RW lock: readers are counted on their nodes, writers go through a tree of queues")
         .paper(RMA)
         .fairness("no rank starves: T_W writers in a row, then the readers that wait; T_R readers before a writer");
+    registry
+        .add_rw_lock::<DecLock>("DecLock's queue of entries: one addition each to acquire and to release, and holders wake each other")
+        .paper("Zhang, Cheng, Chen, Wei, Chen: DecLock: A Case of Decoupled Locking for Disaggregated Memory, 2025, arXiv:2505.17641")
+        .fairness("first come, first served");
     registry
         .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")

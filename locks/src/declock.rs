@@ -1,0 +1,385 @@
+//! DecLock's cooperative queue: one header counts tickets, waiters leave entries beside it, and holders wake each other directly.
+//!
+//! # Paper
+//! H. Zhang, K. Cheng, R. Chen, X. Wei and H. Chen, "DecLock: A Case of Decoupled Locking for Disaggregated Memory", 2025,
+//! arXiv 2505.17641: the cooperative queue-notify lock.
+//!
+//! # Properties
+//! - Mutual exclusion; first come, first served, in the order of the additions that take tickets. Neighbouring readers share.
+//! - A waiter waits on its own word. The home sees one atomic operation of each acquire and release without contention, and
+//!   the entries of ranks that wait. A rank that passes the lock on polls an entry that is still under way.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with
+//!   posted puts that arrive late: 2R+2W×1, 2R+1W×2 and 1R+2W×2, its order at 2R+1W×1 and 1R+2W×1 (sequentially consistent); with
+//!   data and bulk puts in any order 1R+1W×2.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | header | words + 0 | 8 | home | from the top `head`, `size` (w bits), `excl` (w bits), where w bits hold the number of ranks |
+//! | slots | words + [`LINE`] | 8 each | home | the entry of a ticket: bits 63–33 version, bit 32 WRITER, bits 31–0 the pointer; or 0 |
+//! | grant | node + 0 | 8 | each rank | 1 from the wake-up until its rank has seen it |
+//!
+//! `head` counts releases, `size` the ranks that hold a ticket, and `excl` the writers among them. A ticket is the number of those
+//! drawn before, `head` + `size`. There are 2^k slots, as many as ranks or more. Slot `q` mod 2^k is that of ticket `q`, and the
+//! version is `q` / 2^k. At rest `size` and `excl` are 0, while `head` and old entries stay.
+//!
+//! # Invariants
+//! - I1: a rank enters at once if it finds no ticket outstanding, or as a reader if it finds no writer among them. All others write
+//!   an entry and wait.
+//! - I2: exactly one release makes `head` equal to the ticket of a waiting writer: the last release of the earlier tickets. That
+//!   releaser wakes the writer. A writer's release also wakes the readers between its ticket and the next writer's.
+//! - I3: an entry is read before its slot is used again. A writer releases only after it has read the entries of the ranks that
+//!   it will wake. So ahead of an entry that no rank has read there is a writer that has not released, or the entry is its own. All
+//!   tickets behind that writer are outstanding then, which are fewer than there are slots.
+//! - I4: a releasing reader need not know whether the next ticket `q` waits. It has to wake `q` if that is a writer. It is not if its
+//!   entry is a reader's, if all writers have entries behind it, or if `head` has moved on.
+//!
+//! # Memory ordering
+//! Additions to the header order the queue. Entries and wake-ups are posted puts, and the ranks that need them wait for them. A
+//! rank flushes the reset of its grant before it draws a ticket, or it could erase the next wake-up.
+//!
+//! # Deviations from the paper
+//! - A writer reads the entries of the readers behind it before it releases, and releases by a compare-and-swap, which fails if
+//!   another rank has come. Published, it releases by an addition and then reads. From that addition on, other readers may enter at
+//!   once and draw tickets without end. A later writer's entry can then take the slot of an entry that is unread, or
+//!   still under way. Its reader is never woken. The conformance suite
+//!   hangs on that form; the explorer's scenarios are too small for it.
+//! - The version keeps an old entry from being taken for a new one. It has 17 bits or more, and at most 31: with 2^15 ranks it
+//!   repeats after 2^32 acquisitions, with fewer later. An entry that stays in its slot for exactly that long would be taken for the
+//!   new one if this is late.
+//! - Each rank has one request under way, so the queue cannot overflow, and the paper's reset of the queue has no use.
+//! - The wake-up is a put instead of a message.
+//! - Left out: the hierarchy of locks of a node, time stamps, and the leases of failed clients.
+//!
+//! # Cost
+//! Remote operations without contention: acquire 1 (add), release 1 (a reader's add, a writer's compare-and-swap). With
+//! contention: acquire 2 (add, put), release of a writer to a writer 4 (compare-and-swap, get, add, put; published 3), to n readers
+//! 2 + 2n. A reader's release 1; the last one 3 (add, get, put). A reader that leaves other readers inside while a writer
+//! waits reads up to `size` - 1 entries.
+
+use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::{Error, LINE, Place, RawRwLock, Result};
+
+/// In an entry: its rank writes.
+const WRITER: u64 = 1 << 32;
+
+/// The lowest bit of an entry's version.
+const VERSION: u32 = 33;
+
+/// The ranks for which the header leaves versions of 17 bits.
+const MAX_RANKS: u32 = 1 << 15;
+
+/// The fields of the header, in a world of some ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Layout {
+    /// Bits of `size` and of `excl`.
+    w: u32,
+    /// There are 2^k slots.
+    k: u32,
+}
+
+impl Layout {
+    fn new(size: u32) -> Layout {
+        Layout { w: u32::BITS - size.leading_zeros(), k: size.next_power_of_two().trailing_zeros() }
+    }
+
+    fn head(self, header: u64) -> u64 {
+        header >> (2 * self.w)
+    }
+
+    fn size(self, header: u64) -> u64 {
+        header >> self.w & self.mask()
+    }
+
+    fn excl(self, header: u64) -> u64 {
+        header & self.mask()
+    }
+
+    fn mask(self) -> u64 {
+        (1 << self.w) - 1
+    }
+
+    /// What a ticket adds to the header.
+    fn draw(self, excl: u64) -> u64 {
+        (1 << self.w) + excl
+    }
+
+    /// The header while the rank of `ticket` writes and no other rank has come.
+    fn alone(self, ticket: u64) -> u64 {
+        ticket << (2 * self.w) | self.draw(1)
+    }
+
+    /// What a release adds to the header.
+    fn serve(self, excl: u64) -> u64 {
+        (1u64 << (2 * self.w)).wrapping_sub(self.draw(excl))
+    }
+
+    /// The ticket `distance` after `ticket`.
+    fn after(self, ticket: u64, distance: u64) -> u64 {
+        ticket.wrapping_add(distance) & u64::MAX >> (2 * self.w)
+    }
+
+    fn slot(self, ticket: u64) -> u64 {
+        ticket & ((1 << self.k) - 1)
+    }
+
+    /// The version of a ticket's entry, in its place.
+    fn version(self, ticket: u64) -> u64 {
+        ticket >> self.k << VERSION
+    }
+}
+
+/// One rank's handle of a DecLock.
+#[derive(Debug)]
+pub struct DecLock {
+    header: Address,
+    /// The first one.
+    slots: Address,
+    grant: Disp,
+    /// The pointer to this rank.
+    me: u64,
+    layout: Layout,
+    /// The ticket of this rank while it writes, otherwise 0.
+    ticket: u64,
+    backoff: BackoffState,
+}
+
+impl RawRwLock for DecLock {
+    const NAME: &'static str = "declock";
+    const WORDS: u64 = 2 * LINE;
+    const NODE: u64 = WORD;
+    const RESTS_AT_ZERO: bool = false;
+    /// How often a releaser polls an entry that is under way.
+    type Params = Backoff;
+
+    fn words(size: u32) -> u64 {
+        LINE + (WORD << Layout::new(size).k).max(LINE)
+    }
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<DecLock> {
+        if ra.size() > MAX_RANKS {
+            return Err(Error::TooManyRanks { lock: Self::NAME, size: ra.size(), limit: MAX_RANKS });
+        }
+        Ok(DecLock {
+            header: place.word(0),
+            slots: place.word(LINE / WORD),
+            grant: place.node,
+            me: pointer(ra.rank()),
+            layout: Layout::new(ra.size()),
+            ticket: 0,
+            backoff: BackoffState::new(params, ra.rank()),
+        })
+    }
+
+    #[inline]
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.flush(ra.rank())?;
+        let header = ra.fetch_add(self.header, self.layout.draw(0))?;
+        if self.layout.excl(header) == 0 { Ok(()) } else { self.wait(ra, header, 0) }
+    }
+
+    #[inline]
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let header = ra.fetch_add(self.header, self.layout.serve(0))?;
+        if self.layout.excl(header) == 0 { Ok(()) } else { self.pass_to_writer(ra, header) }
+    }
+
+    #[inline]
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.flush(ra.rank())?;
+        let header = ra.fetch_add(self.header, self.layout.draw(1))?;
+        self.ticket = self.ticket_of(header);
+        if self.layout.size(header) == 0 { Ok(()) } else { self.wait(ra, header, WRITER) }
+    }
+
+    #[inline]
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let ticket = std::mem::take(&mut self.ticket);
+        let alone = self.layout.alone(ticket);
+        let header = ra.compare_and_swap(self.header, alone, alone.wrapping_add(self.layout.serve(1)))?;
+        if header == alone { Ok(()) } else { self.pass(ra, ticket, header) }
+    }
+}
+
+impl DecLock {
+    /// The ticket that is drawn from `header`.
+    fn ticket_of(&self, header: u64) -> u64 {
+        self.layout.after(self.layout.head(header), self.layout.size(header))
+    }
+
+    fn slot(&self, ticket: u64) -> Address {
+        self.slots.rank.at(self.slots.disp.word(self.layout.slot(ticket))).unwatched()
+    }
+
+    /// Returns the entry of `ticket`, if it is there.
+    fn entry<A: RemoteAtomics + ?Sized>(&self, ra: &A, ticket: u64) -> Result<Option<u64>> {
+        let entry = ra.get(self.slot(ticket))?;
+        let is_its = entry != NIL && entry >> VERSION << VERSION == self.layout.version(ticket);
+        Ok(is_its.then_some(entry))
+    }
+
+    /// Waits for the turn of the ticket that was drawn from `header`.
+    fn wait<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, header: u64, writer: u64) -> Result<()> {
+        let ticket = self.ticket_of(header);
+        ra.put(self.slot(ticket), self.layout.version(ticket) | writer | self.me)?;
+        ra.wait_until(self.grant, Until::Ne(0))?;
+        Ok(ra.put(ra.rank().at(self.grant).unwatched(), 0)?)
+    }
+
+    fn wake<A: RemoteAtomics + ?Sized>(&self, ra: &A, entry: u64) -> Result<()> {
+        Ok(ra.put(rank_of(entry).at(self.grant), 1)?)
+    }
+
+    /// Waits for the entry of `ticket`, which is under way.
+    fn poll<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, ticket: u64) -> Result<u64> {
+        self.backoff.reset();
+        loop {
+            match self.entry(ra, ticket)? {
+                Some(entry) => return Ok(entry),
+                None => self.backoff.wait(ra)?,
+            }
+        }
+    }
+
+    /// Releases the writer of `ticket`, which is not alone in `header`, and wakes the next writer, or the readers ahead of it (I2). By
+    /// I1 all of them write entries.
+    fn pass<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, ticket: u64, mut header: u64) -> Result<()> {
+        let mut next = Vec::new();
+        let mut is_released = false;
+        while !is_released {
+            while (next.len() as u64) < self.layout.size(header) - 1 && !is_released {
+                let entry = self.poll(ra, self.layout.after(ticket, 1 + next.len() as u64))?;
+                let writes = entry & WRITER != 0;
+                if !writes || next.is_empty() {
+                    next.push(entry);
+                }
+                if writes {
+                    // No reader enters ahead of this writer.
+                    ra.fetch_add(self.header, self.layout.serve(1))?;
+                    is_released = true;
+                }
+            }
+            if !is_released {
+                let seen = ra.compare_and_swap(self.header, header, header.wrapping_add(self.layout.serve(1)))?;
+                is_released = seen == header;
+                header = seen;
+            }
+        }
+        next.into_iter().try_for_each(|entry| self.wake(ra, entry))
+    }
+
+    /// After a reader's release from `header`, which counts writers: wakes the next ticket's rank if it is a writer (I4).
+    fn pass_to_writer<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, header: u64) -> Result<()> {
+        let next = self.layout.after(self.layout.head(header), 1);
+        self.backoff.reset();
+        loop {
+            if let Some(entry) = self.entry(ra, next)? {
+                return if entry & WRITER != 0 { self.wake(ra, entry) } else { Ok(()) };
+            }
+            let mut writers = self.layout.excl(header);
+            for distance in 1..self.layout.size(header) - 1 {
+                let entry = self.entry(ra, self.layout.after(next, distance))?;
+                writers -= u64::from(entry.is_some_and(|entry| entry & WRITER != 0));
+                if writers == 0 {
+                    return Ok(());
+                }
+            }
+            if self.layout.head(ra.get(self.header)?) != next {
+                return Ok(());
+            }
+            self.backoff.wait(ra)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_atomics::Rank;
+
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn conforms() {
+        suite::rw_lock::<DecLock>(Backoff::default());
+    }
+
+    #[test]
+    fn costs_one_and_one() {
+        assert_eq!(suite::rw_lock_cost::<DecLock>(Backoff::default()), [(1, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        // Rank 0 writes until the others have arrived: two readers, a writer, two readers.
+        suite::scenario::<DecLock>(6, Backoff::default(), |ra, mut lock, place, order| {
+            let layout = Layout::new(6);
+            let arrived = |rank: u32| {
+                suite::poll(ra, place.word(0), |header| layout.head(header) + layout.size(header) > u64::from(rank))
+            };
+            let rank = ra.rank().0;
+            if rank > 0 {
+                arrived(rank - 1)?;
+            }
+            if rank % 3 == 0 {
+                lock.acquire_write(ra)?;
+                if rank == 0 {
+                    arrived(5)?;
+                }
+                assert_eq!(ra.fetch_add(order, 1)?, u64::from(rank));
+                return lock.release_write(ra);
+            }
+            lock.acquire_read(ra)?;
+            ra.fetch_add(order, 1)?;
+            // Both readers of a group are inside together, and no rank of a later group is.
+            let group = u64::from(rank / 3 * 3 + 3);
+            assert_eq!(suite::poll(ra, order, |served| served >= group)?, group);
+            lock.release_read(ra)
+        });
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        const RANKS: u32 = 3;
+        suite::scenario::<DecLock>(RANKS, Backoff::default(), |ra, mut lock, place, turns| {
+            let layout = lock.layout;
+            if ra.rank() == Rank(0) {
+                // The last five tickets before the counter wraps.
+                ra.compare_and_swap(place.word(0), 0, layout.after(0, 5u64.wrapping_neg()) << (2 * layout.w))?;
+            }
+            suite::poll(ra, place.word(0), |header| header != 0)?;
+            for turn in 0..4 {
+                if (ra.rank().0 + turn) % 3 == 0 {
+                    lock.acquire_read(ra)?;
+                    lock.release_read(ra)?;
+                } else {
+                    lock.acquire_write(ra)?;
+                    let turn = ra.get(turns)?;
+                    ra.fetch_store(turns, turn + 1)?;
+                    lock.release_write(ra)?;
+                }
+            }
+            ra.flush_all()?;
+            let released = |header| header == 7 << (2 * layout.w);
+            suite::poll(ra, place.word(0), released)?;
+            assert_eq!(ra.get(turns)?, 8);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn fields_hold_every_number_of_ranks() {
+        for size in [1, 2, 3, 4, 5, 8, 9, 1 << 14, MAX_RANKS - 1, MAX_RANKS] {
+            let layout = Layout::new(size);
+            let all = (0..size).fold(0, |header: u64, _| header + layout.draw(1));
+            assert_eq!((layout.head(all), layout.size(all), layout.excl(all)), (0, size.into(), size.into()));
+            let none = (0..size).fold(all, |header: u64, _| header.wrapping_add(layout.serve(1)));
+            assert_eq!((layout.head(none), layout.size(none), layout.excl(none)), (size.into(), 0, 0));
+            assert!(1 << layout.k >= size && DecLock::words(size) >= LINE + (WORD << layout.k));
+            assert!(64 - 2 * layout.w - layout.k >= 17, "bits of a version among {size} ranks");
+        }
+    }
+}
