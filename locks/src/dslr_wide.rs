@@ -9,7 +9,9 @@
 //! - Each acquire and each release is one addition that cannot fail. Waiters poll a remote word, less often the further away their
 //!   turn is.
 //! - A rank cannot give a ticket back, so there is no try and no deadline.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: CHECKED.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with
+//!   posted puts that arrive late: 2R+2W×2, livelocks included; its order at 2R+1W×1 and 1R+2W×1 (sequentially consistent); with
+//!   data and bulk puts in any order 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -157,7 +159,10 @@ mod tests {
     fn waiters_count_the_ranks_ahead() {
         assert_eq!(ahead(3 * READER + 2 * WRITER, READER + WRITER), 3);
         // Both fields have wrapped, and a reader that came later has been served.
-        assert_eq!(ahead(READER + WRITER, (u64::from(u32::MAX) << 32 | u64::from(u32::MAX)).wrapping_add(4 * READER)), 2);
+        assert_eq!(
+            ahead(READER + WRITER, (u64::from(u32::MAX) << 32 | u64::from(u32::MAX)).wrapping_add(4 * READER)),
+            2
+        );
     }
 
     #[test]

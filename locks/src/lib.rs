@@ -3,7 +3,7 @@
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
 //! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`] | [`RwLock`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -16,6 +16,7 @@ pub mod backoff;
 pub mod big_reader;
 pub mod cohort;
 pub mod declock;
+pub mod dslr_wide;
 mod error;
 pub mod exclusive;
 pub mod global;
@@ -47,6 +48,7 @@ pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
 pub use cohort::{Cohort, CohortParams};
 pub use declock::DecLock;
+pub use dslr_wide::{DslrWide, DslrWideParams};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};

@@ -16,9 +16,9 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    BigReader, Cohort, DecLock, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp,
-    McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Tas, TasRw,
-    Ticket, TwoLevel, WindowLock,
+    BigReader, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral,
+    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Tas,
+    TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -206,6 +206,8 @@ policies! {
     rw_lock RmaRw: RmaRw;
     /// One [`DecLock`] for the whole window: the home sees one addition of each lock and each unlock.
     rw_lock DecLock: DecLock;
+    /// One [`DslrWide`] for the whole window: additions draw and serve tickets, and waiters poll.
+    rw_lock DslrWide: DslrWide;
     /// One [`TasRw`] for the whole window.
     rw_lock TasRw: TasRw;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.

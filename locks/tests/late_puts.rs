@@ -11,8 +11,9 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, DecLock, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
-    OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw,
+    Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -189,6 +190,7 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<BigReader, _>(ra, BigReaderParams::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DecLock, _>(ra, Backoff::default(), 150, writers));
+        late(|ra| suite::rw_lock_on::<DslrWide, _>(ra, DslrWideParams::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));
@@ -196,5 +198,6 @@ fn reader_writer_locks() {
     late(|ra| suite::readers_meet_on::<McsRwRp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwWp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwNeutral, _>(ra, ()));
+    late(|ra| suite::readers_meet_on::<DslrWide, _>(ra, DslrWideParams::default()));
     late(|ra| suite::readers_meet_on::<DecLock, _>(ra, Backoff::default()));
 }

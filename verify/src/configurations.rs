@@ -168,6 +168,14 @@ const DECLOCK: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
+const DSLR_WIDE: &[Row] = &[
+    (Sc, Plain, &["2R2Wx2"]),
+    (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
+    (LatePuts, Plain, &["2R2Wx2"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+];
+
 /// Combinations of a policy's six calls: all targets against one, and one against another.
 const GLOBAL: &[Row] = &[
     (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1A1E@0 1S@0x2"]),
@@ -242,6 +250,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("big-reader-fence", _) => BIG_READER_FENCE,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("declock", _) => DECLOCK,
+        ("dslr-wide", _) => DSLR_WIDE,
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],

@@ -31,6 +31,7 @@ mod calls;
 mod cohort;
 mod declock;
 mod deviating;
+mod dslr_wide;
 mod hierarchical;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
@@ -211,6 +212,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         big_reader::MUTANTS,
         rma_rw::MUTANTS,
         declock::MUTANTS,
+        dslr_wide::MUTANTS,
         windows::MUTANTS,
         hierarchical::MUTANTS,
         any::MUTANTS,

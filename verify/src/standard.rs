@@ -3,10 +3,10 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, DecLock, Global, GlobalParams, Hierarchical,
-    HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
-    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    TwoLevelParams,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Global,
+    GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
+    OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams,
+    TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -63,6 +63,11 @@ pub fn subjects() -> Vec<Subject> {
         rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
         rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
         declock(),
+        Subject::lock::<DslrWide>(DslrWideParams { hold: 1 })
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("drawn", Number), ("served", Number)])
+            .keeps("drawn", u64::MAX)
+            .keeps("served", u64::MAX),
         Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
             .words(Home, WORDS, &rp_words)
             .words(Each, NODE, &QNODE),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    BigReader, DecLock, Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs,
-    PerTarget, Place, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel,
-    WindowLock,
+    BigReader, DecLock, DslrWide, Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    OshmemMcs, PerTarget, Place, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw,
+    Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -81,6 +81,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     let params = RmaRwParams { levels, t_l, t_dc: 2, t_r: 3, ..RmaRwParams::default() };
     note(stress::run::<RmaRw, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<DecLock, A>(ra, &scenario, Rest::Zero));
+    note(run::<DslrWide, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<PerTarget<McsRwRp>>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
     found
@@ -89,7 +90,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
 fn check(found: Vec<Found>, backend: &str, ranks: u32) {
     assert_eq!(found.len(), ranks as usize);
     for (rank, found) in found.into_iter().enumerate() {
-        assert_eq!(found.len(), 15, "locks run by rank {rank}");
+        assert_eq!(found.len(), 16, "locks run by rank {rank}");
         for (lock, _, violations) in found {
             assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    Backoff, BigReader, Cohort, CohortParams, Contended, DecLock, Exclusive, Global, GlobalParams, Hierarchical,
-    HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating,
-    RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    Backoff, BigReader, Cohort, CohortParams, Contended, DecLock, DslrWide, Exclusive, Global, GlobalParams,
+    Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind,
+    Reciprocating, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -89,6 +89,7 @@ candidates! {
     RmaRw "rma-rw/t-r-100": Global<RmaRw>,
         GlobalParams { lock: RmaRwParams { t_r: 100, ..RmaRwParams::default() }, ..GlobalParams::default() };
     DecLock "declock": Global<DecLock>, GlobalParams::default();
+    DslrWide "dslr-wide": Global<DslrWide>, GlobalParams::default();
     McsRwRp "mcs-rw-rp": Global<McsRwRp>, GlobalParams::default();
     McsRwWp "mcs-rw-wp": Global<McsRwWp>, GlobalParams::default();
     McsRwNeutral "mcs-rw-neutral": Global<McsRwNeutral>, GlobalParams::default();

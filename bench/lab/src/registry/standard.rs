@@ -1,8 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Cohort, DecLock, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
-    OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    BigReader, Cohort, DecLock, DslrWide, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -78,6 +78,14 @@ pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_rw_lock::<DecLock>("DecLock's queue of entries: one addition each to acquire and to release, and holders wake each other")
         .paper("Zhang, Cheng, Chen, Wei, Chen: DecLock: A Case of Decoupled Locking for Disaggregated Memory, 2025, arXiv:2505.17641")
+        .fairness("first come, first served");
+    registry
+        .add_rw_lock::<DslrWide>(
+            "DSLR's bakery with wide fields: additions draw and serve tickets, waiters poll with proportional backoff",
+        )
+        .paper(
+            "Yoon, Chowdhury, Mozafari: Distributed Lock Management with RDMA, SIGMOD'18, doi:10.1145/3183713.3196890",
+        )
         .fairness("first come, first served");
     registry
         .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
