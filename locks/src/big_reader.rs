@@ -109,6 +109,7 @@ impl RawRwLock for BigReader {
         self.writers.acquire(ra)?;
         self.set_gates(ra, 1)?;
         if self.fence && !ra.fence_everywhere()? && ra.capabilities().late_puts {
+            self.release_write(ra)?;
             return Err(Error::Parameter {
                 lock: Self::NAME,
                 parameter: "fence",

@@ -4,5 +4,6 @@
 mod examples;
 mod guards;
 mod late_puts;
+mod refused_fence;
 mod suite;
 mod window_policies;
