@@ -2,8 +2,8 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`] | [`RwLock`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`GcrRw`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -19,6 +19,8 @@ pub mod declock;
 pub mod dslr_wide;
 mod error;
 pub mod exclusive;
+pub mod gcr;
+pub mod gcr_rw;
 pub mod global;
 pub mod guard;
 pub mod hierarchical;
@@ -51,6 +53,8 @@ pub use declock::DecLock;
 pub use dslr_wide::{DslrWide, DslrWideParams};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
+pub use gcr::{Gcr, GcrParams};
+pub use gcr_rw::GcrRw;
 pub use global::{Global, GlobalParams};
 pub use guard::{Mutex, RwLock};
 pub use hierarchical::{Hierarchical, HierarchicalParams};

@@ -16,9 +16,9 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    BigReader, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral,
-    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Tas,
-    TasRw, Ticket, TwoLevel, WindowLock,
+    BigReader, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hierarchical, LockKind, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs,
+    RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -208,6 +208,8 @@ policies! {
     rw_lock DecLock: DecLock;
     /// One [`DslrWide`] for the whole window: additions draw and serve tickets, and waiters poll.
     rw_lock DslrWide: DslrWide;
+    /// One [`McsRwNeutral`] for the whole window, for which few ranks compete at a time.
+    rw_lock GcrRw: GcrRw<McsRwNeutral>;
     /// One [`TasRw`] for the whole window.
     rw_lock TasRw: TasRw;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.
@@ -222,6 +224,8 @@ policies! {
     mutex Ticket: Ticket;
     /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Cohort: Cohort;
+    /// One [`Mcs`] mutex for the whole window, for which few ranks compete at a time.
+    mutex Gcr: Gcr<Mcs>;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Tas: Tas;
     /// No lock at all; the caller promises that none is needed ([`NoCheck`]).

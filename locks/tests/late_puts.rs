@@ -11,9 +11,9 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw,
-    Ticket, suite,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Gcr,
+    GcrParams, GcrRw, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -160,6 +160,10 @@ fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
 /// Nodes of two ranks.
 const NODES: Elements = Elements::Blocks([2, 0, 0]);
 
+fn gcr(active: u32) -> GcrParams<()> {
+    GcrParams { active, threshold: 2, inner: () }
+}
+
 fn rma_mcs(t_l: u16) -> RmaMcsParams {
     RmaMcsParams { levels: NODES, t_l: [t_l; 4], ..RmaMcsParams::default() }
 }
@@ -176,6 +180,9 @@ fn mutexes() {
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<OshmemMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Reciprocating, _>(ra, (), 150));
+    for active in [1, 2] {
+        late(|ra| suite::mutex_on::<Gcr<Mcs>, _>(ra, gcr(active), 150));
+    }
     late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
     for t_l in [1, 2] {
         late(|ra| suite::mutex_on::<RmaMcs, _>(ra, rma_mcs(t_l), 150));
@@ -191,6 +198,7 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<BigReader, _>(ra, BigReaderParams::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DecLock, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DslrWide, _>(ra, DslrWideParams::default(), 150, writers));
+        late(|ra| suite::rw_lock_on::<GcrRw<McsRwNeutral>, _>(ra, gcr(1), 150, writers));
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));

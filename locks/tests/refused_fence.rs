@@ -1,6 +1,8 @@
 //! The big-reader lock where the kernel refuses the fence of all ranks: a writer gets an error, and leaves the lock as it was.
 
-use rmalab_atomics::fabric::{AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use rmalab_atomics::fabric::{
+    AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView,
+};
 use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{BigReader, BigReaderParams, Error, Place, RawRwLock};
 

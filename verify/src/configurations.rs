@@ -85,6 +85,23 @@ const RECIPROCATING: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// The nodes are named, so that the first rank of a node takes no part in symmetry: it has the words of the restriction.
+const GCR: &[Row] = &[
+    (Sc, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (UnorderedBulk, Data, &["2Wx2/2"]),
+    (Hca, Plain, &["3Wx1/3"]),
+    (Sc, Long, &["3Wx2/3"]),
+    (LatePuts, Long, &["3Wx2/3"]),
+];
+
+const GCR_RW: &[Row] = &[
+    (Sc, Plain, &["1R1Wx2/2", "2R1Wx1/3", "1R2Wx1/3"]),
+    (LatePuts, Plain, &["1R1Wx2/2", "2R1Wx1/3", "1R2Wx1/3"]),
+    (UnorderedBulk, Data, &["1R1Wx1/2"]),
+    (Hca, Plain, &["2R1Wx1/3"]),
+];
+
 /// Two nodes of two ranks, and one node.
 const COHORT: &[Row] = &[
     (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
@@ -242,6 +259,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("oshmem-mcs", _) => OSHMEM_MCS,
         ("reciprocating", _) => RECIPROCATING,
         ("cohort", _) => COHORT,
+        ("gcr" | "gcr-2-1", _) => GCR,
+        ("gcr-rw" | "gcr-rw-2-1", _) => GCR_RW,
         ("hierarchical", _) => HIERARCHICAL,
         ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,
         ("tas-rw", _) => TAS_RW,

@@ -32,6 +32,7 @@ mod cohort;
 mod declock;
 mod deviating;
 mod dslr_wide;
+mod gcr;
 mod hierarchical;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
@@ -204,6 +205,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         oshmem_mcs::MUTANTS,
         reciprocating::MUTANTS,
         cohort::MUTANTS,
+        gcr::MUTANTS,
         rma_mcs::MUTANTS,
         tas_rw::MUTANTS,
         mcs_rw_rp::MUTANTS,

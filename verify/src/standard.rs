@@ -3,10 +3,10 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Global,
-    GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
-    OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams,
-    TwoLevel, TwoLevelParams,
+    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr,
+    GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral,
+    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
+    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -46,6 +46,8 @@ pub fn subjects() -> Vec<Subject> {
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
+        gcr(1, 1),
+        gcr(2, 1).named("gcr-2-1"),
         Subject::timed_lock::<TasRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
         Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(Home, WORDS, &rp_words).words(Each, NODE, &QNODE),
         Subject::lock::<McsRwWp>(())
@@ -59,6 +61,8 @@ pub fn subjects() -> Vec<Subject> {
             .words(Each, NODE.plus(Qnode::BYTES), &[("state", Number)]),
         big_reader(false),
         big_reader(true).named("big-reader-fence").fencing(),
+        gcr_rw(1, 1),
+        gcr_rw(2, 1).named("gcr-rw-2-1"),
         rma_rw(2, 1, 1),
         rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
         rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
@@ -95,6 +99,31 @@ fn cohort() -> Subject {
         .words(Home, WORDS, &[("global_tail", Pointer)])
         .words(Each, NODE, &[("next", Pointer), ("state", Number), ("global", Number)])
         .words(Each, NODE.plus(LINE), &of_cohort)
+}
+
+/// Of mcs, with small thresholds, since otherwise no check reaches them.
+fn gcr(active: u32, threshold: u32) -> Subject {
+    let subject = Subject::mutex::<Gcr<Mcs>>(GcrParams { active, threshold, inner: () });
+    restricted(subject.words(Home, WORDS, &[("tail", Pointer)]).words(Each, NODE, &QNODE))
+}
+
+/// Of mcs-rw-neutral, like [`gcr`].
+fn gcr_rw(active: u32, threshold: u32) -> Subject {
+    let subject = Subject::lock::<GcrRw<McsRwNeutral>>(GcrParams { active, threshold, inner: () })
+        .words(Home, WORDS, &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer)])
+        .words(Each, NODE, &QNODE)
+        .words(Each, NODE.plus(Qnode::BYTES), &[("state", Number)]);
+    restricted(subject)
+}
+
+/// Names the words of a concurrency restriction, which follow a node of one line.
+fn restricted(inner: Subject) -> Subject {
+    let of_rank = [("passive_next", Pointer), ("passive_unblocked", Number), ("approved", Number)];
+    inner.words(Each, NODE.plus(LINE), &[("gate", Pointer), ("passive_tail", Pointer)]).words(
+        Each,
+        NODE.plus(2 * LINE),
+        &of_rank,
+    )
 }
 
 /// With a fence for all ranks, or with swaps.

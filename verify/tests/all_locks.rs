@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    BigReader, DecLock, DslrWide, Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
-    OshmemMcs, PerTarget, Place, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw,
-    Ticket, TwoLevel, WindowLock,
+    BigReader, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp,
+    McsRwWp, OshmemMcs, PerTarget, Place, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
+    TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -70,6 +70,8 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<OshmemMcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Reciprocating>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<Gcr<Mcs>>, A>(ra, &scenario, Rest::Zero));
+    note(run::<GcrRw<McsRwNeutral>, A>(ra, &scenario, Rest::Zero));
     // On three levels, with small thresholds.
     let (levels, t_l) = (Elements::Blocks([4, 2, 0]), [2; MAX_LEVELS]);
     let params = RmaMcsParams { levels, t_l, ..RmaMcsParams::default() };

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    Backoff, BigReader, Cohort, CohortParams, Contended, DecLock, DslrWide, Exclusive, Global, GlobalParams,
-    Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind,
-    Reciprocating, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    Backoff, BigReader, Cohort, CohortParams, Contended, DecLock, DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global,
+    GlobalParams, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
+    PolicyKind, Reciprocating, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    WindowLock,
 };
 use rmalab_report::names;
 
@@ -93,6 +94,7 @@ candidates! {
     McsRwRp "mcs-rw-rp": Global<McsRwRp>, GlobalParams::default();
     McsRwWp "mcs-rw-wp": Global<McsRwWp>, GlobalParams::default();
     McsRwNeutral "mcs-rw-neutral": Global<McsRwNeutral>, GlobalParams::default();
+    GcrRw "gcr-rw": Global<GcrRw<McsRwNeutral>>, GlobalParams::default();
     TasRw "tas-rw": Global<TasRw>, GlobalParams::default();
     TasRw "tas-rw/backoff-8": Global<TasRw>,
         GlobalParams { lock: Backoff { min: 1, max: 8 }, ..GlobalParams::default() };
@@ -108,6 +110,9 @@ candidates! {
     Cohort "cohort": Global<Exclusive<Cohort>>, GlobalParams::default();
     Cohort "cohort/pass-8": Global<Exclusive<Cohort>>,
         GlobalParams { lock: CohortParams { may_pass_local: 8, ranks: 0 }, ..GlobalParams::default() };
+    Gcr "gcr": Global<Exclusive<Gcr<Mcs>>>, GlobalParams::default();
+    Gcr "gcr/active-2": Global<Exclusive<Gcr<Mcs>>>,
+        GlobalParams { lock: GcrParams { active: 2, ..GcrParams::default() }, ..GlobalParams::default() };
     Tas "tas": Global<Exclusive<Tas>>, GlobalParams::default();
     Tas "tas/backoff-8": Global<Exclusive<Tas>>,
         GlobalParams { lock: Backoff { min: 1, max: 8 }, ..GlobalParams::default() };

@@ -1,8 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Cohort, DecLock, DslrWide, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
-    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    BigReader, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp,
+    McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -14,6 +14,8 @@ const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA
 
 const RMA: &str =
     "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
+
+const GCR: &str = "Dice, Kogan: Avoiding Scalability Collapse by Restricting Concurrency, Euro-Par'19, doi:10.1007/978-3-030-29400-7_26";
 
 /// In the order of lists and legends: mutexes, reader-writer locks, policies; simple ones first.
 pub(super) fn fill(registry: &mut Registry) {
@@ -52,6 +54,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper(RMA)
         .fairness("first come, first served in each queue; a node keeps the lock for T_L acquisitions");
     registry
+        .add_mutex::<Gcr<Mcs>>("concurrency restriction of mcs: one rank of each node at a time goes on to the queue, the others wait ahead of it")
+        .paper(GCR)
+        .fairness("passive ranks first come, first served; the active rank overtakes them, a bounded number of times");
+    registry
         .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
         .paper(FOMPI)
         .fairness("readers are not passed; writers may starve");
@@ -71,6 +77,12 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_rw_lock::<BigReader>("big-reader lock: a reader writes its own rank's word only, a writer visits every rank")
         .paper("Hsieh, Weihl: Scalable Reader-Writer Locks for Parallel Systems, IPPS'92, doi:10.1109/IPPS.1992.222989; Linux 2.4")
         .fairness("readers may starve; writers among themselves first come, first served");
+    registry
+        .add_rw_lock::<GcrRw<McsRwNeutral>>(
+            "concurrency restriction of mcs-rw-neutral: one rank of each node at a time goes on to the queue",
+        )
+        .paper(GCR)
+        .fairness("no rank starves; as gcr");
     registry
         .add_rw_lock::<RmaRw>("RMA-RW lock: readers are counted on their nodes, writers go through a tree of queues")
         .paper(RMA)
