@@ -68,7 +68,7 @@ static ALL_BUT_SLOW: LazyLock<Vec<Row>> = LazyLock::new(|| rows(|mutant| !is_slo
 #[test]
 fn the_first_mutant_of_each_lock_dies_as_the_matrix_says() {
     let mut seen = BTreeSet::new();
-    let first = |mutant: &Mutant| mutant.equivalent.is_none() && mutant.locks.iter().any(|lock| seen.insert(*lock));
+    let first = |mutant: &&Mutant| mutant.equivalent.is_none() && mutant.locks.iter().any(|lock| seen.insert(*lock));
     let names: BTreeSet<&str> = mutants().filter(first).map(|mutant| mutant.name).collect();
     let rows = rows(|mutant| names.contains(mutant.name));
     judge(&rows);
