@@ -7,7 +7,7 @@ fn main() {
     properties();
 }
 
-/// Sets `large_counts` if the MPI has the calls of MPI-4 with counts of 64 bits, such as `MPI_Put_c`, and `open_mpi` if it is Open MPI.
+/// Compiles the table of predefined handles. Sets `large_counts` if the MPI has the calls of MPI-4 with counts of 64 bits, such as `MPI_Put_c`, and `open_mpi` if it is Open MPI.
 ///
 /// The header says so, and not mpi-sys, whose bindings a program cannot ask for a function.
 #[cfg(feature = "mpi")]
@@ -25,7 +25,10 @@ fn properties() {
     if let Some(mpicc) = &library.mpicc {
         build.compiler(mpicc);
     }
-    let text = build.includes(&library.include_paths).file(source).expand();
+    build.includes(&library.include_paths);
+    println!("cargo:rerun-if-changed=src/boundary/predefined.c");
+    build.clone().file("src/boundary/predefined.c").compile("rmalab_predefined");
+    let text = build.file(source).expand();
     let text = String::from_utf8_lossy(&text);
     let number = |name| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
     if number("rmalab_version ").expect("mpi.h defines MPI_VERSION") >= 4 {

@@ -60,7 +60,7 @@ use rmalab_locks::{Mcs, RawMutex};
 use crate::bias::{AccumulatePath, Bias};
 use crate::element::{CombineWords, Kind, from_word, to_word};
 use crate::place::{Joined, Place};
-use crate::{AccumulateStrategy, Op, Result};
+use crate::{AccumulateStrategy, Error, Op, Result};
 
 /// Bytes combined under the lock at a time, on the stack: 128 of the longest elements.
 const CHUNK: usize = 2048;
@@ -75,6 +75,12 @@ const _: () = {
         assert!(Kind::ALL[i].size().is_power_of_two());
         i += 1;
     }
+};
+
+/// The error of an update that needs a target for itself, where other ranks update it by atomics that nothing stops.
+const NOT_EXCLUSIVE: rmalab_atomics::Error = rmalab_atomics::Error::Unsupported {
+    what: "an update that excludes all others",
+    why: "ranks update this window by network atomics; make it with the accumulate strategy `locked`",
 };
 
 /// From this many elements on, a rank that holds the target exclusively does without atomics.
@@ -750,6 +756,22 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             start = end;
         }
         self.flush()
+    }
+
+    /// Runs `body` while no other rank updates elements of the target, on any path.
+    #[cold]
+    pub(crate) fn exclusively<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
+        let modes = self.bias.is_some() || self.alone || self.ra.size() == 1;
+        if matches!(self.place, Place::TwoSided(..)) || !modes && self.path.strategy != AccumulateStrategy::Locked {
+            return Err(Error::Atomics(NOT_EXCLUSIVE));
+        }
+        let lock = self.acquire()?;
+        let entered = self.bias.map_or(Ok(true), |bias| bias.lock(self.ra, self.path, self.rank));
+        let done = entered.and_then(|entered| if entered { Ok(body()) } else { Err(Error::Atomics(NOT_EXCLUSIVE)) });
+        // The release does not know of the body's stores.
+        fence(Ordering::SeqCst);
+        self.release(lock)?;
+        done
     }
 
     /// Completes the writes at the rank that has the memory, which need not be the target.

@@ -314,6 +314,19 @@ impl Bias {
             self.owe(n);
             return Ok(false);
         }
+        self.lock(ra, path, target)
+    }
+
+    /// Changes `target`, whose lock this rank holds, to mode locked. Returns false where the fence that this needs is refused.
+    pub(crate) fn lock<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        path: &AccumulatePath<'_>,
+        target: Rank,
+    ) -> Result<bool> {
+        if path.is_locked(ra, target)? {
+            return Ok(true);
+        }
         self.debt.set(0);
         ra.fetch_store(path.mode(target), LOCKED)?;
         let alone = self.wait_for_all(ra, path, target);

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use bytemuck::Pod;
-use rmalab_atomics::{Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::place::{Part, Place};
 use crate::{Result, Target, WindowDisp};
@@ -36,6 +36,14 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// Returns the displacement unit in bytes.
     pub fn disp_unit(&self) -> u32 {
         self.target.unit
+    }
+
+    /// Returns the place of the part's first byte, if the part is in a rank's segment.
+    pub fn address(&self) -> Option<Address> {
+        match self.place {
+            Place::Segment(at) => Some(at),
+            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => None,
+        }
     }
 
     /// Loads a value.

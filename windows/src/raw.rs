@@ -110,6 +110,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         }
     }
 
+    /// Returns the target, if this rank holds a lock of it, or a lock_all.
+    ///
+    /// It is the short way for callers that fall back to [`operate`](Self::operate).
+    #[inline(always)]
+    pub fn locked(&self, target: Rank) -> Option<Target<'_, A, Passive<'_>>> {
+        let locks = self.locks.borrow();
+        if locks.holds_all() {
+            return (target.0 < self.core.ra.size()).then(|| self.core.member(Call::LockAll, target, false));
+        }
+        let (kind, assert) = locks.lock_of(target)?;
+        let alone = kind == LockKind::Exclusive && assert == Assert::None;
+        Some(self.core.member(Call::Lock, target, alone))
+    }
+
     /// Runs `body`, whose operations on targets of this window overlap each other, and returns when all of them are complete.
     /// It belongs to epochs of locks.
     ///

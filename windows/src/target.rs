@@ -475,6 +475,11 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             }
             _ => {
                 let (part, bytes, unit) = self.reached(call, rank);
+                if self.plain
+                    && let Part::Fixed(Place::Segment(at)) = part
+                {
+                    words = self.ra.local_words(at, bytes / WORD).unwrap_or_default();
+                }
                 (part, bytes, unit)
             }
         };

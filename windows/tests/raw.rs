@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{
-    Assert, Call, Class, Config, Error, FenceAssert, LockKind, Op, Open, PostAssert, RawWindow, StartAssert, Team,
-    Transport, Window, WindowDisp,
+    AccumulateStrategy, Assert, Call, Class, Config, Error, FenceAssert, LockKind, Op, Open, PolicyKind, PostAssert,
+    RawWindow, StartAssert, Team, Transport, Window, WindowDisp,
 };
 
 /// Runs `body` as each of `ranks` ranks, with a window of 64 bytes in units of 8, one-sided and two-sided.
@@ -200,4 +200,107 @@ fn a_forgotten_lock_is_released_when_its_window_is_dropped() {
         team.barrier()
     });
     done.unwrap().into_iter().collect::<Result<(), _>>().unwrap();
+}
+
+/// A rank that runs an update of its own excludes other ranks' atomics and their runs of many elements.
+#[test]
+fn updates_that_exclude_all_others_lose_nothing() {
+    const ROUNDS: u64 = if cfg!(miri) { 10 } else { 3_000 };
+    for (policy, accumulate) in [
+        (PolicyKind::TwoLevel, AccumulateStrategy::Native),
+        (PolicyKind::TwoLevel, AccumulateStrategy::Cas),
+        (PolicyKind::TwoLevel, AccumulateStrategy::Locked),
+        (PolicyKind::NoCheck, AccumulateStrategy::Locked),
+    ] {
+        let done = World::threads(3).run(|ra| {
+            let team = Team::new(ra)?;
+            let config = Config { policy, accumulate, ..Config::default() };
+            let window = Window::builder(&team).config(config).disp_unit(8).allocate(64 * 8)?.into_raw();
+            window.lock_all(Assert::None)?;
+            let here = Rank(0);
+            for _ in 0..ROUNDS {
+                match team.rank().0 {
+                    0 => window.operate(Call::Accumulate, here, |target| {
+                        target.exclusively(|| {
+                            // Not atomic in any way.
+                            let local = window.local().unwrap();
+                            let old: u64 = local.load(WindowDisp(1)).unwrap();
+                            std::thread::yield_now();
+                            local.store(WindowDisp(1), old + 1).unwrap();
+                        })
+                    })?,
+                    1 => add(&window, here, 1)?,
+                    _ => window.operate(Call::Accumulate, here, |target| {
+                        target.accumulate(WindowDisp(0), Op::Sum, &[1_u64; 64])
+                    })?,
+                }
+            }
+            window.unlock_all()?;
+            team.barrier()?;
+            if team.rank() == here {
+                assert_eq!(window.local()?.load::<u64>(WindowDisp(1))?, 3 * ROUNDS, "{policy} {accumulate}");
+            }
+            window.free()
+        });
+        done.unwrap().into_iter().collect::<Result<Vec<()>, Error>>().unwrap();
+    }
+}
+
+#[test]
+fn an_update_cannot_exclude_others_where_nothing_stops_their_atomics() {
+    World::threads(2)
+        .run(|ra| {
+            let team = Team::new(ra)?;
+            let config = Config { policy: PolicyKind::NoCheck, ..Config::default() };
+            let window = Window::builder(&team).config(config).disp_unit(8).allocate(64)?.into_raw();
+            window.lock_all(Assert::None)?;
+            let refused = window.operate(Call::Accumulate, Rank(0), |target| target.exclusively(|| ()));
+            assert!(matches!(refused, Err(Error::Atomics(rmalab_atomics::Error::Unsupported { .. }))), "{refused:?}");
+            window.operate(Call::Accumulate, None, |target| target.exclusively(|| ())).unwrap();
+            window.unlock_all()?;
+            window.free()
+        })
+        .unwrap()
+        .into_iter()
+        .collect::<Result<Vec<()>, Error>>()
+        .unwrap();
+}
+
+/// The short ways do what the others do, or nothing.
+#[test]
+fn short_ways_do_the_same_or_nothing() {
+    on_windows(2, |team, window| {
+        let one_sided = window.info().get("rmalab_transport").is_none_or(|transport| transport == "one-sided");
+        let next = Rank(1 - team.rank().0);
+        assert!(window.locked(next).is_none());
+        assert!(!window.unlock_plainly(next) && !window.unlock_all_plainly());
+        window.fence(FenceAssert::default())?;
+        add(window, next, 1)?;
+        // An operation after a fence has opened its epoch.
+        assert!(!window.lock_plainly(LockKind::Shared, next) && !window.lock_all_plainly());
+        window.fence(FenceAssert { nosucceed: true, ..FenceAssert::default() })?;
+        assert_eq!(window.lock_plainly(LockKind::Exclusive, next), one_sided);
+        if !one_sided {
+            return Ok(());
+        }
+        assert!(!window.lock_plainly(LockKind::Shared, next), "it is locked");
+        assert!(!window.lock_plainly(LockKind::Shared, Rank(2)) && window.locked(Rank(2)).is_none());
+        let target = window.locked(next).unwrap();
+        let update = |disp, op, value| target.update_word(WindowDisp(disp), op, value);
+        assert_eq!(update(1, Op::Sum, 4), Some(1));
+        assert_eq!(update(1, Op::BitXor, 3), Some(5));
+        assert_eq!(update(1, Op::Max, 9), Some(6));
+        assert_eq!(update(1, Op::Replace, 2), Some(9));
+        assert_eq!(target.swap_word(WindowDisp(1), 7, 8), Some(2));
+        assert_eq!(target.swap_word(WindowDisp(1), 2, 8), Some(2));
+        assert_eq!(read(window, next)?, 8);
+        for (disp, op) in [(8, Op::Sum), (-1, Op::Sum), (i64::MAX, Op::Replace), (1, Op::NoOp), (1, Op::MinLoc)] {
+            assert_eq!(update(disp, op, 1), None);
+        }
+        assert!(window.unlock_plainly(next));
+        team.barrier()?;
+        assert!(window.lock_all_plainly() && window.locked(Rank(0)).is_some() && window.locked(Rank(2)).is_none());
+        assert!(window.unlock_all_plainly());
+        Ok(())
+    });
 }

@@ -46,17 +46,36 @@ pub struct Attended<'a, A: RemoteAtomics + ?Sized, F> {
     inner: &'a A,
     view: &'a WorldView,
     serve: F,
+    /// The wait before the first call of the function.
+    first: Duration,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F> {
     /// The handle `inner`, whose waits call `serve`.
     pub fn new(inner: &'a A, serve: F) -> Self {
-        Attended { inner, view: inner.view(), serve }
+        Attended { inner, view: inner.view(), serve, first: Duration::ZERO }
+    }
+
+    /// Returns the handle with waits that first wait for some microseconds, and then call the function.
+    ///
+    /// It is for functions that cost more than most waits take.
+    #[must_use]
+    pub fn late(self) -> Self {
+        Attended { first: SHORTEST, ..self }
     }
 
     /// Serves until the word is as waited for, and returns it; `None` once no more calls of the function are needed.
     fn attend(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let mut step = SHORTEST;
+        if !self.first.is_zero() {
+            let next = self.inner.clock().after(self.first);
+            if deadline.is_some_and(|deadline| deadline <= next) {
+                return Ok(None);
+            }
+            if let Some(value) = self.inner.wait_on(own, until, Some(next))? {
+                return Ok(Some(value));
+            }
+        }
         loop {
             match (self.serve)()? {
                 Served::Never => return Ok(None),
@@ -81,32 +100,39 @@ impl<A: RemoteAtomics + ?Sized, F> fmt::Debug for Attended<'_, A, F> {
 }
 
 impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'_, A, F> {
+    #[inline(always)]
     fn view(&self) -> &WorldView {
         self.view
     }
 
+    #[inline(always)]
     fn word(&self, at: Word, op: WordOp) -> Result<u64> {
         self.inner.word(at, op)
     }
 
+    #[inline(always)]
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
         unsafe { self.inner.start_word(at, op, result) }
     }
 
+    #[inline(always)]
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
         unsafe { self.inner.transfer(at, bytes, until) }
     }
 
+    #[inline(always)]
     fn done(&self, request: &Request) -> Result<bool> {
         self.inner.done(request)
     }
 
+    #[inline(always)]
     fn finish(&self, request: Request) -> Result<()> {
         self.inner.finish(request)
     }
 
+    #[inline(always)]
     fn complete(&self, target: Option<Rank>) -> Result<()> {
         self.inner.complete(target)
     }
@@ -125,11 +151,13 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'
         self.inner.delay(delay)
     }
 
+    #[inline(always)]
     fn clock(&self) -> Time {
         self.inner.clock()
     }
 
     /// The function belongs to one thread: there is no handle for several.
+    #[inline(always)]
     fn extras(&self) -> Extras<'_> {
         let inner = self.inner.extras();
         let leaving = inner.leaving.is_some().then_some(self as &dyn Leaving);
@@ -190,6 +218,25 @@ mod tests {
                 let deadline = ra.now().after(Duration::from_secs(3600));
                 assert_eq!(attended.wait_until_deadline(word, Until::Ge(3), deadline).unwrap(), Some(3));
                 assert_eq!(attended.wait_until_deadline(word, Until::Eq(7), ra.now()).unwrap(), None);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_late_handle_does_not_serve_a_wait_that_is_over() {
+        World::threads(1)
+            .run(|ra| {
+                let word = ra.heap().alloc(8, 8).unwrap();
+                let calls = Cell::new(0);
+                let attended = Attended::new(ra, || {
+                    calls.set(calls.get() + 1);
+                    ra.fetch_add(Rank(0).at(word), 1).map(|_| Served::Something)
+                })
+                .late();
+                assert_eq!(attended.wait_until(word, Until::Eq(0)).unwrap(), 0);
+                assert_eq!(calls.get(), 0);
+                assert_eq!(attended.wait_until(word, Until::Ge(2)).unwrap(), 2);
+                assert_eq!(calls.get(), 2);
             })
             .unwrap();
     }

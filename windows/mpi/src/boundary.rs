@@ -7,16 +7,26 @@
 
 pub(crate) mod engine;
 pub(crate) mod host;
+pub(crate) mod native;
+pub(crate) mod one_thread;
+mod types;
 
 use std::ffi::{c_char, c_int, c_void};
+use std::rc::Rc;
 
 use mpi_sys as ffi;
 use rmalab_atomics::Rank;
-use rmalab_windows::{Assert, Call, FenceAssert, LockKind, PostAssert, StartAssert};
+use rmalab_windows::{
+    AccumulateStrategy, Assert, Call, Class, FenceAssert, LockKind, PolicyKind, PostAssert, StartAssert,
+};
 
-use crate::policy::{Failure, Managed};
-use crate::settings::{Mode, Settings};
-use crate::{summary, table};
+use self::engine::{Engine, Memory};
+use self::native::{Items, Native, Remote};
+use crate::policy::{Failure, Managed, strategies};
+use crate::settings::{Control, Mode, Settings};
+use crate::table::Window;
+use crate::world::Worlds;
+use crate::{summary, table, world};
 
 /// Writes a line to standard error, in one piece, since several ranks may write at a time.
 fn print(line: &str) {
@@ -29,54 +39,211 @@ fn is_verbose() -> bool {
     std::env::var_os("RMALAB_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
-fn adopt(call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, info: ffi::MPI_Info) {
-    if !host::has_one_group(comm) {
-        return;
-    }
-    let Ok((rank, size)) = host::place(comm) else { return };
-    let settings = Settings::read(|key| host::hint(info, key), |name| std::env::var(name).ok());
-    let outcome = manage(win, comm, &settings);
-    if rank != 0 {
-        return;
-    }
-    summary::window(outcome.is_ok().then(|| settings.config.policy.name()));
-    warn_once(&settings.warnings);
-    if is_verbose() {
-        let what = match outcome {
-            Ok(in_force) => in_force,
-            Err(why) => format!("the MPI's own, since {why}"),
-        };
-        print(&format!("{call} of {size} ranks: {what}"));
-    }
+/// What the ranks of a communicator have agreed on for a new window.
+struct Plan {
+    rank: u32,
+    size: u32,
+    settings: Settings,
+    /// The communicator's worlds, or why the window is the host's alone.
+    worlds: Result<Rc<Worlds>, String>,
+    /// Why the window is not native, which it was to be.
+    why_not: Option<String>,
+    /// The largest part of any rank, and whether all parts are alike.
+    most: u64,
+    alike: bool,
 }
 
-/// Manages the window; returns the choices in force, or why the window is the host's alone. All ranks do the same.
-fn manage(win: ffi::MPI_Win, comm: ffi::MPI_Comm, settings: &Settings) -> Result<String, String> {
-    let digest = settings.digest();
-    let refused = u64::from(!host::has_one_thread());
-    let [most, least, refused] = host::largest(comm, &[digest, !digest, refused])?;
+/// The memory that a program asks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    bytes: i64,
+    unit: i64,
+    is_shared: bool,
+}
+
+/// Agrees on a new window. Collective; `None` if windows of this communicator are never managed.
+fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Option<Wanted>) -> Option<Plan> {
+    if !host::has_one_group(comm) {
+        return None;
+    }
+    let (rank, size) = host::place(comm).ok()?;
+    let settings = Settings::read(|key| host::hint(info, key), |name| std::env::var(name).ok());
+    let mut plan = Plan { rank, size, settings, worlds: Err(String::new()), why_not: None, most: 0, alike: false };
+    plan.worlds = agree(&mut plan, comm, wanted);
+    Some(plan)
+}
+
+/// Returns the worlds of the communicator, if its window is to be managed. All ranks return the same. Collective.
+fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, wanted: Option<Wanted>) -> Result<Rc<Worlds>, String> {
+    const THREADS: u64 = 1;
+    let digest = plan.settings.digest();
+    let mut refused = 0;
+    if !host::has_one_thread() {
+        refused |= THREADS;
+    }
+    // Each reason is a word of its own, since the largest of all ranks' words is taken.
+    let fortran = u64::from(host::has_fortran());
+    let (bytes, unit) = wanted.map_or((0, 0), |wanted| (wanted.bytes, wanted.unit));
+    let odd = wanted.is_some()
+        && (bytes < 0 || u32::try_from(unit).is_ok_and(|unit| unit == 0) || u32::try_from(unit).is_err());
+    let (bytes, unit) = (bytes as u64, unit as u64);
+    let numbers = [digest, !digest, refused, fortran, u64::from(odd), bytes, !bytes, unit, !unit];
+    let known = world::of(comm);
+    let [most, least, refused, fortran, odd, bytes, no_bytes, unit, no_unit] =
+        match known.as_ref().and_then(|worlds| worlds.shared()) {
+            Some(ranks) => ranks.largest(&numbers)?,
+            None => host::largest(comm, &numbers)?,
+        };
     if most != !least {
         return Err("the ranks disagree on its rmalab hints or variables".to_owned());
     }
-    if settings.mode == Mode::Off {
+    if plan.settings.mode == Mode::Off {
         return Err("its mode is off".to_owned());
     }
     if refused != 0 {
         return Err("the program may call MPI from several threads".to_owned());
     }
-    let managed = Managed::new(win, comm, settings).and_then(|managed| match managed.open_host() {
+    (plan.most, plan.alike) = (bytes, bytes == !no_bytes && unit == !no_unit);
+    if plan.settings.mode == Mode::Native {
+        plan.why_not = if wanted.is_none() {
+            Some("its memory is the program's".to_owned())
+        } else if plan.settings.control == Control::Remote {
+            Some("rmalab_control is remote".to_owned())
+        } else if fortran != 0 {
+            Some("some calls of Fortran do not reach this library".to_owned())
+        } else if odd != 0 {
+            Some("its size or unit is wrong".to_owned())
+        } else {
+            None
+        };
+    }
+    world::made_for(comm)
+}
+
+/// Makes a window of mode `native`; `None` where that is not wanted, or cannot be. Collective.
+fn make_native(
+    plan: &mut Plan,
+    call: &str,
+    comm: ffi::MPI_Comm,
+    info: ffi::MPI_Info,
+    wanted: Wanted,
+) -> Option<(ffi::MPI_Win, *mut c_void)> {
+    if plan.settings.mode != Mode::Native || plan.why_not.is_some() {
+        return None;
+    }
+    let worlds = Rc::clone(plan.worlds.as_ref().ok()?);
+    match native(plan, &worlds, comm, info, wanted) {
+        Ok(window) => {
+            let made = (window.win, window.base());
+            report(plan, call, Ok(&window.in_force));
+            table::add(Window::Native(window));
+            Some(made)
+        }
+        Err(why) => {
+            plan.why_not = Some(why);
+            None
+        }
+    }
+}
+
+/// Makes the window. All ranks return it, or a reason.
+fn native(
+    plan: &Plan,
+    worlds: &Worlds,
+    comm: ffi::MPI_Comm,
+    info: ffi::MPI_Info,
+    wanted: Wanted,
+) -> Result<Native, String> {
+    let ranks = worlds.make_shared(comm)?;
+    let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u32);
+    let memory = match (wanted.is_shared, plan.alike) {
+        (true, _) => Memory::Adjacent { bytes, unit },
+        (false, true) => Memory::Same { bytes, unit },
+        (false, false) => Memory::Differing { bytes, unit },
+    };
+    let mut config = plan.settings.config;
+    if !worlds.has_fence() || config.policy == PolicyKind::NoCheck {
+        // Updates that the engine does not have exclude its atomics by that fence.
+        config.accumulate = AccumulateStrategy::Locked;
+    }
+    let engine = match Engine::new(ranks, config, memory) {
+        // The communicator's world is full: the window gets its own.
+        Err(error) if error.class() == Class::NoMem => {
+            let parts = if wanted.is_shared { u64::from(plan.size) } else { 1 };
+            let need = plan.most.checked_mul(parts).ok_or("it is larger than all addresses")?;
+            Engine::new(&world::new_shared(comm, Some(need))?.ranks, config, memory)
+        }
+        made => made,
+    };
+    let engine = engine.map_err(|error| error.to_string())?;
+    let carrier = host::carrier(info);
+    let made = carrier.and_then(|(win, is_marked)| {
+        let in_force = strategies(&engine.raw().info(), Mode::Native, Control::Shared);
+        let group = host::group_of_comm(comm)?;
+        Native::new(win, engine, group, wanted.is_shared, is_marked, in_force)
+    });
+    if ranks.largest(&[u64::from(made.is_err())])? != [0] {
+        return Err(made.err().unwrap_or_else(|| "another rank cannot make it".to_owned()));
+    }
+    made
+}
+
+/// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
+fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm) {
+    let worlds = std::mem::replace(&mut plan.worlds, Err(String::new()));
+    let outcome = worlds.and_then(|worlds| manage(win, comm, &worlds, &plan.settings));
+    match outcome {
+        Ok(in_force) => report(&plan, call, Ok(&in_force)),
+        Err(why) => report(&plan, call, Err(&why)),
+    }
+}
+
+/// Prints what a new window has, or why it is the host's alone, and counts it.
+fn report(plan: &Plan, call: &str, outcome: Result<&[(&'static str, String)], &str>) {
+    if plan.rank != 0 {
+        return;
+    }
+    summary::window(outcome.is_ok().then(|| plan.settings.config.policy.name()));
+    warn_once(&plan.settings.warnings);
+    if !is_verbose() {
+        return;
+    }
+    let mut what = match outcome {
+        Ok(in_force) => {
+            let pairs: Vec<String> = in_force.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            pairs.join(" ")
+        }
+        Err(why) => format!("the MPI's own, since {why}"),
+    };
+    if let (Ok(_), Some(why)) = (outcome, &plan.why_not) {
+        what = format!("{what}, and not native, since {why}");
+    }
+    print(&format!("{call} of {} ranks: {what}", plan.size));
+}
+
+/// Manages the window; returns the choices in force, or why the window is the host's alone. All ranks do the same.
+fn manage(
+    win: ffi::MPI_Win,
+    comm: ffi::MPI_Comm,
+    worlds: &Worlds,
+    settings: &Settings,
+) -> Result<Vec<(&'static str, String)>, String> {
+    let managed = Managed::new(win, comm, worlds, settings).and_then(|managed| match managed.open_host() {
         Ok(()) => Ok(managed),
         Err(failure) => Err(format!("the MPI cannot lock it: {failure:?}")),
     });
-    let failed = u64::from(managed.is_err());
-    if host::largest(comm, &[failed])?[0] != 0 {
+    let failed = [u64::from(managed.is_err())];
+    let [failed] = match worlds.shared() {
+        Some(ranks) => ranks.largest(&failed)?,
+        None => host::largest(comm, &failed)?,
+    };
+    if failed != 0 {
         return Err(managed.err().unwrap_or_else(|| "another rank cannot manage it".to_owned()));
     }
     let managed = managed?;
-    let in_force: Vec<String> = managed.in_force.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    table::add(managed);
-    Ok(in_force.join(" "))
+    let in_force = managed.in_force.clone();
+    table::add(Window::Policy(managed));
+    Ok(in_force)
 }
 
 /// Prints each warning the first time that it comes.
@@ -97,6 +264,7 @@ fn warn_once(warnings: &[String]) {
 fn fail(win: ffi::MPI_Win, failure: &Failure) -> c_int {
     match failure {
         Failure::Host(code) => *code,
+        Failure::Class(code) => host::raise(win, *code),
         Failure::Engine(error) => {
             if is_verbose() {
                 print(&error.to_string());
@@ -126,17 +294,18 @@ fn has(assert: c_int, flag: u32) -> bool {
     assert & flag as c_int != 0
 }
 
-/// Defines calls that make a window.
+/// Defines calls that make a window over the program's memory.
 macro_rules! creations {
     ($($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) of $info:ident, $comm:ident, $win:ident;)*) => {$(
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            let plan = plan($comm, $info, None);
             // SAFETY: the program's own call, passed on.
             let code = unsafe { ffi::$host($($argument),*) };
-            if code == host::SUCCESS {
+            if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
-                adopt(stringify!($name), unsafe { *$win }, $comm, $info);
+                adopt(plan, stringify!($name), unsafe { *$win }, $comm);
             }
             code
         }
@@ -145,96 +314,197 @@ macro_rules! creations {
 
 creations! {
     MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win;
-    MPI_Win_allocate = PMPI_Win_allocate(size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, base: *mut c_void, win: *mut ffi::MPI_Win) of info, comm, win;
-    MPI_Win_allocate_shared = PMPI_Win_allocate_shared(size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, base: *mut c_void, win: *mut ffi::MPI_Win) of info, comm, win;
     MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win;
     #[cfg(large_counts)]
     MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win;
-    #[cfg(large_counts)]
-    MPI_Win_allocate_c = PMPI_Win_allocate_c(size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, base: *mut c_void, win: *mut ffi::MPI_Win) of info, comm, win;
-    #[cfg(large_counts)]
-    MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c(size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, base: *mut c_void, win: *mut ffi::MPI_Win) of info, comm, win;
 }
 
-/// Defines operations, which ask for their epoch by `$way`, and are the host's.
-macro_rules! operations {
-    ($way:ident of $rank:ident, $win:ident; $($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) as $call:ident;)*) => {$(
+/// Defines calls that make a window with memory.
+macro_rules! allocations {
+    ($($(#[$attribute:meta])* $name:ident = $host:ident, $unit:ty, $is_shared:literal;)*) => {$(
         $(#[$attribute])*
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            const PLACE: usize = summary::place(stringify!($name));
-            summary::count(PLACE);
-            if let Some(window) = table::find($win)
-                && let Err(failure) = window.$way(Call::$call, target($rank))
+        pub(crate) unsafe extern "C" fn $name(
+            size: ffi::MPI_Aint,
+            disp_unit: $unit,
+            info: ffi::MPI_Info,
+            comm: ffi::MPI_Comm,
+            base: *mut c_void,
+            win: *mut ffi::MPI_Win,
+        ) -> c_int {
+            let wanted = Wanted { bytes: size, unit: wide(disp_unit), is_shared: $is_shared };
+            let mut plan = plan(comm, info, Some(wanted));
+            if let Some(plan) = &mut plan
+                && let Some((handle, memory)) = make_native(plan, stringify!($name), comm, info, wanted)
             {
-                return fail($win, &failure);
+                // SAFETY: the program's variables; `base` is the address of a pointer.
+                unsafe {
+                    base.cast::<*mut c_void>().write(memory);
+                    win.write(handle);
+                }
+                return host::SUCCESS;
             }
             // SAFETY: the program's own call, passed on.
-            unsafe { ffi::$host($($argument),*) }
+            let code = unsafe { ffi::$host(size, disp_unit, info, comm, base, win) };
+            if code == host::SUCCESS && let Some(plan) = plan {
+                // SAFETY: the host has written the window there.
+                adopt(plan, stringify!($name), unsafe { *win }, comm);
+            }
+            code
         }
     )*};
 }
 
+allocations! {
+    MPI_Win_allocate = PMPI_Win_allocate, c_int, false;
+    MPI_Win_allocate_shared = PMPI_Win_allocate_shared, c_int, true;
+    #[cfg(large_counts)]
+    MPI_Win_allocate_c = PMPI_Win_allocate_c, ffi::MPI_Aint, false;
+    #[cfg(large_counts)]
+    MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c, ffi::MPI_Aint, true;
+}
+
+/// Defines operations. On a native window they are the engine's; on other managed windows they ask for their epoch by `$way`, and are the
+/// host's.
+///
+/// `$short` is tried first, in a function that needs few registers: it does the operation, or nothing.
+macro_rules! operations {
+    ($way:ident of $rank:ident, $win:ident; $($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) as $call:ident, $window:ident => $native:expr $(, short $short:expr)?;)*) => {$(
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            #[inline(never)]
+            unsafe extern "C" fn long($($argument: $type),*) -> c_int {
+                const PLACE: usize = summary::place(stringify!($name));
+                summary::count(PLACE);
+                match table::find($win).as_deref() {
+                    // SAFETY: the program's own buffers, which MPI may access until this call returns.
+                    Some(Window::Native($window)) => return code($win, unsafe { $native }),
+                    Some(Window::Policy(window)) => {
+                        if let Err(failure) = window.$way(Call::$call, target($rank)) {
+                            return fail($win, &failure);
+                        }
+                    }
+                    None => {}
+                }
+                // SAFETY: the program's own call, passed on.
+                unsafe { ffi::$host($($argument),*) }
+            }
+            $(if let Some($window) = native::last($win)
+                // SAFETY: the program's own buffers, which MPI may access until this call returns.
+                && unsafe { $short }
+            {
+                return host::SUCCESS;
+            })?
+            // SAFETY: the program's own call, passed on.
+            unsafe { long($($argument),*) }
+        }
+    )*};
+}
+
+/// Returns a count or a unit of either width.
+#[inline(always)]
+fn wide(number: impl Into<i64>) -> i64 {
+    number.into()
+}
+
+/// The items of a call at this rank.
+#[inline(always)]
+fn items(at: *const c_void, count: impl Into<i64>, of: ffi::MPI_Datatype) -> Items {
+    Items { at: at.cast_mut(), count: wide(count), of }
+}
+
+/// The items of a call at its target.
+#[inline(always)]
+fn remote(disp: ffi::MPI_Aint, count: impl Into<i64>, of: ffi::MPI_Datatype) -> Remote {
+    Remote { disp, count: wide(count), of }
+}
+
+/// Returns a complete request after a native operation.
+///
+/// # Safety
+///
+/// `request` may be written.
+#[inline]
+unsafe fn requested(done: crate::policy::Result<()>, request: *mut ffi::MPI_Request) -> crate::policy::Result<()> {
+    // SAFETY: the caller's promise.
+    done.and_then(|()| unsafe { host::completed(request) })
+}
+
 operations! {
     operate of target_rank, win;
-    MPI_Put = PMPI_Put(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put;
-    MPI_Get = PMPI_Get(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get;
-    MPI_Accumulate = PMPI_Accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate;
-    MPI_Get_accumulate = PMPI_Get_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate;
-    MPI_Fetch_and_op = PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, op: ffi::MPI_Op, win: ffi::MPI_Win) as FetchAndOp;
-    MPI_Compare_and_swap = PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, win: ffi::MPI_Win) as CompareAndSwap;
+    MPI_Put = PMPI_Put(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put, window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
+    MPI_Get = PMPI_Get(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get, window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
+    MPI_Accumulate = PMPI_Accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
+    MPI_Get_accumulate = PMPI_Get_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
+    MPI_Fetch_and_op = PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, op: ffi::MPI_Op, win: ffi::MPI_Win) as FetchAndOp, window => window.fetch_and_op(origin, result, datatype, target(target_rank), target_disp, op), short window.short_fetch_and_op(origin, result, datatype, target_rank, target_disp, op);
+    MPI_Compare_and_swap = PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, win: ffi::MPI_Win) as CompareAndSwap, window => window.compare_and_swap(origin, compare, result, datatype, target(target_rank), target_disp), short window.short_compare_and_swap(origin, compare, result, datatype, target_rank, target_disp);
     #[cfg(large_counts)]
-    MPI_Put_c = PMPI_Put_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put;
+    MPI_Put_c = PMPI_Put_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put, window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
     #[cfg(large_counts)]
-    MPI_Get_c = PMPI_Get_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get;
+    MPI_Get_c = PMPI_Get_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get, window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
     #[cfg(large_counts)]
-    MPI_Accumulate_c = PMPI_Accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate;
+    MPI_Accumulate_c = PMPI_Accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
     #[cfg(large_counts)]
-    MPI_Get_accumulate_c = PMPI_Get_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate;
+    MPI_Get_accumulate_c = PMPI_Get_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
 }
 
 operations! {
     operate_with_request of target_rank, win;
-    MPI_Rput = PMPI_Rput(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put;
-    MPI_Rget = PMPI_Rget(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get;
-    MPI_Raccumulate = PMPI_Raccumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate;
-    MPI_Rget_accumulate = PMPI_Rget_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate;
+    MPI_Rput = PMPI_Rput(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put, window => requested(window.put::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
+    MPI_Rget = PMPI_Rget(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get, window => requested(window.get::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
+    MPI_Raccumulate = PMPI_Raccumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), request);
+    MPI_Rget_accumulate = PMPI_Rget_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op), request);
     #[cfg(large_counts)]
-    MPI_Rput_c = PMPI_Rput_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put;
+    MPI_Rput_c = PMPI_Rput_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put, window => requested(window.put::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
     #[cfg(large_counts)]
-    MPI_Rget_c = PMPI_Rget_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get;
+    MPI_Rget_c = PMPI_Rget_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get, window => requested(window.get::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
     #[cfg(large_counts)]
-    MPI_Raccumulate_c = PMPI_Raccumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate;
+    MPI_Raccumulate_c = PMPI_Raccumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), request);
     #[cfg(large_counts)]
-    MPI_Rget_accumulate_c = PMPI_Rget_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate;
+    MPI_Rget_accumulate_c = PMPI_Rget_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op), request);
 }
 
 /// Defines calls of synchronization, which the engine does for managed windows.
 macro_rules! synchronizations {
-    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr;)*) => {$(
+    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr $(, short $short:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            const PLACE: usize = summary::place(stringify!($name));
-            summary::timed(PLACE, || match table::find($win) {
-                Some($window) => $managed,
-                // SAFETY: the program's own call, passed on.
-                None => unsafe { ffi::$host($($argument),*) },
-            })
+            #[inline(never)]
+            unsafe extern "C" fn long($($argument: $type),*) -> c_int {
+                const PLACE: usize = summary::place(stringify!($name));
+                let begin = summary::begin();
+                let code = match table::find($win).as_deref() {
+                    Some(Window::Policy($window)) => $managed,
+                    Some(Window::Native($window)) => $managed,
+                    // SAFETY: the program's own call, passed on.
+                    None => unsafe { ffi::$host($($argument),*) },
+                };
+                summary::end(PLACE, begin);
+                code
+            }
+            $(if let Some($window) = native::last($win)
+                && $short
+            {
+                return host::SUCCESS;
+            })?
+            // SAFETY: the program's own call, passed on.
+            unsafe { long($($argument),*) }
         }
     )*};
 }
 
 synchronizations! {
-    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock(&window, lock_type, rank, assert);
+    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(win, lock_type).map_or_else(|code| code, |kind| code(win, window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert);
     // SAFETY: the program's variable.
-    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { test(&window, flag) };
-    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank)));
-    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.lock_all(lock_assert(assert)));
-    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all());
-    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank)));
-    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all());
-    MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush_local(target(rank)));
-    MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_local_all());
+    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { tested(win, window.test(), flag) };
+    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank))), short window.short_unlock(rank);
+    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.lock_all(lock_assert(assert))), short window.short_lock_all(assert);
+    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all()), short window.short_unlock_all();
+    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank))), short window.short_flush(rank);
+    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all()), short window.short_flush_all();
+    MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush_local(target(rank))), short window.short_flush_local(rank);
+    MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_local_all()), short window.short_flush_local_all();
     MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.fence(fence_assert(assert)));
     MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.start(group, StartAssert { nocheck: has(assert, ffi::MPI_MODE_NOCHECK) }));
     MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => code(win, window.complete());
@@ -263,31 +533,156 @@ fn post_assert(assert: c_int) -> PostAssert {
     }
 }
 
-/// Locks a managed window.
-fn lock(window: &Managed, lock_type: c_int, rank: c_int, assert: c_int) -> c_int {
+/// Returns the kind of a lock, or the code of an error.
+#[inline(always)]
+fn lock_type_of(win: ffi::MPI_Win, lock_type: c_int) -> Result<LockKind, c_int> {
     const EXCLUSIVE: c_int = ffi::MPI_LOCK_EXCLUSIVE as c_int;
     const SHARED: c_int = ffi::MPI_LOCK_SHARED as c_int;
-    let kind = match lock_type {
-        EXCLUSIVE => LockKind::Exclusive,
-        SHARED => LockKind::Shared,
-        _ => return host::raise(window.win, ffi::MPI_ERR_LOCKTYPE as c_int),
-    };
-    code(window.win, window.lock(kind, target(rank), lock_assert(assert)))
+    match lock_type {
+        EXCLUSIVE => Ok(LockKind::Exclusive),
+        SHARED => Ok(LockKind::Shared),
+        _ => Err(host::raise(win, ffi::MPI_ERR_LOCKTYPE as c_int)),
+    }
 }
 
-/// Tests the exposure epoch of a managed window.
+/// Reports a test of the exposure epoch.
 ///
 /// # Safety
 ///
 /// `flag` may be written.
-unsafe fn test(window: &Managed, flag: *mut c_int) -> c_int {
-    match window.test() {
+unsafe fn tested(win: ffi::MPI_Win, over: crate::policy::Result<bool>, flag: *mut c_int) -> c_int {
+    match over {
         Ok(over) => {
             // SAFETY: the caller's promise.
             unsafe { flag.write(c_int::from(over)) };
             host::SUCCESS
         }
-        Err(failure) => fail(window.win, &failure),
+        Err(failure) => fail(win, &failure),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Win_sync(win: ffi::MPI_Win) -> c_int {
+    if let Some(window) = native::last(win) {
+        window.sync();
+        return host::SUCCESS;
+    }
+    match table::find(win).as_deref() {
+        Some(Window::Native(window)) => {
+            window.sync();
+            host::SUCCESS
+        }
+        // SAFETY: the program's own call, passed on.
+        _ => unsafe { ffi::PMPI_Win_sync(win) },
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Win_get_group(win: ffi::MPI_Win, group: *mut ffi::MPI_Group) -> c_int {
+    match table::find(win).as_deref() {
+        Some(Window::Native(window)) => match host::copy_of(window.group()) {
+            Ok(copy) => {
+                // SAFETY: the program's variable.
+                unsafe { group.write(copy) };
+                host::SUCCESS
+            }
+            Err(failure) => fail(win, &failure),
+        },
+        // SAFETY: the program's own call, passed on.
+        _ => unsafe { ffi::PMPI_Win_get_group(win, group) },
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Win_get_attr(
+    win: ffi::MPI_Win,
+    key: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    if let Some(Window::Native(window)) = table::find(win).as_deref()
+        && let Some(attribute) = window.attribute(key)
+    {
+        // SAFETY: the program's variables; `value` is the address of a pointer.
+        unsafe {
+            value.cast::<*const c_void>().write(attribute);
+            flag.write(1);
+        }
+        return host::SUCCESS;
+    }
+    // SAFETY: the program's own call, passed on.
+    unsafe { ffi::PMPI_Win_get_attr(win, key, value, flag) }
+}
+
+/// Defines the calls that ask for a rank's part of a window.
+macro_rules! queries {
+    ($($(#[$attribute:meta])* $name:ident = $host:ident, $unit:ty;)*) => {$(
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            win: ffi::MPI_Win,
+            rank: c_int,
+            size: *mut ffi::MPI_Aint,
+            disp_unit: *mut $unit,
+            base: *mut c_void,
+        ) -> c_int {
+            let Some(found) = table::find(win) else {
+                // SAFETY: the program's own call, passed on.
+                return unsafe { ffi::$host(win, rank, size, disp_unit, base) };
+            };
+            let Window::Native(window) = &*found else {
+                // SAFETY: as above.
+                return unsafe { ffi::$host(win, rank, size, disp_unit, base) };
+            };
+            match window.shared_query(target(rank)) {
+                Ok((bytes, unit, at)) => {
+                    // SAFETY: the program's variables; `base` is the address of a pointer.
+                    unsafe {
+                        size.write(bytes as ffi::MPI_Aint);
+                        disp_unit.write(unit as $unit);
+                        base.cast::<*mut c_void>().write(at);
+                    }
+                    host::SUCCESS
+                }
+                Err(failure) => fail(win, &failure),
+            }
+        }
+    )*};
+}
+
+queries! {
+    MPI_Win_shared_query = PMPI_Win_shared_query, c_int;
+    #[cfg(large_counts)]
+    MPI_Win_shared_query_c = PMPI_Win_shared_query_c, ffi::MPI_Aint;
+}
+
+/// Defines calls that change a window of the host. A native window's carrier then goes to no other window.
+macro_rules! changes {
+    ($($name:ident = $host:ident($($argument:ident: $type:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(win: ffi::MPI_Win, $($argument: $type),*) -> c_int {
+            if let Some(Window::Native(window)) = table::find(win).as_deref() {
+                window.mark();
+            }
+            // SAFETY: the program's own call, passed on.
+            unsafe { ffi::$host(win, $($argument),*) }
+        }
+    )*};
+}
+
+changes! {
+    MPI_Win_set_attr = PMPI_Win_set_attr(key: c_int, value: *mut c_void);
+    MPI_Win_set_errhandler = PMPI_Win_set_errhandler(handler: ffi::MPI_Errhandler);
+    MPI_Win_set_info = PMPI_Win_set_info(info: ffi::MPI_Info);
+    MPI_Win_set_name = PMPI_Win_set_name(name: *const c_char);
+}
+
+/// Ends everything but the host's window. Returns whether that is a carrier which another window may have.
+fn free(window: Option<Window>) -> (crate::policy::Result<()>, bool) {
+    match window {
+        Some(Window::Policy(window)) => (window.free(), false),
+        Some(Window::Native(window)) => window.free(),
+        None => (Ok(()), false),
     }
 }
 
@@ -295,8 +690,14 @@ unsafe fn test(window: &Managed, flag: *mut c_int) -> c_int {
 pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
     // SAFETY: the program's variable.
     let handle = unsafe { *win };
-    let ended = table::take(handle).map_or(Ok(()), Managed::free);
+    let (ended, is_reusable) = free(table::take(handle));
     let reported = code(handle, ended);
+    if is_reusable {
+        host::give_back(handle);
+        // SAFETY: as above.
+        unsafe { *win = host::no_window() };
+        return reported;
+    }
     // SAFETY: the program's own call, passed on.
     let freed = unsafe { ffi::PMPI_Win_free(win) };
     if reported == host::SUCCESS { freed } else { reported }
@@ -310,7 +711,7 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
         // SAFETY: the host has written the info there.
         let info = unsafe { *info };
         match table::find(win) {
-            Some(window) => window.in_force.iter().for_each(|(key, value)| host::set_hint(info, key, value)),
+            Some(window) => window.in_force().iter().for_each(|(key, value)| host::set_hint(info, key, value)),
             None => host::set_hint(info, "rmalab_mode", &Mode::Off.to_string()),
         }
     }
@@ -366,9 +767,9 @@ fn summarize() {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
     while let Some(window) = table::take_oldest() {
-        let mut win = window.win;
+        let mut win = window.win();
         // The program does not ask for the errors of these windows any more.
-        if let Err(failure) = window.free()
+        if let (Err(failure), _) = free(Some(window))
             && is_verbose()
         {
             print(&format!("MPI_Finalize: {failure:?}"));
@@ -377,6 +778,8 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
         unsafe { ffi::PMPI_Win_free(&mut win) };
     }
     summarize();
+    world::forget_all();
+    host::free_private();
     // SAFETY: the program's own call, passed on.
     unsafe { ffi::PMPI_Finalize() }
 }

@@ -10,24 +10,39 @@
 //!
 //! # Windows
 //!
-//! A program's window is a window of the host, of the flavor that the program asked for. So its memory, attributes, name, info,
-//! error handler and group stay the host's, and calls on them need no code here. `table` finds the state of a managed window by
-//! its handle. A window without state is the host's alone: every call on it is passed on.
+//! `table` finds the state of a managed window by its handle. A window without state is the host's alone: every call on it is passed on.
 //!
 //! | mode | epochs and locks | data |
 //! | --- | --- | --- |
 //! | `off` | the host's | the host's |
 //! | `policy` | those of rmalab's window engine, on a hidden world of the communicator's ranks | the host's, in one `MPI_Win_lock_all` epoch for the life of the window |
+//! | `native` | the same | the engine's, in the hidden world's shared memory |
+//!
+//! In the modes `off` and `policy`, the window is one of the host, of the flavor that the program asked for. So its memory, attributes,
+//! name, info, error handler and group stay the host's, and calls on them need no code here.
 //!
 //! In mode `policy`, the engine is a window without memory ([`RawWindow`](rmalab_windows::RawWindow)). An operation first asks
 //! the engine for its epoch, then the host does it. A call that ends an epoch first completes the operations by the host's flush,
 //! then ends the epoch in the engine. So the next rank inside finds the data. The host's `MPI_Win_sync` at both ends of an epoch orders a rank's loads
 //! and stores to its own window.
 //!
-//! The hidden world is one of two:
+//! In mode `native`, the engine is a window with memory, and the handle is a window of the host over this rank alone, the *carrier*. It
+//! has the program's name, attributes, info and error handler, which need no other rank. So the host takes no part when a window is made,
+//! and a carrier that the program has not changed serves the next window. Five attributes, the group and the queries of shared memory are
+//! answered here. `boundary::native` says which operation takes which path, and why all accumulates are atomic against each other.
+//! Every thousandth call that completes operations lets the host make progress: the program may wait in a loop for what the
+//! host is still to send.
+//!
+//! Windows of `MPI_Win_create` and dynamic windows get the mode `policy` in place of `native`: their memory is the program's. So do
+//! windows of ranks on several hosts, and all windows of a process that has MPI's interface of Fortran, some of whose calls
+//! reach the host under names of its own.
+//!
+//! The hidden world belongs to the communicator, and its windows share it. It is an attribute of the communicator, whose delete callback
+//! frees it when the last of the windows is gone. It is one of two:
 //!
 //! * `shared`: an anonymous memory file that all ranks map. Rank 0 makes it, and the others open it by its place in `/proc`. The
-//!   ranks are on one host if all of them find this very file there.
+//!   ranks are on one host if all of them find this very file there. It is a terabyte of addresses, and has pages only where
+//!   some rank has stored. A window for which that is too small gets a file of its own.
 //! * `remote`: a window of the host, over its remote atomics, on any network and any number of hosts: the backend
 //!   [`mpi`](https://docs.rs/rmalab-atomics).
 //!
@@ -51,7 +66,7 @@
 //! # Layers
 //!
 //! `boundary` has all unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
-//! variables, `world` makes hidden worlds, `policy` has the windows of that mode, `table` finds them, `summary` counts calls.
+//! variables, `world` makes hidden worlds, `policy` and `boundary::native` have the windows of these modes, `table` finds them, `summary` counts calls.
 
 #![deny(unsafe_code)]
 #![cfg_attr(

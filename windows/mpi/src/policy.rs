@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 
-use rmalab_atomics::Rank;
-use rmalab_windows::{Assert, Call, Error, FenceAssert, LockKind, PostAssert, StartAssert};
+use rmalab_atomics::{Mpi, Rank};
+use rmalab_windows::{Assert, Call, Class, Error, FenceAssert, Info, LockKind, PostAssert, StartAssert};
 
-use crate::boundary::engine::Engine;
+use crate::boundary::engine::{Engine, Memory, Shared};
 use crate::boundary::host::{self, Comm, Group, Win};
-use crate::settings::{Mode, Settings};
-use crate::world::World;
+use crate::settings::{Control, Mode, Settings};
+use crate::world::Worlds;
 
 /// Why a call on a managed window has failed.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Engine(Error),
     /// The host has refused it with this code, and has called the error handler.
     Host(c_int),
+    /// It is refused with this class or code. The window's error handler does not know yet.
+    Class(c_int),
 }
 
 impl From<Error> for Failure {
@@ -28,10 +30,79 @@ impl From<Error> for Failure {
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
+/// The engine of a window, by the world that it is in.
+enum Engines {
+    Shared(Engine<Shared>),
+    Remote(Engine<Mpi>),
+}
+
+/// Calls a method of the engine's window.
+macro_rules! raw {
+    ($managed:expr, $raw:ident => $call:expr) => {
+        match &$managed.engine {
+            Engines::Shared(engine) => {
+                let $raw = engine.raw();
+                $call
+            }
+            Engines::Remote(engine) => {
+                let $raw = engine.raw();
+                $call
+            }
+        }
+    };
+}
+
+impl Engines {
+    /// Makes the engine of a window of `comm`. Collective; all ranks return an error, or none does.
+    fn new(comm: Comm, worlds: &Worlds, settings: &Settings) -> std::result::Result<Engines, String> {
+        if settings.control != Control::Remote {
+            match worlds.make_shared(comm) {
+                Ok(ranks) => {
+                    return Engine::new(ranks, settings.config, Memory::None)
+                        .map(Engines::Shared)
+                        .map_err(|error| error.to_string());
+                }
+                Err(why) if settings.control == Control::Shared => return Err(why.to_owned()),
+                Err(_) => {}
+            }
+        }
+        let made = Engine::new(&worlds.make_remote(comm, false)?, settings.config, Memory::None);
+        let made = match made {
+            // The windows of this world have all of its memory.
+            Err(error) if error.class() == Class::NoMem => {
+                Engine::new(&worlds.make_remote(comm, true)?, settings.config, Memory::None)
+            }
+            made => made,
+        };
+        made.map(Engines::Remote).map_err(|error| error.to_string())
+    }
+
+    fn control(&self) -> Control {
+        match self {
+            Engines::Shared(_) => Control::Shared,
+            Engines::Remote(_) => Control::Remote,
+        }
+    }
+
+    fn free(self) -> Result<(), Error> {
+        match self {
+            Engines::Shared(engine) => engine.free(),
+            Engines::Remote(engine) => engine.free(),
+        }
+    }
+}
+
+/// Returns the choices in force, as info keys, of a window with these strategies.
+pub(crate) fn strategies(info: &Info, mode: Mode, control: Control) -> Vec<(&'static str, String)> {
+    let modes = [("rmalab_mode", mode.to_string()), ("rmalab_control", control.to_string())];
+    let strategy = |key| (key, info.get(key).unwrap_or_default().to_owned());
+    modes.into_iter().chain(["rmalab_lock_policy", "rmalab_fence", "rmalab_pscw"].map(strategy)).collect()
+}
+
 /// A window whose epochs are the engine's.
 pub(crate) struct Managed {
     pub(crate) win: Win,
-    engine: Engine,
+    engine: Engines,
     /// The window's ranks, to translate groups.
     group: Group,
     /// The targets of the access epoch.
@@ -42,18 +113,18 @@ pub(crate) struct Managed {
 
 impl Managed {
     /// Manages `win`, a window of `comm` that the host has just made. Collective; on an error at any rank, the caller gives up at all.
-    pub(crate) fn new(win: Win, comm: Comm, settings: &Settings) -> std::result::Result<Managed, String> {
-        let world = World::new(comm, settings.control)?;
-        let control = world.control();
-        let engine = Engine::new(world, settings.config).map_err(|error| error.to_string())?;
+    pub(crate) fn new(
+        win: Win,
+        comm: Comm,
+        worlds: &Worlds,
+        settings: &Settings,
+    ) -> std::result::Result<Managed, String> {
+        let engine = Engines::new(comm, worlds, settings)?;
         let group = host::group_of(win)?;
-        let in_force = ["rmalab_lock_policy", "rmalab_fence", "rmalab_pscw"].map(|key| {
-            let value = engine.raw().info().get(key).map(str::to_owned);
-            (key, value.unwrap_or_default())
-        });
-        let modes = [("rmalab_mode", Mode::Policy.to_string()), ("rmalab_control", control.to_string())];
-        let in_force = modes.into_iter().chain(in_force).collect();
-        Ok(Managed { win, engine, group, targets: RefCell::default(), in_force })
+        let mut managed = Managed { win, engine, group, targets: RefCell::default(), in_force: Vec::new() };
+        let info = raw!(managed, raw => raw.info());
+        managed.in_force = strategies(&info, Mode::Policy, managed.engine.control());
+        Ok(managed)
     }
 
     /// Opens the host's epoch, in which all operations of the window's life are.
@@ -76,69 +147,69 @@ impl Managed {
     #[inline]
     pub(crate) fn operate(&self, call: Call, target: Option<Rank>) -> Result<()> {
         let Some(target) = target else { return Ok(()) };
-        Ok(self.engine.raw().operate(call, target, |_| Ok(()))?)
+        Ok(raw!(self, raw => raw.operate(call, target, |_| Ok(())))?)
     }
 
     /// Checks the same for an operation with a request.
     pub(crate) fn operate_with_request(&self, call: Call, target: Option<Rank>) -> Result<()> {
         let Some(target) = target else { return Ok(()) };
-        Ok(self.engine.raw().operate_with_requests(call, target, |_| Ok(()))?)
+        Ok(raw!(self, raw => raw.operate_with_requests(call, target, |_| Ok(())))?)
     }
 
     pub(crate) fn lock(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<()> {
-        self.engine.raw().lock(kind, target, assert)?;
+        raw!(self, raw => raw.lock(kind, target, assert))?;
         host::sync(self.win)
     }
 
     pub(crate) fn unlock(&self, target: Option<Rank>) -> Result<()> {
         let done = self.flush_host(target);
         // The lock is released even so, since others may wait for it.
-        self.engine.raw().unlock(target)?;
+        raw!(self, raw => raw.unlock(target))?;
         done
     }
 
     pub(crate) fn lock_all(&self, assert: Assert) -> Result<()> {
-        self.engine.raw().lock_all(assert)?;
+        raw!(self, raw => raw.lock_all(assert))?;
         host::sync(self.win)
     }
 
     pub(crate) fn unlock_all(&self) -> Result<()> {
         let done = host::flush_all(self.win).and_then(|()| host::sync(self.win));
-        self.engine.raw().unlock_all()?;
+        raw!(self, raw => raw.unlock_all())?;
         done
     }
 
     pub(crate) fn flush(&self, target: Option<Rank>) -> Result<()> {
-        self.engine.raw().flush_local(target)?;
+        raw!(self, raw => raw.flush_local(target))?;
         target.map_or(Ok(()), |target| host::flush(target, self.win))
     }
 
     pub(crate) fn flush_local(&self, target: Option<Rank>) -> Result<()> {
-        self.engine.raw().flush_local(target)?;
+        raw!(self, raw => raw.flush_local(target))?;
         target.map_or(Ok(()), |target| host::flush_local(target, self.win))
     }
 
     pub(crate) fn flush_all(&self) -> Result<()> {
-        self.engine.raw().flush_local_all()?;
+        raw!(self, raw => raw.flush_local_all())?;
         host::flush_all(self.win)
     }
 
     pub(crate) fn flush_local_all(&self) -> Result<()> {
-        self.engine.raw().flush_local_all()?;
+        raw!(self, raw => raw.flush_local_all())?;
         host::flush_local_all(self.win)
     }
 
     pub(crate) fn fence(&self, assert: FenceAssert) -> Result<()> {
         let done = if assert.noprecede { Ok(()) } else { host::flush_all(self.win) };
         let done = done.and_then(|()| host::sync(self.win));
-        self.engine.raw().fence(assert)?;
+        raw!(self, raw => raw.fence(assert))?;
         done?;
         host::sync(self.win)
     }
 
     pub(crate) fn start(&self, group: Group, assert: StartAssert) -> Result<()> {
         let targets = host::ranks(group, self.group)?;
-        self.engine.raw().start(&targets, assert)?;
+        raw!(self, raw => raw.start(&targets, assert))?;
         self.targets.replace(targets);
         Ok(())
     }
@@ -147,25 +218,25 @@ impl Managed {
         let targets = self.targets.take();
         let done = targets.iter().try_for_each(|&target| host::flush(target, self.win));
         // The targets wait for it.
-        self.engine.raw().complete()?;
+        raw!(self, raw => raw.complete())?;
         done
     }
 
     pub(crate) fn post(&self, group: Group, assert: PostAssert) -> Result<()> {
         let origins = host::ranks(group, self.group)?;
         host::sync(self.win)?;
-        Ok(self.engine.raw().post(&origins, assert)?)
+        Ok(raw!(self, raw => raw.post(&origins, assert))?)
     }
 
     pub(crate) fn wait(&self) -> Result<()> {
-        self.engine.raw().wait()?;
+        raw!(self, raw => raw.wait())?;
         host::sync(self.win)
     }
 
     pub(crate) fn test(&self) -> Result<bool> {
         // A program that only tests lets the host make progress here.
         host::progress();
-        let over = self.engine.raw().test()?;
+        let over = raw!(self, raw => raw.test())?;
         if over {
             host::sync(self.win)?;
         }
@@ -175,7 +246,7 @@ impl Managed {
     /// Completes the operations on `target` there, and orders this rank's own stores before what follows. The engine refuses a target that
     /// does not exist.
     fn flush_host(&self, target: Option<Rank>) -> Result<()> {
-        let size = self.engine.raw().team().size();
+        let size = raw!(self, raw => raw.team().size());
         target.filter(|target| target.0 < size).map_or(Ok(()), |target| host::flush(target, self.win))?;
         host::sync(self.win)
     }

@@ -14,11 +14,16 @@ pub(crate) const KEYS: [(&str, &str); 5] = [
     ("rmalab_pscw", "RMALAB_PSCW"),
 ];
 
+/// The standard's hint on the memory of allocated windows, which is the engine's in mode `native`.
+const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
+
 /// Who does what on a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum Mode {
-    /// Epochs and locks are rmalab's, and the host moves data.
+    /// Everything is rmalab's, in memory that all ranks map, if the window can have such memory. Otherwise as with `Policy`.
     #[default]
+    Native,
+    /// Epochs and locks are rmalab's, and the host moves data.
     Policy,
     /// The host does everything.
     Off,
@@ -37,7 +42,7 @@ pub(crate) enum Control {
 }
 
 impl Mode {
-    const ALL: [Mode; 2] = [Mode::Policy, Mode::Off];
+    const ALL: [Mode; 3] = [Mode::Native, Mode::Policy, Mode::Off];
 }
 
 impl Control {
@@ -47,6 +52,7 @@ impl Control {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Mode::Native => "native",
             Mode::Policy => "policy",
             Mode::Off => "off",
         })
@@ -103,6 +109,10 @@ impl Settings {
                 }
             }
         }
+        if let Some(alignment) = hint(ALIGNMENT) {
+            // A value that does not exist is ignored, as by the host.
+            drop(strategies.set(ALIGNMENT, &alignment));
+        }
         // What the engine ignores now is its own variable, which has its line already.
         let (config, _) = Config::from_info(&strategies);
         Settings { mode, control, config, warnings }
@@ -144,7 +154,7 @@ mod tests {
             &[("rmalab_lock_policy", "hierarchical"), ("rmalab_control", "remote")],
             &[("RMALAB_LOCK_POLICY", "mcs"), ("RMALAB_CONTROL", "shared"), ("RMALAB_FENCE", "naive")],
         );
-        assert_eq!((settings.mode, settings.control), (Mode::Policy, Control::Remote));
+        assert_eq!((settings.mode, settings.control), (Mode::Native, Control::Remote));
         assert_eq!((settings.config.policy, settings.config.fence), (PolicyKind::Hierarchical, FenceStrategy::Naive));
         assert!(settings.warnings.is_empty());
     }
@@ -155,10 +165,10 @@ mod tests {
             &[("rmalab_mode", "fast"), ("rmalab_pscw", "deferred")],
             &[("RMALAB_LOCK_POLICY", "best"), ("RMALAB_CONTROL", "remote")],
         );
-        assert_eq!((settings.mode, settings.control), (Mode::Policy, Control::Remote));
+        assert_eq!((settings.mode, settings.control), (Mode::Native, Control::Remote));
         assert_eq!(settings.config, Config::default());
         let [mode, policy, pscw] = &settings.warnings[..] else { panic!("{:?}", settings.warnings) };
-        assert_eq!(mode, "rmalab_mode=fast is ignored: 'fast' is not one of policy, off");
+        assert_eq!(mode, "rmalab_mode=fast is ignored: 'fast' is not one of native, policy, off");
         assert!(policy.starts_with("RMALAB_LOCK_POLICY=best is ignored: ") && policy.contains("two-level"), "{policy}");
         assert!(pscw.starts_with("rmalab_pscw=deferred is ignored: "), "{pscw}");
     }
@@ -166,8 +176,13 @@ mod tests {
     #[test]
     fn digests_differ_where_choices_do() {
         let digest = |hints: &[(&str, &str)]| read(hints, &[]).digest();
-        assert_eq!(digest(&[]), digest(&[("rmalab_mode", "policy"), ("rmalab_fence", "dissemination")]));
-        for other in [("rmalab_mode", "off"), ("rmalab_control", "remote"), ("rmalab_lock_policy", "mcs")] {
+        assert_eq!(digest(&[]), digest(&[("rmalab_mode", "native"), ("rmalab_fence", "dissemination")]));
+        for other in [
+            ("rmalab_mode", "policy"),
+            ("rmalab_mode", "off"),
+            ("rmalab_control", "remote"),
+            ("rmalab_lock_policy", "mcs"),
+        ] {
             assert_ne!(digest(&[]), digest(&[other]), "{other:?}");
         }
     }

@@ -1,7 +1,6 @@
 //! What a program has done on its windows, printed at its end where `RMALAB_SUMMARY` asks for it.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rmalab_windows::PolicyKind;
@@ -43,11 +42,25 @@ const FIRST_TIME: usize = FIRST_CALL + CALLS.len();
 
 static COUNTS: [AtomicU64; NUMBERS] = [const { AtomicU64::new(0) }; NUMBERS];
 
+/// Whether the variable asks for the summary: not known yet, no, or yes.
+static WANTED: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const NO: u8 = 1;
+const YES: u8 = 2;
+
 /// Returns whether the variable asks for the summary.
-#[inline]
+#[inline(always)]
 pub(crate) fn is_wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("RMALAB_SUMMARY").is_some_and(|value| !value.is_empty() && value != "0"))
+    WANTED.load(Ordering::Relaxed) != NO && asks()
+}
+
+#[cold]
+fn asks() -> bool {
+    if WANTED.load(Ordering::Relaxed) == UNKNOWN {
+        let asks = std::env::var_os("RMALAB_SUMMARY").is_some_and(|value| !value.is_empty() && value != "0");
+        WANTED.store(if asks { YES } else { NO }, Ordering::Relaxed);
+    }
+    WANTED.load(Ordering::Relaxed) == YES
 }
 
 fn add(number: usize, more: u64) {
@@ -77,24 +90,31 @@ pub(crate) const fn place(name: &str) -> usize {
 }
 
 /// Counts a call.
-#[inline]
+#[inline(always)]
 pub(crate) fn count(place: usize) {
     if is_wanted() {
         add(FIRST_CALL + place, 1);
     }
 }
 
+/// Begins to time a call.
+#[inline(always)]
+pub(crate) fn begin() -> Option<Instant> {
+    if is_wanted() { Some(Instant::now()) } else { None }
+}
+
 /// Counts a call, and its time.
-#[inline]
-pub(crate) fn timed<T>(place: usize, call: impl FnOnce() -> T) -> T {
-    if !is_wanted() {
-        return call();
+#[inline(always)]
+pub(crate) fn end(place: usize, begin: Option<Instant>) {
+    if let Some(begin) = begin {
+        note(place, begin);
     }
-    let begin = Instant::now();
-    let result = call();
+}
+
+#[cold]
+fn note(place: usize, begin: Instant) {
     add(FIRST_CALL + place, 1);
     add(FIRST_TIME + place, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    result
 }
 
 /// Counts a window, at its rank 0: with its policy, or as the host's alone.

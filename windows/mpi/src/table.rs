@@ -1,61 +1,86 @@
 //! The managed windows of this rank, by their handles.
 
 use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use crate::boundary::host::Win;
+use crate::boundary::native::{self, Native};
+use crate::boundary::one_thread::OneThread;
 use crate::policy::Managed;
+
+/// A managed window.
+pub(crate) enum Window {
+    Policy(Managed),
+    Native(Native),
+}
+
+impl Window {
+    #[inline(always)]
+    pub(crate) fn win(&self) -> Win {
+        match self {
+            Window::Policy(window) => window.win,
+            Window::Native(window) => window.win,
+        }
+    }
+
+    /// Returns the choices in force, as info keys.
+    pub(crate) fn in_force(&self) -> &[(&'static str, String)] {
+        match self {
+            Window::Policy(window) => &window.in_force,
+            Window::Native(window) => &window.in_force,
+        }
+    }
+}
 
 struct Table {
     /// The window of the last call, which is mostly that of the next one.
-    last: Option<Rc<Managed>>,
+    last: Option<Rc<Window>>,
     /// All windows, in the order in which they were made, which is the same at all ranks of a communicator.
-    all: Vec<Rc<Managed>>,
+    all: Vec<Rc<Window>>,
 }
 
-thread_local! {
-    /// The windows of the thread that makes the calls. A program with calls of several threads has none.
-    ///
-    /// They are not dropped with the thread, since MPI may be gone by then.
-    static TABLE: ManuallyDrop<RefCell<Table>> =
-        const { ManuallyDrop::new(RefCell::new(Table { last: None, all: Vec::new() })) };
-}
+static TABLE: OneThread<RefCell<Table>> = OneThread::new(RefCell::new(Table { last: None, all: Vec::new() }));
 
 /// Returns the window with this handle, if it is managed.
-#[inline]
-pub(crate) fn find(win: Win) -> Option<Rc<Managed>> {
-    TABLE.with(|table| {
-        let mut table = table.borrow_mut();
-        match &table.last {
-            Some(last) if last.win == win => Some(Rc::clone(last)),
-            _ => {
-                let found = table.all.iter().find(|window| window.win == win).cloned()?;
-                table.last = Some(Rc::clone(&found));
-                Some(found)
-            }
-        }
-    })
+#[inline(always)]
+pub(crate) fn find(win: Win) -> Option<Rc<Window>> {
+    let table = TABLE.get()?;
+    match &table.borrow().last {
+        Some(last) if last.win() == win => return Some(Rc::clone(last)),
+        _ => {}
+    }
+    search(win)
+}
+
+#[cold]
+#[inline(never)]
+fn search(win: Win) -> Option<Rc<Window>> {
+    let mut table = TABLE.get()?.borrow_mut();
+    let found = table.all.iter().find(|window| window.win() == win).cloned()?;
+    table.last = Some(Rc::clone(&found));
+    native::set_last(&found);
+    Some(found)
 }
 
 /// Adds a window.
-pub(crate) fn add(window: Managed) {
-    TABLE.with(|table| table.borrow_mut().all.push(Rc::new(window)));
+pub(crate) fn add(window: Window) {
+    TABLE.enter().borrow_mut().all.push(Rc::new(window));
 }
 
 /// Takes out the window with this handle. No call on it is under way, since it is being freed.
-pub(crate) fn take(win: Win) -> Option<Managed> {
-    let found = TABLE.with(|table| {
-        let mut table = table.borrow_mut();
+pub(crate) fn take(win: Win) -> Option<Window> {
+    let found = {
+        let mut table = TABLE.get()?.borrow_mut();
         table.last = None;
-        let at = table.all.iter().position(|window| window.win == win)?;
-        Some(table.all.remove(at))
-    });
-    found.and_then(Rc::into_inner)
+        native::forget_last();
+        let at = table.all.iter().position(|window| window.win() == win)?;
+        table.all.remove(at)
+    };
+    Rc::into_inner(found)
 }
 
 /// Takes out the oldest window.
-pub(crate) fn take_oldest() -> Option<Managed> {
-    let oldest = TABLE.with(|table| table.borrow().all.first().map(|window| window.win))?;
+pub(crate) fn take_oldest() -> Option<Window> {
+    let oldest = TABLE.get()?.borrow().all.first().map(|window| window.win())?;
     take(oldest)
 }

@@ -1,49 +1,117 @@
-//! Hidden worlds: the ranks of a communicator as a world of rmalab's, whose words are those of epochs and locks.
+//! Hidden worlds: the ranks of a communicator as a world of rmalab's, which the communicator's windows share.
+//!
+//! The worlds are kept with the communicator, as an attribute. They end with the communicator, or with the last of its windows.
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rmalab_atomics::mapped::{Layout, Liveness, Mapping};
-use rmalab_atomics::{Mapped, Mpi, Rank, Topology, shm};
+use rmalab_atomics::{Mapped, Mpi, Rank, RemoteAtomics, Topology, shm};
 
+use crate::boundary::engine::{Ranks, Shared};
 use crate::boundary::host::{self, Comm};
-use crate::settings::Control;
 
-/// A world of the ranks of a communicator.
-pub(crate) enum World {
-    Shared(Box<Mapped>),
-    Remote(Box<Mpi>),
+/// A world in shared memory.
+pub(crate) struct InMemory {
+    pub(crate) ranks: Rc<Ranks<Shared>>,
+    /// Whether the ranks have an asymmetric fence.
+    pub(crate) has_fence: bool,
 }
 
-impl World {
-    /// Makes the world of the ranks of `comm`. Collective; all ranks return the same kind, or a reason.
-    pub(crate) fn new(comm: Comm, wanted: Control) -> Result<World, String> {
-        let (rank, size) = host::place(comm)?;
-        if wanted != Control::Remote {
-            // The file stays open until all ranks have opened it, or cannot.
-            let (_file, shared) = shared(comm, rank, size)?;
-            let is_everywhere = host::largest(comm, &[u64::from(shared.is_err())])?[0] == 0;
-            match shared {
-                Ok(world) if is_everywhere => return Ok(World::Shared(Box::new(world))),
-                Err(why) if wanted == Control::Shared => return Err(why),
-                Ok(_) if wanted == Control::Shared => {
-                    return Err("another rank cannot share memory with rank 0".to_owned());
-                }
-                Ok(_) | Err(_) => {}
-            }
-        }
-        host::remote_world(comm, segment_bytes(size)).map(|world| World::Remote(Box::new(world)))
-    }
+/// The worlds of one communicator. Each is made when the first window needs it.
+#[derive(Default)]
+pub(crate) struct Worlds {
+    /// The one in shared memory, or why there is none.
+    shared: OnceCell<Result<InMemory, String>>,
+    /// The latest one in windows of the host. Its segments have room for some windows.
+    remote: RefCell<Option<Rc<Ranks<Mpi>>>>,
+}
 
-    pub(crate) fn control(&self) -> Control {
-        match self {
-            World::Shared(_) => Control::Shared,
-            World::Remote(_) => Control::Remote,
-        }
+thread_local! {
+    /// The worlds of all communicators, by the numbers that the communicators have as attributes.
+    ///
+    /// They are not dropped with the thread, since MPI may be gone by then.
+    static ALL: ManuallyDrop<RefCell<BTreeMap<usize, Rc<Worlds>>>> =
+        const { ManuallyDrop::new(RefCell::new(BTreeMap::new())) };
+}
+
+/// Returns the worlds that `comm` has, if it has any. All ranks get some, or none does.
+pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
+    let number = host::mark_of(comm)?;
+    ALL.with(|all| all.borrow().get(&number).cloned())
+}
+
+/// Returns the worlds of `comm`, which so far may have none.
+pub(crate) fn made_for(comm: Comm) -> Result<Rc<Worlds>, String> {
+    if let Some(worlds) = of(comm) {
+        return Ok(worlds);
+    }
+    let worlds = Rc::new(Worlds::default());
+    let number = ALL.with(|all| {
+        let mut all = all.borrow_mut();
+        let number = all.last_key_value().map_or(1, |(last, _)| last + 1);
+        all.insert(number, Rc::clone(&worlds));
+        number
+    });
+    host::mark(comm, number).inspect_err(|_| forget(number))?;
+    Ok(worlds)
+}
+
+/// The communicator with this number is being freed.
+pub(crate) fn forget(number: usize) {
+    // Dropped after the borrow: the end of a world may call the host.
+    let worlds = ALL.with(|all| all.borrow_mut().remove(&number));
+    drop(worlds);
+}
+
+/// MPI is being finalized, and there are no windows any more.
+pub(crate) fn forget_all() {
+    while let Some(first) = ALL.with(|all| all.borrow().keys().next().copied()) {
+        forget(first);
     }
 }
+
+impl Worlds {
+    /// Returns the world in shared memory, if one was made.
+    pub(crate) fn shared(&self) -> Option<&Rc<Ranks<Shared>>> {
+        self.shared.get()?.as_ref().ok().map(|world| &world.ranks)
+    }
+
+    /// Returns whether the ranks in shared memory have an asymmetric fence.
+    pub(crate) fn has_fence(&self) -> bool {
+        matches!(self.shared.get(), Some(Ok(world)) if world.has_fence)
+    }
+
+    /// Returns the world in shared memory, and makes it for the first call. Collective; all ranks return it, or a reason.
+    pub(crate) fn make_shared(&self, comm: Comm) -> Result<&Rc<Ranks<Shared>>, &str> {
+        let made = self.shared.get_or_init(|| new_shared(comm, None));
+        made.as_ref().map(|world| &world.ranks).map_err(String::as_str)
+    }
+
+    /// Returns the world in windows of the host, and makes one for the first call, or if there has to be a `fresh` one. Collective.
+    pub(crate) fn make_remote(&self, comm: Comm, fresh: bool) -> Result<Rc<Ranks<Mpi>>, String> {
+        if let Some(made) = &*self.remote.borrow()
+            && !fresh
+        {
+            return Ok(Rc::clone(made));
+        }
+        let (_, size) = host::place(comm)?;
+        let made = Ranks::remote(host::remote_world(comm, WINDOWS * segment_bytes(size))?);
+        // The world before ends with its windows.
+        let before = self.remote.borrow_mut().replace(Rc::clone(&made));
+        drop(before);
+        Ok(made)
+    }
+}
+
+/// The number of windows that a world in windows of the host has room for.
+const WINDOWS: u64 = 16;
 
 /// Returns the bytes that one window's team, epochs and locks take at a rank: 8 KiB for each of its links to other ranks in
 /// collectives, some words for each other rank, and the locks.
@@ -51,6 +119,27 @@ fn segment_bytes(size: u32) -> u64 {
     let links = u64::from(size.next_power_of_two().trailing_zeros());
     (64 << 10) + links * (8 << 10) + u64::from(size) * 256
 }
+
+/// Makes a world in shared memory, with room for that many bytes at each rank, or for many windows. Collective; all ranks return it,
+/// or a reason.
+pub(crate) fn new_shared(comm: Comm, room: Option<u64>) -> Result<InMemory, String> {
+    let (rank, size) = host::place(comm)?;
+    // The file stays open until all ranks have opened it, or cannot.
+    let (_file, shared) = shared(comm, rank, size, room)?;
+    let fence = shared.as_ref().is_ok_and(|world| matches!(world.fence_everywhere(), Ok(true)));
+    let [failed, no_fence] = host::largest(comm, &[u64::from(shared.is_err()), u64::from(!fence)])?;
+    if failed != 0 {
+        return Err(shared.err().unwrap_or_else(|| "another rank cannot share memory with rank 0".to_owned()));
+    }
+    shared.map(|world| InMemory { ranks: Ranks::shared(world), has_fence: no_fence == 0 })
+}
+
+/// Bytes of the segments of all ranks of a world in shared memory. They are a range of addresses: the file has pages only where some
+/// rank has stored.
+const RANGE: u64 = 1 << 40;
+
+/// Bytes of them where the system limits the addresses of a process.
+const SMALL_RANGE: u64 = 1 << 27;
 
 /// The ranks' launcher ends all of them when one dies, so that no rank has to look.
 struct Launched;
@@ -62,9 +151,24 @@ impl Liveness for Launched {
 }
 
 /// Makes the world over a memory file of rank 0, which returns the file, too.
-fn shared(comm: Comm, rank: u32, size: u32) -> Result<(Option<File>, Result<Mapped, String>), String> {
-    let layout = Layout::new(size, segment_bytes(size)).map_err(|error| error.to_string());
-    let made = (rank == 0).then(|| layout.clone().and_then(make));
+fn shared(
+    comm: Comm,
+    rank: u32,
+    size: u32,
+    room: Option<u64>,
+) -> Result<(Option<File>, Result<Mapped, String>), String> {
+    let layout = |range: u64| {
+        let segment = (range / u64::from(size)).max(segment_bytes(size)).next_multiple_of(4096);
+        Layout::new(size, segment).map_err(|error| error.to_string())
+    };
+    let make = |range| layout(range).and_then(make);
+    let made = (rank == 0).then(|| match room {
+        None => make(RANGE).or_else(|_| make(SMALL_RANGE)),
+        Some(room) => {
+            let range = room.checked_add(segment_bytes(size)).and_then(|segment| segment.checked_mul(size.into()));
+            make(range.ok_or("it is larger than all addresses")?)
+        }
+    });
     let mut place = [0; PLACE];
     if let Some(Ok((_, _, given))) = &made {
         place = *given;
@@ -73,7 +177,7 @@ fn shared(comm: Comm, rank: u32, size: u32) -> Result<(Option<File>, Result<Mapp
     let (file, mapping) = match made {
         Some(Ok((file, mapping, _))) => (Some(file), Ok(mapping)),
         Some(Err(why)) => (None, Err(why)),
-        None => (None, layout.and_then(|layout| open(layout, place))),
+        None => (None, open(size, place)),
     };
     let world = mapping.and_then(|mapping| {
         Mapped::new(Arc::new(mapping), Rank(rank), Topology::one_node(size), "shm", Box::new(Launched))
@@ -82,8 +186,8 @@ fn shared(comm: Comm, rank: u32, size: u32) -> Result<(Option<File>, Result<Mapp
     Ok((file, world))
 }
 
-/// Words of a file's place: the kernel (two), the process, the descriptor, the device, the file's number.
-const PLACE: usize = 6;
+/// Words of a file's place: the kernel (two), the process, the descriptor, the device, the file's number, the bytes of a segment.
+const PLACE: usize = 7;
 
 type Place = [u64; PLACE];
 
@@ -93,12 +197,12 @@ fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
     let [kernel, boot] = kernel()?;
     let [device, number] = identity(&file.metadata().map_err(|error| format!("reading a memory file: {error}"))?);
     let descriptor = u64::try_from(file.as_raw_fd()).expect("an open descriptor is not negative");
-    let place = [kernel, boot, u64::from(std::process::id()), descriptor, device, number];
+    let place = [kernel, boot, u64::from(std::process::id()), descriptor, device, number, layout.segment_bytes()];
     Ok((file, mapping, place))
 }
 
-fn open(layout: Layout, place: Place) -> Result<Mapping, String> {
-    let [kernel_there, boot_there, process, descriptor, device, number] = place;
+fn open(size: u32, place: Place) -> Result<Mapping, String> {
+    let [kernel_there, boot_there, process, descriptor, device, number, segment] = place;
     if process == 0 {
         return Err("rank 0 has made no memory file".to_owned());
     }
@@ -111,6 +215,7 @@ fn open(layout: Layout, place: Place) -> Result<Mapping, String> {
     if identity(&file.metadata().map_err(failed)?) != [device, number] {
         return Err(format!("{path} is not rank 0's memory file: the ranks do not see the same processes"));
     }
+    let layout = Layout::new(size, segment).map_err(|error| error.to_string())?;
     Mapping::shared(file.as_fd(), layout, false).map_err(|error| error.to_string())
 }
 

@@ -18,6 +18,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// The errors of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock
     /// beside a lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped.
+    #[inline]
     pub fn lock(&self, kind: LockKind, target: impl Into<Option<Rank>>, assert: Assert) -> Result<()> {
         match target.into() {
             Some(target) => self.begin_lock(kind, target, assert),
@@ -32,8 +33,37 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// [`NotLocked`](rmalab_locks::Error::NotLocked), and the errors of the network and of the policy. The lock is
     /// released even if the flush fails.
+    #[inline]
     pub fn unlock(&self, target: impl Into<Option<Rank>>) -> Result<()> {
-        target.into().map_or(Ok(()), |target| self.unlock_slowly(target))
+        target.into().map_or(Ok(()), |target| self.end_lock(self.core.ra, self.core.epochs.are_plain(), target))
+    }
+
+    /// Locks `target` if that needs only the policy. Otherwise it does nothing and returns false, and [`lock`](Self::lock) is the way.
+    ///
+    /// It may wait, and serves no [two-sided](crate::two_sided) windows of this rank meanwhile, so it is for callers that have none. After
+    /// an error of the policy it returns false, too.
+    #[inline(always)]
+    pub fn lock_plainly(&self, kind: LockKind, target: Rank) -> bool {
+        self.core.epochs.are_plain() && self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::None).is_ok()
+    }
+
+    /// Unlocks `target` if that needs only the policy, without a flush: the caller has completed its operations. Otherwise it does nothing
+    /// and returns false.
+    #[inline(always)]
+    pub fn unlock_plainly(&self, target: Rank) -> bool {
+        self.core.epochs.are_plain() && self.locks.borrow_mut().unlock(self.core.ra, target).is_ok()
+    }
+
+    /// Like [`lock_plainly`](Self::lock_plainly), for a lock_all.
+    #[inline(always)]
+    pub fn lock_all_plainly(&self) -> bool {
+        self.core.epochs.are_plain() && self.locks.borrow_mut().lock_all(self.core.ra, Assert::None).is_ok()
+    }
+
+    /// Like [`unlock_plainly`](Self::unlock_plainly), for a lock_all.
+    #[inline(always)]
+    pub fn unlock_all_plainly(&self) -> bool {
+        self.core.epochs.are_plain() && self.locks.borrow_mut().unlock_all(self.core.ra).is_ok()
     }
 
     /// Locks every target in shared mode (`MPI_Win_lock_all`).
@@ -41,6 +71,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// # Errors
     ///
     /// The errors of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all) and of [`lock`](Self::lock).
+    #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         self.begin_lock_all(assert)
     }
@@ -50,8 +81,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// # Errors
     ///
     /// [`NotLockedAll`](rmalab_locks::Error::NotLockedAll), and the errors of [`unlock`](Self::unlock).
+    #[inline]
     pub fn unlock_all(&self) -> Result<()> {
-        self.unlock_all_slowly()
+        self.end_lock_all(self.core.ra, self.core.epochs.are_plain())
     }
 
     /// Completes this rank's operations on `target`, at the origin and at the target (`MPI_Win_flush`); does nothing
@@ -61,9 +93,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// [`Error::NoSuchTarget`], [`Error::NotOpen`] when this rank has not locked the target, and the errors of the
     /// network.
+    #[inline]
     pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
         self.check_locked(target)?;
+        if self.core.epochs.are_plain() {
+            return match self.core.ra.flush(target) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.core.hear(error)),
+            };
+        }
         self.core.complete_target(target)
     }
 
@@ -72,9 +111,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// # Errors
     ///
     /// [`Error::NotOpen`] when this rank has locked nothing, and the errors of the network.
+    #[inline]
     pub fn flush_all(&self) -> Result<()> {
         if self.locks.borrow().is_idle() {
             return Err(self.core.not_open(Call::Flush, None));
+        }
+        if self.core.epochs.are_plain() {
+            return match self.core.ra.flush_all() {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.core.hear(error)),
+            };
         }
         self.core.complete_targets()
     }
@@ -102,15 +148,21 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if self.core.under_way.get() == 0 && !self.locks.borrow().is_idle() { Ok(()) } else { self.flush_all() }
     }
 
+    #[inline(always)]
     fn check_locked(&self, target: Rank) -> Result<()> {
         let size = self.core.ra.size();
         if target.0 >= size {
-            return Err(self.core.hear(Error::NoSuchTarget { call: Call::Flush, target, size }));
+            return Err(self.no_such_target(target));
         }
         match self.locks.borrow().held(target) {
             Some(_) => Ok(()),
             None => Err(self.core.not_open(Call::Flush, Some(target))),
         }
+    }
+
+    #[cold]
+    fn no_such_target(&self, target: Rank) -> Error {
+        self.core.hear(Error::NoSuchTarget { call: Call::Flush, target, size: self.core.ra.size() })
     }
 
     /// Returns whether a new lock needs only the policy.

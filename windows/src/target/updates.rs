@@ -2,7 +2,7 @@
 
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::words::MemoryWord;
-use rmalab_atomics::{RemoteAtomics, WORD};
+use rmalab_atomics::{Disp, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
 use super::Target;
@@ -197,12 +197,38 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
+    /// Updates a 64-bit unsigned integer, if the processor reaches it and may update it now, and returns its value before. Otherwise it
+    /// does nothing, and [`fetch_and_op`](Self::fetch_and_op) is the way.
+    #[inline(always)]
+    pub fn update_word(&self, disp: WindowDisp, op: Op, value: u64) -> Option<u64> {
+        if self.ways.strategy != AccumulateStrategy::Native {
+            return None;
+        }
+        match op {
+            Op::Sum => self.by_processor(disp, |word| word.fetch_add(value)),
+            Op::Replace => self.by_processor(disp, |word| word.fetch_store(value)),
+            _ => self.by_one_swap(disp, op, value),
+        }
+    }
+
+    /// Like [`update_word`](Self::update_word), for a compare-and-swap.
+    #[inline(always)]
+    pub fn swap_word(&self, disp: WindowDisp, expected: u64, desired: u64) -> Option<u64> {
+        if self.ways.strategy == AccumulateStrategy::Locked {
+            return None;
+        }
+        self.by_processor(disp, |word| word.compare_and_swap(expected, desired))
+    }
+
     /// Updates an element with one atomic of the processor or of the network, if there is one and it may be used.
     #[inline(always)]
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
-        if T::SIZE != WORD || !atomic || self.ways.strategy != AccumulateStrategy::Native {
+        if T::SIZE != WORD || self.ways.strategy != AccumulateStrategy::Native {
             return Ok(None);
+        }
+        if !atomic {
+            return Ok(self.by_one_swap(disp, op, value));
         }
         let value = value.to_word();
         let old = match op {
@@ -214,6 +240,25 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
         let op = if matches!(op, Op::Sum) { WordOp::FetchAdd(value) } else { WordOp::FetchStore(value) };
         Ok(self.by_atomic(disp, op)?.map(T::from_word))
+    }
+
+    /// Updates an element of a word by compare-and-swap, if the processor reaches it and may update it now.
+    #[inline(always)]
+    fn by_one_swap<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Option<T> {
+        if op == Op::NoOp || !op.is_defined_for(T::KIND) {
+            return None;
+        }
+        let old = self.by_processor(disp, |word| {
+            let mut old = word.load();
+            loop {
+                let seen = word.compare_and_swap(old, T::combine(op, T::from_word(old), value).to_word());
+                if seen == old {
+                    return old;
+                }
+                old = seen;
+            }
+        });
+        old.map(T::from_word)
     }
 
     /// Updates the word at `disp` with an instruction, if the processor reaches it and may update it now.
@@ -318,6 +363,26 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             self.updates(place).compare_and_swap(offset, kind, expected, desired)
         });
         old.map_err(|error| self.core.hear(error))
+    }
+
+    /// Runs `body` while no other rank updates this target's elements by accumulates, fetches or swaps, on any path.
+    ///
+    /// It is for updates that this crate does not have: `body` reads the target's memory, computes, and writes it. `body` calls no
+    /// operation on the window. For the null target it runs at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](rmalab_atomics::Error::Unsupported) where ranks update by network atomics that this rank cannot stop: on networks
+    /// without an asymmetric fence, and in two-sided windows. [`AccumulateStrategy::Locked`] works on every network.
+    pub fn exclusively<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
+        let place = match self.part() {
+            Part::Null => return Ok(body()),
+            Part::Fixed(place) => place,
+            Part::Dynamic(Some(requests)) => Place::TwoSided(requests, self.rank),
+            // Only the target's lock is used, for any of its regions.
+            Part::Dynamic(None) | Part::Recorded { .. } => Place::Segment(self.rank.at(Disp(0))),
+        };
+        self.updates(place).exclusively(body).map_err(|error| self.core.hear(error))
     }
 
     #[inline(always)]

@@ -1,88 +1,166 @@
-//! The engine of one window, with the world and the team that it borrows.
+//! Hidden worlds with their owners, and the engine of one window.
 
+use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use rmalab_atomics::{Attended, Mapped, Mpi, RemoteAtomics, Result as NetworkResult, Served};
 use rmalab_windows::{Config, RawWindow, Result, Team, Window};
 
 use super::host;
-use crate::world::World;
 
-type Ranks = dyn RemoteAtomics;
 type Serve = fn() -> NetworkResult<Served>;
+
+/// A rank of a world in shared memory, which lets the host make progress while it waits.
+pub(crate) type Shared = Attended<'static, Mapped, Serve>;
 
 /// A value on the heap that others borrow.
 struct Lent<T>(NonNull<T>);
 
 impl<T> Lent<T> {
     /// Lends the value.
+    fn new(value: T) -> Lent<T> {
+        Lent(NonNull::from(Box::leak(Box::new(value))))
+    }
+
+    /// Returns the value.
     ///
     /// # Safety
     ///
-    /// Nothing uses the reference, or what borrows by it, once the returned owner is dropped.
-    unsafe fn new(value: Box<T>) -> (Lent<T>, &'static T) {
-        let place = NonNull::from(Box::leak(value));
-        // SAFETY: the box was just leaked, and is freed with its owner only.
-        (Lent(place), unsafe { place.as_ref() })
+    /// Nothing uses the reference, or what borrows by it, once this owner is dropped.
+    unsafe fn get(&self) -> &'static T {
+        // SAFETY: the box was leaked by `new`, and is freed with this owner only.
+        unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` has leaked this box, and nothing borrows it any more (its promise).
+        // SAFETY: `new` has leaked this box, and nothing borrows it any more (the promise of `get`).
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// The ranks of a window. Fields are dropped from the first to the last, and each borrows the next.
-enum Base {
-    Shared(
-        #[expect(dead_code, reason = "an owner")] Lent<Attended<'static, Mapped, Serve>>,
-        #[expect(dead_code, reason = "an owner")] Lent<Mapped>,
-    ),
-    Remote(#[expect(dead_code, reason = "an owner")] Lent<Mpi>),
-}
-
-/// A window without memory, which has the epochs and locks of a window of the host.
-pub(crate) struct Engine {
+/// The ranks of a communicator as a world of rmalab's, for any number of windows.
+pub(crate) struct Ranks<A: RemoteAtomics + 'static> {
     // Dropped in this order: each borrows those below.
-    raw: Option<RawWindow<'static, Ranks>>,
-    _team: Lent<Team<'static, Ranks>>,
-    _base: Base,
+    /// Teams that no window has. A window takes one and gives it back, so that each window has words for its own collective calls. All
+    /// ranks make and free windows of a communicator in one order, so all take the same team.
+    teams: RefCell<Vec<Lent<Team<'static, A>>>>,
+    all: &'static A,
+    _owner: Lent<A>,
+    _inner: Option<Lent<Mapped>>,
 }
 
-impl Engine {
-    /// Makes the engine on `world`. All ranks call it; all return an error, or none does.
-    pub(crate) fn new(world: World, config: Config) -> Result<Engine> {
-        // SAFETY: the engine has all owners, and drops what borrows before what is borrowed. See `raw`.
-        let (base, ranks): (Base, &'static Ranks) = unsafe {
-            match world {
-                World::Shared(world) => {
-                    let (owner, world) = Lent::new(world);
-                    let serve: Serve = || Ok(host::progress());
-                    let (attended, ranks) = Lent::new(Box::new(Attended::new(world, serve)));
-                    (Base::Shared(attended, owner), ranks)
-                }
-                World::Remote(world) => {
-                    let (owner, ranks) = Lent::new(world);
-                    (Base::Remote(owner), ranks)
-                }
-            }
+impl<A: RemoteAtomics> Ranks<A> {
+    fn new(owner: Lent<A>, inner: Option<Lent<Mapped>>) -> Rc<Ranks<A>> {
+        // SAFETY: the owner is dropped with this value, after all that borrows; engines keep this value.
+        let all = unsafe { owner.get() };
+        Rc::new(Ranks { teams: RefCell::default(), all, _owner: owner, _inner: inner })
+    }
+
+    fn take_team(&self) -> Result<Lent<Team<'static, A>>> {
+        match self.teams.borrow_mut().pop() {
+            Some(team) => Ok(team),
+            None => Team::new(self.all).map(Lent::new),
+        }
+    }
+}
+
+impl Ranks<Shared> {
+    /// Makes the ranks of a world in shared memory.
+    pub(crate) fn shared(world: Mapped) -> Rc<Ranks<Shared>> {
+        let serve: Serve = || Ok(host::progress());
+        let inner = Lent::new(world);
+        // SAFETY: `inner` is dropped last.
+        let attended = Lent::new(Attended::new(unsafe { inner.get() }, serve).late());
+        Ranks::new(attended, Some(inner))
+    }
+
+    /// Returns the largest of each number over all ranks. Collective.
+    pub(crate) fn largest<const N: usize>(&self, numbers: &[u64; N]) -> std::result::Result<[u64; N], String> {
+        let mut largest = *numbers;
+        let team = self.take_team().map_err(|error| error.to_string())?;
+        // SAFETY: the reference ends in this function, which has the owner.
+        let reduced = unsafe { team.get() }.collectives().allreduce(&mut largest, u64::max);
+        self.teams.borrow_mut().push(team);
+        reduced.map(|()| largest).map_err(|error| error.to_string())
+    }
+}
+
+impl Ranks<Mpi> {
+    /// Makes the ranks of a world in windows of the host. Dropping it is collective.
+    pub(crate) fn remote(world: Mpi) -> Rc<Ranks<Mpi>> {
+        Ranks::new(Lent::new(world), None)
+    }
+}
+
+/// The memory of an engine's window.
+#[derive(Clone, Copy)]
+pub(crate) enum Memory {
+    None,
+    /// The same bytes and unit at all ranks.
+    Same {
+        bytes: u64,
+        unit: u32,
+    },
+    Differing {
+        bytes: u64,
+        unit: u32,
+    },
+    /// The ranks' parts follow each other.
+    Adjacent {
+        bytes: u64,
+        unit: u32,
+    },
+}
+
+/// The engine of a window: its epochs and locks.
+pub(crate) struct Engine<A: RemoteAtomics + 'static> {
+    // Dropped in this order: each borrows those below.
+    raw: Option<RawWindow<'static, A>>,
+    team: Option<Lent<Team<'static, A>>>,
+    ranks: Rc<Ranks<A>>,
+}
+
+impl<A: RemoteAtomics> Engine<A> {
+    /// Makes the engine of a window. All ranks call it; all return an error, or none does.
+    pub(crate) fn new(ranks: &Rc<Ranks<A>>, config: Config, memory: Memory) -> Result<Engine<A>> {
+        let team = ranks.take_team()?;
+        let mut engine = Engine { raw: None, team: Some(team), ranks: Rc::clone(ranks) };
+        // SAFETY: the engine has the owner, and drops or frees the window, which borrows, first. See `raw`.
+        let team = unsafe { engine.team.as_ref().expect("it was just put there").get() };
+        let builder = Window::builder(team).config(config).without_variable();
+        let window = match memory {
+            Memory::None => builder.symmetric().allocate(0)?,
+            Memory::Same { bytes, unit } => builder.symmetric().disp_unit(unit).allocate(bytes)?,
+            Memory::Differing { bytes, unit } => builder.disp_unit(unit).allocate(bytes)?,
+            Memory::Adjacent { bytes, unit } => builder.disp_unit(unit).allocate_shared(bytes)?,
         };
-        // SAFETY: as above; locals are dropped in the reverse order.
-        let (owner, team) = unsafe { Lent::new(Box::new(Team::new(ranks)?)) };
-        let window = Window::builder(team).config(config).without_variable().symmetric().allocate(0)?;
-        Ok(Engine { raw: Some(window.into_raw()), _team: owner, _base: base })
+        engine.raw = Some(window.into_raw());
+        Ok(engine)
     }
 
     /// Returns the window. Its lifetime is the engine's; the crate keeps nothing that the window returns.
     #[inline(always)]
-    pub(crate) fn raw(&self) -> &RawWindow<'static, Ranks> {
+    pub(crate) fn raw(&self) -> &RawWindow<'static, A> {
         self.raw.as_ref().expect("it is taken out when the engine is freed")
+    }
+
+    /// Returns the ranks of the engine's world. They live as long as the engine.
+    pub(crate) fn ranks(&self) -> &A {
+        self.ranks.all
     }
 
     /// Frees the window. Collective.
     pub(crate) fn free(mut self) -> Result<()> {
         self.raw.take().map_or(Ok(()), RawWindow::free)
+    }
+}
+
+impl<A: RemoteAtomics> Drop for Engine<A> {
+    fn drop(&mut self) {
+        drop(self.raw.take());
+        self.ranks.teams.borrow_mut().extend(self.team.take());
     }
 }

@@ -3,14 +3,17 @@
 //! Handles come from the program's calls, or from the host. MPI calls the use of a handle that was freed erroneous, so a program that
 //! passes one has undefined behaviour here as it has without this library.
 
-use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
 use rmalab_atomics::{Mpi, Rank, Served, mpi};
-use rmalab_windows::Class;
+use rmalab_windows::{Class, Op};
 
+use super::native::Items;
+use super::types;
 use crate::policy::{Failure, Result};
 
 pub(crate) use mpi_sys::{MPI_Comm as Comm, MPI_Group as Group, MPI_Info as Info, MPI_Win as Win};
@@ -115,6 +118,260 @@ pub(crate) fn remote_world(comm: Comm, segment_bytes: u64) -> std::result::Resul
     // worlds first.
     let world = unsafe { mpi::Attach::new().segment_bytes(segment_bytes).over(comm) };
     world.map_err(|error| error.to_string())
+}
+
+/// The key of the attribute that holds the number of a communicator's worlds.
+static KEY: OnceLock<c_int> = OnceLock::new();
+
+/// A duplicate of a communicator has no worlds of its own yet.
+unsafe extern "C" fn copy_nothing(
+    _comm: Comm,
+    _key: c_int,
+    _extra: *mut c_void,
+    _value: *mut c_void,
+    _copy: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the host's variable.
+    unsafe { flag.write(0) };
+    SUCCESS
+}
+
+/// The communicator is being freed.
+unsafe extern "C" fn forget(_comm: Comm, _key: c_int, number: *mut c_void, _extra: *mut c_void) -> c_int {
+    crate::world::forget(number.addr());
+    SUCCESS
+}
+
+/// Gives a communicator a number, which [`crate::world::forget`] gets when the communicator is freed.
+pub(crate) fn mark(comm: Comm, number: usize) -> std::result::Result<(), String> {
+    let key = match KEY.get() {
+        Some(&key) => key,
+        None => {
+            let mut key = 0;
+            // SAFETY: the functions have the signatures that the call names, and the key lives to the end of the program.
+            let code = unsafe {
+                ffi::PMPI_Comm_create_keyval(Some(copy_nothing), Some(forget), &mut key, std::ptr::null_mut())
+            };
+            ours(code, "making an attribute of communicators")?;
+            *KEY.get_or_init(|| key)
+        }
+    };
+    // SAFETY: see the module. The value is a number and not the address of anything.
+    ours(
+        unsafe { ffi::PMPI_Comm_set_attr(comm, key, std::ptr::without_provenance_mut(number)) },
+        "setting an attribute of a communicator",
+    )
+}
+
+/// Returns the number of a communicator, if it has one.
+pub(crate) fn mark_of(comm: Comm) -> Option<usize> {
+    let &key = KEY.get()?;
+    let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
+    // SAFETY: see the module; the call writes to live variables.
+    let code = unsafe { ffi::PMPI_Comm_get_attr(comm, key, (&raw mut value).cast(), &mut found) };
+    (code == SUCCESS && found != 0).then_some(value.addr())
+}
+
+thread_local! {
+    /// A communicator of this rank alone, for copies from one type to another.
+    static ALONE: Cell<Option<Comm>> = const { Cell::new(None) };
+    /// Windows over this rank alone that no window of the program has.
+    static CARRIERS: RefCell<Vec<Win>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the error of a call on a private communicator, for the error handler of a window.
+fn class(code: c_int) -> Result<()> {
+    if code == SUCCESS { Ok(()) } else { Err(Failure::Class(code)) }
+}
+
+fn alone() -> Result<Comm> {
+    if let Some(comm) = ALONE.get() {
+        return Ok(comm);
+    }
+    // SAFETY: MPI is initialized while there are windows; the calls write to a live variable, which begins as a constant of C.
+    let comm = unsafe {
+        let mut comm = ffi::RSMPI_COMM_NULL;
+        class(ffi::PMPI_Comm_dup(ffi::RSMPI_COMM_SELF, &mut comm))?;
+        class(ffi::PMPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN))?;
+        comm
+    };
+    ALONE.set(Some(comm));
+    Ok(comm)
+}
+
+/// Copies items to items with the same elements, whatever the layouts of both: a message of this rank to itself.
+///
+/// # Safety
+///
+/// The items may be read and written by the call of the program.
+pub(crate) unsafe fn copy(from: Items, to: Items) -> Result<()> {
+    let comm = alone()?;
+    // SAFETY: the caller's promise; MPI checks the types.
+    unsafe {
+        let status = ffi::RSMPI_STATUS_IGNORE;
+        if let (Ok(sent), Ok(received)) = (c_int::try_from(from.count), c_int::try_from(to.count)) {
+            return class(ffi::PMPI_Sendrecv(from.at, sent, from.of, 0, 0, to.at, received, to.of, 0, 0, comm, status));
+        }
+        #[cfg(large_counts)]
+        return class(ffi::PMPI_Sendrecv_c(
+            from.at,
+            from.count as ffi::MPI_Count,
+            from.of,
+            0,
+            0,
+            to.at,
+            to.count as ffi::MPI_Count,
+            to.of,
+            0,
+            0,
+            comm,
+            status,
+        ));
+        #[cfg(not(large_counts))]
+        Err(Failure::Class(ffi::MPI_ERR_COUNT as c_int))
+    }
+}
+
+/// Returns the size of a type in bytes, and its extent.
+fn size_of(of: ffi::MPI_Datatype) -> Result<(u64, u64)> {
+    let (mut size, mut lower, mut extent) = (0, 0, 0);
+    // SAFETY: see the module; the calls write to live variables.
+    unsafe {
+        class(ffi::PMPI_Type_size(of, &mut size))?;
+        class(ffi::PMPI_Type_get_extent(of, &mut lower, &mut extent))?;
+    }
+    Ok((size.max(0) as u64, extent.unsigned_abs()))
+}
+
+/// Combines the origin's items into the target's, and copies the target's to `result` before. Nothing else updates the target.
+///
+/// # Safety
+///
+/// As for [`copy`].
+pub(crate) unsafe fn combine(origin: Items, result: Option<Items>, target: Items, op: Op) -> Result<()> {
+    // SAFETY: the caller's promise; the buffers have room for all elements.
+    unsafe {
+        if let Some(result) = result {
+            copy(target, result)?;
+        }
+        match op {
+            Op::NoOp => return Ok(()),
+            Op::Replace => return copy(origin, target),
+            _ => {}
+        }
+        let element = types::element(target.of).filter(|&element| types::element(origin.of) == Some(element));
+        let Some(of) = element else { return Err(Failure::Class(ffi::MPI_ERR_TYPE as c_int)) };
+        let (size, extent) = size_of(of)?;
+        let elements = |items: Items| -> Result<u64> { Ok(size_of(items.of)?.0 * items.count as u64 / size.max(1)) };
+        let count = elements(target)?;
+        if elements(origin)? != count {
+            return Err(Failure::Class(ffi::MPI_ERR_TRUNCATE as c_int));
+        }
+        let Ok(whole) = c_int::try_from(count) else { return Err(Failure::Class(ffi::MPI_ERR_COUNT as c_int)) };
+        // Words of 16 bytes, the largest alignment of a predefined type.
+        let room = || vec![0_u128; (count * extent).div_ceil(16) as usize];
+        let (mut new, mut old) = (room(), room());
+        let packed = |room: &mut Vec<u128>| Items { at: room.as_mut_ptr().cast(), count: count as i64, of };
+        copy(origin, packed(&mut new))?;
+        copy(target, packed(&mut old))?;
+        class(ffi::PMPI_Reduce_local(new.as_ptr().cast(), old.as_mut_ptr().cast(), whole, of, types::handle(op)))?;
+        copy(packed(&mut old), target)
+    }
+}
+
+/// Returns the first byte that the items touch, counted from their address, and the number of bytes to the last one.
+pub(crate) fn span(count: i64, of: ffi::MPI_Datatype) -> Result<(i64, u64)> {
+    let (mut first, mut len, mut lower, mut extent) = (0, 0, 0, 0);
+    // SAFETY: see the module; the calls write to live variables.
+    unsafe {
+        class(ffi::PMPI_Type_get_true_extent(of, &mut first, &mut len))?;
+        class(ffi::PMPI_Type_get_extent(of, &mut lower, &mut extent))?;
+    }
+    if count <= 0 || len <= 0 {
+        return Ok((0, 0));
+    }
+    let reach = (count - 1).saturating_mul(extent);
+    Ok((first.saturating_add(reach.min(0)), (len as u64).saturating_add(reach.unsigned_abs())))
+}
+
+/// Returns a request that is complete: a message from no rank.
+///
+/// # Safety
+///
+/// `request` may be written.
+pub(crate) unsafe fn completed(request: *mut ffi::MPI_Request) -> Result<()> {
+    // SAFETY: the caller's promise; the constants are C's.
+    class(unsafe {
+        let (byte, none) = (ffi::RSMPI_UINT8_T, ffi::RSMPI_PROC_NULL);
+        ffi::PMPI_Irecv(std::ptr::null_mut(), 0, byte, none, 0, ffi::RSMPI_COMM_SELF, request)
+    })
+}
+
+/// Returns a window over this rank alone: one that a window of the program has given back, or a new one with this info. Local.
+pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
+    let is_plain = info == null_info();
+    if is_plain && let Some(win) = CARRIERS.with_borrow_mut(Vec::pop) {
+        return Ok((win, false));
+    }
+    // SAFETY: MPI is initialized; the call writes to live variables; the constants are C's.
+    unsafe {
+        let (mut base, mut win) = (std::ptr::null_mut::<c_void>(), ffi::RSMPI_WIN_NULL);
+        let at = (&raw mut base).cast();
+        let code = ffi::PMPI_Win_allocate(0, 1, info, ffi::RSMPI_COMM_SELF, at, &mut win);
+        ours(code, "making a window of this rank").map(|()| (win, !is_plain))
+    }
+}
+
+/// Takes a carrier back, which the program has not changed.
+pub(crate) fn give_back(carrier: Win) {
+    CARRIERS.with_borrow_mut(|carriers| carriers.push(carrier));
+}
+
+/// Frees what this library has made over this rank alone.
+pub(crate) fn free_private() {
+    for mut win in CARRIERS.take() {
+        // SAFETY: it was made by `carrier`, and no window of the program has it.
+        unsafe { ffi::PMPI_Win_free(&mut win) };
+    }
+    if let Some(mut comm) = ALONE.take() {
+        // SAFETY: it was made by `alone`.
+        unsafe { ffi::PMPI_Comm_free(&mut comm) };
+    }
+}
+
+/// Returns the null handle of windows.
+pub(crate) fn no_window() -> Win {
+    // SAFETY: a constant of C.
+    unsafe { ffi::RSMPI_WIN_NULL }
+}
+
+/// Returns a group of the ranks of `group`, for the program.
+pub(crate) fn copy_of(group: Group) -> Result<Group> {
+    // SAFETY: see the module; the call reads no ranks, and writes to a live variable, which begins as a constant of C.
+    unsafe {
+        let mut copy = ffi::RSMPI_GROUP_NULL;
+        class(ffi::PMPI_Group_excl(group, 0, std::ptr::null(), &mut copy)).map(|()| copy)
+    }
+}
+
+/// Returns the group of a communicator's ranks.
+pub(crate) fn group_of_comm(comm: Comm) -> std::result::Result<Group, String> {
+    // SAFETY: as in `group_of`.
+    unsafe {
+        let mut group = ffi::RSMPI_GROUP_NULL;
+        ours(ffi::PMPI_Comm_group(comm, &mut group), "asking for the communicator's ranks").map(|()| group)
+    }
+}
+
+/// Returns whether the process has MPI's interface of Fortran, some of whose calls reach the host and not this library.
+pub(crate) fn has_fortran() -> bool {
+    unsafe extern "C" {
+        fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+    static HAS: OnceLock<bool> = OnceLock::new();
+    // SAFETY: no library is named, which means all of the process; the name ends with 0.
+    *HAS.get_or_init(|| !unsafe { dlsym(std::ptr::null_mut(), c"mpi_win_get_attr_".as_ptr()) }.is_null())
 }
 
 /// A tag that programs hardly use, the largest that every MPI has.

@@ -1,0 +1,887 @@
+//! Windows of mode `native`: epochs, locks and data are the engine's, in memory that all ranks map.
+//!
+//! The program's handle is a window of the host over this rank alone, the *carrier*. It has no memory that the program sees, but name,
+//! attributes, info and error handler. So the host never accesses the program's memory by an operation, and there is one path for
+//! accumulates:
+//!
+//! | operation | path |
+//! | --- | --- |
+//! | put and get of dense predefined types | the engine |
+//! | put and get of other types | a message of this rank to itself: the host's copy from one type to another |
+//! | accumulates, fetches and swaps of dense predefined types that the engine has | the engine |
+//! | accumulates of other types | the host's `MPI_Reduce_local` on copies, while the engine keeps all other updates of the target away |
+//!
+//! The last row is why all accumulates are atomic against each other:
+//! [`Target::exclusively`](rmalab_windows::Target::exclusively) excludes the engine's atomics, too.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+use mpi_sys as ffi;
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_windows::{Assert, Call, Error, FenceAssert, Kind, LockKind, Op, PostAssert, StartAssert, WindowDisp};
+
+use super::engine::{Engine, Shared};
+use super::host::{self, Group, Win};
+use super::types::{self, Dense, Types};
+use crate::policy::{Failure, Result};
+use crate::table::Window;
+
+/// Items in memory: their first byte, their number and their type.
+#[derive(Clone, Copy)]
+pub(crate) struct Items {
+    pub(crate) at: *mut c_void,
+    pub(crate) count: i64,
+    pub(crate) of: ffi::MPI_Datatype,
+}
+
+/// Items of a target's part.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote {
+    pub(crate) disp: i64,
+    pub(crate) count: i64,
+    pub(crate) of: ffi::MPI_Datatype,
+}
+
+/// A rank's part of a window.
+struct Part {
+    base: *mut u8,
+    bytes: u64,
+    unit: u32,
+}
+
+/// The attributes of a window, where a program finds them.
+struct Attributes {
+    size: ffi::MPI_Aint,
+    unit: c_int,
+    flavor: c_int,
+    model: c_int,
+}
+
+unsafe extern "C" {
+    #[link_name = "rmalab_mpi_win_base"]
+    static WIN_BASE: c_int;
+    #[link_name = "rmalab_mpi_win_size"]
+    static WIN_SIZE: c_int;
+    #[link_name = "rmalab_mpi_win_disp_unit"]
+    static WIN_DISP_UNIT: c_int;
+    #[link_name = "rmalab_mpi_win_create_flavor"]
+    static WIN_CREATE_FLAVOR: c_int;
+    #[link_name = "rmalab_mpi_win_model"]
+    static WIN_MODEL: c_int;
+    #[link_name = "rmalab_mpi_flavor_allocate"]
+    static FLAVOR_ALLOCATE: c_int;
+    #[link_name = "rmalab_mpi_flavor_shared"]
+    static FLAVOR_SHARED: c_int;
+    #[link_name = "rmalab_mpi_model_unified"]
+    static MODEL_UNIFIED: c_int;
+}
+
+/// A call of this many lets the host make progress: a program that polls a window may wait for what the host is still to send.
+const CALLS: u32 = 1024;
+
+/// A window whose memory is the engine's.
+pub(crate) struct Native {
+    pub(crate) win: Win,
+    engine: Engine<Shared>,
+    parts: Box<[Part]>,
+    rank: Rank,
+    group: Group,
+    attributes: Box<Attributes>,
+    types: &'static Types,
+    /// The number of calls since the host last made progress.
+    calls: Cell<u32>,
+    /// A target that is locked, plus one; [`NONE`], or [`ALL`]. Other targets may be locked, too: the engine knows.
+    open: Cell<u64>,
+    /// Whether this rank has stored by a short path since its last flush.
+    is_dirty: Cell<bool>,
+    /// Whether the engine has written for this rank since then.
+    has_posted: Cell<bool>,
+    /// The dense type of the last operation.
+    last_type: Cell<(ffi::MPI_Datatype, Dense)>,
+    /// Whether the program has given the carrier something of its own, so that no other window gets it.
+    is_marked: Cell<bool>,
+    pub(crate) in_force: Vec<(&'static str, String)>,
+}
+
+const EXCLUSIVE: c_int = ffi::MPI_LOCK_EXCLUSIVE as c_int;
+const SHARED: c_int = ffi::MPI_LOCK_SHARED as c_int;
+
+/// No target, as far as the short paths know.
+const NONE: u64 = 0;
+/// All targets, by lock_all.
+const ALL: u64 = u64::MAX;
+
+/// The window of the last call, if it was a native one.
+static LAST: AtomicPtr<Native> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Returns the window of the last call, if it has this handle and calls are not counted.
+///
+/// The caller uses the reference for a short path only: code that calls neither the host nor an error handler, so that nothing frees the
+/// window meanwhile.
+#[inline(always)]
+pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
+    // SAFETY: the table resets the pointer before it gives a window away to be freed. Programs with calls of several threads have no
+    // managed windows.
+    let last = unsafe { LAST.load(Ordering::Relaxed).as_ref() };
+    last.filter(|last| last.win == win)
+}
+
+/// Notes the window of a call.
+pub(crate) fn set_last(window: &Rc<Window>) {
+    let at = match &**window {
+        // The short paths count no calls.
+        Window::Native(native) if !crate::summary::is_wanted() => std::ptr::from_ref(native).cast_mut(),
+        Window::Native(_) => std::ptr::null_mut(),
+        Window::Policy(_) => std::ptr::null_mut(),
+    };
+    LAST.store(at, Ordering::Relaxed);
+}
+
+/// A window is about to be freed.
+pub(crate) fn forget_last() {
+    LAST.store(std::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Runs an operation in its epoch: one with a request belongs to epochs of locks.
+macro_rules! within {
+    ($self:expr, $request:expr, $call:ident, $target:expr, $there:ident => $body:expr) => {
+        if !$request && let Some(there) = $self.engine.raw().locked($target) {
+            let $there = &there;
+            let done: std::result::Result<_, Error> = $body;
+            done?
+        } else if $request {
+            $self.engine.raw().operate_with_requests(Call::$call, $target, |$there| $body)?
+        } else {
+            $self.engine.raw().operate(Call::$call, $target, |$there| $body)?
+        }
+    };
+}
+
+/// Returns `len` bytes of the program.
+///
+/// # Safety
+///
+/// They are valid for reads until the call of MPI that named them returns, and nothing writes them meanwhile.
+#[inline(always)]
+unsafe fn bytes<'a>(at: *const c_void, len: u64) -> &'a [u8] {
+    // SAFETY: the caller's promise; there is no address behind no bytes.
+    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at.cast(), len as usize) } }
+}
+
+/// Returns `len` bytes of the program, to be written.
+///
+/// # Safety
+///
+/// As for [`bytes`], and nothing reads them meanwhile.
+#[inline(always)]
+unsafe fn bytes_mut<'a>(at: *mut c_void, len: u64) -> &'a mut [u8] {
+    // SAFETY: as in `bytes`.
+    if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at.cast(), len as usize) } }
+}
+
+/// Returns the error of a class, which the window's error handler does not know yet.
+#[cold]
+fn refuse<T>(class: u32) -> Result<T> {
+    Err(Failure::Class(class as c_int))
+}
+
+impl Native {
+    /// Makes the window over an engine that has memory. `is_marked` says that the carrier was made for this window only.
+    pub(crate) fn new(
+        win: Win,
+        engine: Engine<Shared>,
+        group: Group,
+        is_shared: bool,
+        is_marked: bool,
+        in_force: Vec<(&'static str, String)>,
+    ) -> std::result::Result<Native, String> {
+        let raw = engine.raw();
+        let ranks = engine.ranks();
+        let mut parts = Vec::new();
+        for rank in (0..ranks.size()).map(Rank) {
+            let part = raw.shared_query(rank).map_err(|error| error.to_string())?;
+            let at = part.address().ok_or("a part of the window is in no segment")?;
+            let segment =
+                ranks.shared_words(at.rank.at(rmalab_atomics::Disp(0)), 1).ok_or("a rank's memory is not shared")?;
+            let base = segment.as_ptr().cast_mut().cast::<u8>().wrapping_add(at.disp.0 as usize);
+            parts.push(Part { base, bytes: part.bytes(), unit: part.disp_unit() });
+        }
+        let rank = raw.team().rank();
+        let own = &parts[rank.index()];
+        // SAFETY: constants of C.
+        let (flavor, model) = unsafe { (if is_shared { FLAVOR_SHARED } else { FLAVOR_ALLOCATE }, MODEL_UNIFIED) };
+        let attributes =
+            Box::new(Attributes { size: own.bytes as ffi::MPI_Aint, unit: own.unit as c_int, flavor, model });
+        Ok(Native {
+            win,
+            parts: parts.into(),
+            rank,
+            group,
+            attributes,
+            types: Types::all(),
+            calls: Cell::new(0),
+            open: Cell::new(NONE),
+            is_dirty: Cell::new(false),
+            has_posted: Cell::new(false),
+            last_type: Cell::new(Types::all().bytes()),
+            is_marked: Cell::new(is_marked),
+            in_force,
+            engine,
+        })
+    }
+
+    /// Returns the address of this rank's part.
+    pub(crate) fn base(&self) -> *mut c_void {
+        self.parts[self.rank.index()].base.cast()
+    }
+
+    /// Notes that the program has changed the carrier.
+    pub(crate) fn mark(&self) {
+        self.is_marked.set(true);
+    }
+
+    /// Frees the engine, and returns whether another window may have the carrier. Collective.
+    pub(crate) fn free(self) -> (Result<()>, bool) {
+        let freed = self.engine.free();
+        host::free_group(self.group);
+        (freed.map_err(Failure::from), !self.is_marked.get())
+    }
+
+    /// Lets the host make progress now and then.
+    #[inline(always)]
+    fn count(&self) {
+        if self.is_time() {
+            self.progress();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn progress(&self) {
+        self.calls.set(0);
+        host::progress();
+    }
+
+    /// Returns the bytes of the items at both ends, if both types are dense.
+    #[inline(always)]
+    fn dense(&self, here: Items, there: Remote) -> Option<(u64, u64)> {
+        let near = self.dense_type(here.of)?;
+        let far = if here.of == there.of { near } else { self.types.dense(there.of)? };
+        let bytes = |count: i64, size: u64| u64::try_from(count).ok()?.checked_mul(size);
+        Some((bytes(here.count, near.size)?, bytes(there.count, far.size)?))
+    }
+
+    #[inline(always)]
+    fn dense_type(&self, of: ffi::MPI_Datatype) -> Option<Dense> {
+        let (last, dense) = self.last_type.get();
+        if last == of {
+            return Some(dense);
+        }
+        let dense = self.types.dense(of)?;
+        self.last_type.set((of, dense));
+        Some(dense)
+    }
+
+    /// Returns whether a short path may operate on this rank of the program's.
+    #[inline(always)]
+    fn is_open(&self, target: c_int) -> bool {
+        let open = self.open.get();
+        // With the conversion, a null target or a negative rank is larger than any rank.
+        open == u64::from(target as u32) + 1 || open == ALL && (target as u32 as usize) < self.parts.len()
+    }
+
+    /// Returns the word at a displacement of a target that is locked, as far as the short paths know.
+    #[inline(always)]
+    fn word(&self, target: c_int, disp: i64) -> Option<&AtomicU64> {
+        if !self.is_open(target) {
+            return None;
+        }
+        let part = self.parts.get(target as usize)?;
+        let offset = (disp as u64).checked_mul(u64::from(part.unit))?;
+        let at = part.base.wrapping_add(offset as usize);
+        // A negative displacement is beyond any part.
+        if part.bytes < 8 || offset > part.bytes - 8 || !at.addr().is_multiple_of(8) {
+            return None;
+        }
+        // SAFETY: the word is aligned and lies in the part (checked), which is mapped as long as the engine lives. All accesses of this
+        // crate to it are atomic, or are copies of other languages.
+        Some(unsafe { &*at.cast::<AtomicU64>() })
+    }
+
+    /// Returns whether items are 8 bytes of a dense type, as the target's are.
+    #[inline(always)]
+    fn is_word(&self, origin: Items, there: Remote) -> bool {
+        let (last, dense) = self.last_type.get();
+        origin.of == last
+            && there.of == last
+            && origin.count == there.count
+            && origin.count.wrapping_mul(dense.size as i64) == 8
+    }
+
+    /// Returns whether this is the type of the last operation, and a 64-bit integer.
+    #[inline(always)]
+    fn is_integer(&self, of: ffi::MPI_Datatype) -> bool {
+        let (last, dense) = self.last_type.get();
+        of == last && matches!(dense.kind, Some(Kind::I64 | Kind::U64))
+    }
+
+    /// Puts a word, or does nothing and returns false.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to read.
+    #[inline(always)]
+    pub(crate) unsafe fn short_put(&self, origin: Items, target: c_int, there: Remote) -> bool {
+        if self.is_word(origin, there)
+            && let Some(word) = self.word(target, there.disp)
+        {
+            // SAFETY: the caller's promise.
+            word.store(unsafe { origin.at.cast::<u64>().read_unaligned() }, Ordering::Release);
+            self.is_dirty.set(true);
+            return true;
+        }
+        false
+    }
+
+    /// Gets a word, or does nothing and returns false.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to write.
+    #[inline(always)]
+    pub(crate) unsafe fn short_get(&self, origin: Items, target: c_int, there: Remote) -> bool {
+        if self.is_word(origin, there)
+            && let Some(word) = self.word(target, there.disp)
+        {
+            // SAFETY: the caller's promise.
+            unsafe { origin.at.cast::<u64>().write_unaligned(word.load(Ordering::Acquire)) };
+            return true;
+        }
+        false
+    }
+
+    /// Updates a 64-bit integer, and returns its value before; or does nothing.
+    #[inline(always)]
+    fn short_update(
+        &self,
+        value: u64,
+        of: ffi::MPI_Datatype,
+        target: c_int,
+        disp: i64,
+        op: ffi::MPI_Op,
+    ) -> Option<u64> {
+        if !self.is_integer(of) || !self.is_open(target) {
+            return None;
+        }
+        let at = self.engine.raw().locked(Rank(target as u32))?;
+        let disp = WindowDisp(disp);
+        // The signed and the unsigned operations are the same.
+        if op == types::handle(Op::Sum) {
+            at.update_word(disp, Op::Sum, value)
+        } else if op == types::handle(Op::BitXor) {
+            at.update_word(disp, Op::BitXor, value)
+        } else if op == types::handle(Op::Replace) {
+            at.update_word(disp, Op::Replace, value)
+        } else {
+            None
+        }
+    }
+
+    /// Accumulates into a 64-bit integer, or does nothing and returns false.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to read.
+    #[inline(always)]
+    pub(crate) unsafe fn short_accumulate(&self, origin: Items, target: c_int, there: Remote, op: ffi::MPI_Op) -> bool {
+        if origin.count != 1 || there.count != 1 || origin.of != there.of || !self.is_integer(origin.of) {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        let value = unsafe { origin.at.cast::<u64>().read_unaligned() };
+        self.short_update(value, there.of, target, there.disp, op).is_some()
+    }
+
+    /// Fetches and updates a 64-bit integer, or does nothing and returns false.
+    ///
+    /// # Safety
+    ///
+    /// `origin` and `result` are elements of this type, the program's to read and write.
+    #[inline(always)]
+    pub(crate) unsafe fn short_fetch_and_op(
+        &self,
+        origin: *const c_void,
+        result: *mut c_void,
+        of: ffi::MPI_Datatype,
+        target: c_int,
+        disp: i64,
+        op: ffi::MPI_Op,
+    ) -> bool {
+        if !self.is_integer(of) || origin.is_null() {
+            return false;
+        }
+        // SAFETY: the caller's promise; `origin` may be null for an operation that ignores it.
+        let value = unsafe { origin.cast::<u64>().read_unaligned() };
+        let Some(old) = self.short_update(value, of, target, disp, op) else { return false };
+        // SAFETY: the caller's promise.
+        unsafe { result.cast::<u64>().write_unaligned(old) };
+        true
+    }
+
+    /// Swaps a 64-bit integer, or does nothing and returns false.
+    ///
+    /// # Safety
+    ///
+    /// The three are elements of this type, the program's to read, read and write.
+    #[inline(always)]
+    pub(crate) unsafe fn short_compare_and_swap(
+        &self,
+        origin: *const c_void,
+        compare: *const c_void,
+        result: *mut c_void,
+        of: ffi::MPI_Datatype,
+        target: c_int,
+        disp: i64,
+    ) -> bool {
+        if !self.is_integer(of) || !self.is_open(target) {
+            return false;
+        }
+        let Some(at) = self.engine.raw().locked(Rank(target as u32)) else { return false };
+        // SAFETY: the caller's promise.
+        let (desired, expected) =
+            unsafe { (origin.cast::<u64>().read_unaligned(), compare.cast::<u64>().read_unaligned()) };
+        let Some(old) = at.swap_word(WindowDisp(disp), expected, desired) else { return false };
+        // SAFETY: the caller's promise.
+        unsafe { result.cast::<u64>().write_unaligned(old) };
+        true
+    }
+
+    /// Flushes a target that only short paths have written to, or does nothing and returns false.
+    #[inline(always)]
+    pub(crate) fn short_flush(&self, target: c_int) -> bool {
+        self.is_open(target) && self.short_flush_any()
+    }
+
+    /// Flushes all targets if only short paths have written to them, or does nothing and returns false.
+    #[inline(always)]
+    pub(crate) fn short_flush_all(&self) -> bool {
+        self.open.get() != NONE && self.short_flush_any()
+    }
+
+    #[inline(always)]
+    fn short_flush_any(&self) -> bool {
+        if self.has_posted.get() || self.is_time() {
+            return false;
+        }
+        self.fence_stores();
+        true
+    }
+
+    /// Operations of this mode are complete at the origin when they return.
+    #[inline(always)]
+    pub(crate) fn short_flush_local(&self, target: c_int) -> bool {
+        self.is_open(target) && !self.is_time()
+    }
+
+    #[inline(always)]
+    pub(crate) fn short_flush_local_all(&self) -> bool {
+        self.open.get() != NONE && !self.is_time()
+    }
+
+    /// Locks a target if nobody holds a conflicting lock, or does nothing and returns false.
+    #[inline(always)]
+    pub(crate) fn short_lock(&self, lock_type: c_int, target: c_int, assert: c_int) -> bool {
+        let kind = match lock_type {
+            EXCLUSIVE => LockKind::Exclusive,
+            SHARED => LockKind::Shared,
+            _ => return false,
+        };
+        if assert != 0 || !self.engine.raw().lock_plainly(kind, Rank(target as u32)) {
+            return false;
+        }
+        self.open.set(u64::from(target as u32) + 1);
+        true
+    }
+
+    /// Unlocks a target, or does nothing and returns false.
+    #[inline(always)]
+    pub(crate) fn short_unlock(&self, target: c_int) -> bool {
+        if self.has_posted.get() || self.is_time() {
+            return false;
+        }
+        self.fence_stores();
+        self.open.set(NONE);
+        self.engine.raw().unlock_plainly(Rank(target as u32))
+    }
+
+    #[inline(always)]
+    pub(crate) fn short_lock_all(&self, assert: c_int) -> bool {
+        if assert != 0 || !self.engine.raw().lock_all_plainly() {
+            return false;
+        }
+        self.open.set(ALL);
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn short_unlock_all(&self) -> bool {
+        if self.has_posted.get() || self.is_time() {
+            return false;
+        }
+        self.fence_stores();
+        self.open.set(NONE);
+        self.engine.raw().unlock_all_plainly()
+    }
+
+    /// Counts a call, and returns whether the host is to make progress.
+    #[inline(always)]
+    fn is_time(&self) -> bool {
+        let calls = self.calls.get() + 1;
+        self.calls.set(calls);
+        calls >= CALLS
+    }
+
+    /// `MPI_Put` and `MPI_Rput`.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to read.
+    #[inline(always)]
+    pub(crate) unsafe fn put<const REQUEST: bool>(
+        &self,
+        origin: Items,
+        target: Option<Rank>,
+        there: Remote,
+    ) -> Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        match self.dense(origin, there) {
+            Some((from, into)) if from <= into => {
+                self.has_posted.set(true);
+                // SAFETY: the caller's promise.
+                let source = unsafe { bytes(origin.at, from) };
+                within!(self, REQUEST, Put, target, at => at.put(WindowDisp(there.disp), source));
+                Ok(())
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.put_slowly::<REQUEST>(origin, target, there) },
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn put_slowly<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
+        check(origin.count, there)?;
+        // SAFETY: the caller's promise; `reach` has checked the target's items.
+        let copy = || unsafe { host::copy(origin, self.reach(target, there)?) };
+        within!(self, REQUEST, Put, target, _at => Ok(copy()))?;
+        // The engine's flush does not know of these stores.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// `MPI_Get` and `MPI_Rget`.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to write.
+    #[inline(always)]
+    pub(crate) unsafe fn get<const REQUEST: bool>(
+        &self,
+        origin: Items,
+        target: Option<Rank>,
+        there: Remote,
+    ) -> Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        match self.dense(origin, there) {
+            Some((into, from)) if from <= into => {
+                // SAFETY: the caller's promise.
+                let dest = unsafe { bytes_mut(origin.at, from) };
+                within!(self, REQUEST, Get, target, at => at.get(WindowDisp(there.disp), dest));
+                Ok(())
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.get_slowly::<REQUEST>(origin, target, there) },
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn get_slowly<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
+        check(origin.count, there)?;
+        // SAFETY: the caller's promise; `reach` has checked the target's items.
+        let copy = || unsafe { host::copy(self.reach(target, there)?, origin) };
+        within!(self, REQUEST, Get, target, _at => Ok(copy()))
+    }
+
+    /// `MPI_Accumulate`, `MPI_Get_accumulate` and their forms with requests. Without a `result`, nothing is read.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to read, those of the result to write.
+    #[inline(always)]
+    pub(crate) unsafe fn accumulate<const REQUEST: bool>(
+        &self,
+        origin: Items,
+        result: Option<Items>,
+        target: Option<Rank>,
+        there: Remote,
+        op: ffi::MPI_Op,
+    ) -> Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        let Some(op) = types::op(op).filter(|&op| op != Op::NoOp || result.is_some()) else {
+            return refuse(ffi::MPI_ERR_OP);
+        };
+        let near = if op == Op::NoOp { there.of } else { origin.of };
+        let one_type = near == there.of && result.is_none_or(|result| result.of == there.of);
+        let one_count =
+            (op == Op::NoOp || origin.count == there.count) && result.is_none_or(|result| result.count == there.count);
+        if one_type
+            && one_count
+            && let Some(dense) = self.dense_type(there.of)
+            && let Some(kind) = dense.kind
+            && let Some(len) = u64::try_from(there.count).ok().and_then(|count| count.checked_mul(dense.size))
+        {
+            let disp = WindowDisp(there.disp);
+            // SAFETY: the caller's promise.
+            let source = unsafe { bytes(origin.at, if op == Op::NoOp { 0 } else { len }) };
+            match result {
+                None => within!(self, REQUEST, Accumulate, target, at => at.accumulate_untyped(disp, kind, op, source)),
+                Some(result) => {
+                    // SAFETY: as above.
+                    let result = unsafe { bytes_mut(result.at, len) };
+                    within!(self, REQUEST, GetAccumulate, target,
+                        at => at.get_accumulate_untyped(disp, kind, op, source, result));
+                }
+            }
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { self.accumulate_slowly::<REQUEST>(origin, result, target, there, op) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn accumulate_slowly<const REQUEST: bool>(
+        &self,
+        origin: Items,
+        result: Option<Items>,
+        target: Rank,
+        there: Remote,
+        op: Op,
+    ) -> Result<()> {
+        check(if op == Op::NoOp { 0 } else { origin.count }, there)?;
+        // SAFETY: the caller's promise; `reach` has checked the target's items.
+        let combine = |items| unsafe { host::combine(origin, result, items, op) };
+        within!(self, REQUEST, GetAccumulate, target, at => Ok(match self.reach(target, there) {
+            Ok(items) => at.exclusively(|| combine(items))?,
+            Err(failure) => Err(failure),
+        }))
+    }
+
+    /// `MPI_Fetch_and_op`.
+    ///
+    /// # Safety
+    ///
+    /// `origin` and `result` are elements of this type, the program's to read and write.
+    #[inline(always)]
+    pub(crate) unsafe fn fetch_and_op(
+        &self,
+        origin: *const c_void,
+        result: *mut c_void,
+        of: ffi::MPI_Datatype,
+        target: Option<Rank>,
+        disp: i64,
+        op: ffi::MPI_Op,
+    ) -> Result<()> {
+        let origin = Items { at: origin.cast_mut(), count: 1, of };
+        let result = Items { at: result, count: 1, of };
+        // SAFETY: the caller's promise.
+        unsafe { self.accumulate::<false>(origin, Some(result), target, Remote { disp, count: 1, of }, op) }
+    }
+
+    /// `MPI_Compare_and_swap`.
+    ///
+    /// # Safety
+    ///
+    /// The three are elements of this type, the program's to read, read and write.
+    #[inline(always)]
+    pub(crate) unsafe fn compare_and_swap(
+        &self,
+        origin: *const c_void,
+        compare: *const c_void,
+        result: *mut c_void,
+        of: ffi::MPI_Datatype,
+        target: Option<Rank>,
+        disp: i64,
+    ) -> Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        let Some(dense) = self.dense_type(of) else { return refuse(ffi::MPI_ERR_TYPE) };
+        let (call, disp) = (Call::CompareAndSwap, WindowDisp(disp));
+        // Fortran's logical values and integers are no types of the engine. What is swapped is bytes.
+        let kind = dense.kind.or(match dense.size {
+            1 => Some(Kind::U8),
+            2 => Some(Kind::U16),
+            4 => Some(Kind::U32),
+            8 => Some(Kind::U64),
+            _ => None,
+        });
+        let Some(kind) = kind else { return refuse(ffi::MPI_ERR_TYPE) };
+        // SAFETY: the caller's promise.
+        let (desired, expected, result) =
+            unsafe { (bytes(origin, dense.size), bytes(compare, dense.size), bytes_mut(result, dense.size)) };
+        let swap = self
+            .engine
+            .raw()
+            .operate(call, target, |at| at.compare_and_swap_untyped(disp, kind, expected, desired, result));
+        Ok(swap?)
+    }
+
+    /// Returns the items of a rank's part, which are within it.
+    fn reach(&self, rank: Rank, there: Remote) -> Result<Items> {
+        let part = &self.parts[rank.index()];
+        let (first, len) = host::span(there.count, there.of)?;
+        let start = i128::from(there.disp) * i128::from(part.unit);
+        let (low, high) = (start + i128::from(first), start + i128::from(first) + i128::from(len));
+        if len > 0 && (low < 0 || high > i128::from(part.bytes)) {
+            return refuse(ffi::MPI_ERR_RMA_RANGE);
+        }
+        // The base and the first item may be outside of the part, if the type begins later.
+        let at = part.base.wrapping_offset(start as isize).cast();
+        Ok(Items { at, count: there.count, of: there.of })
+    }
+
+    pub(crate) fn lock(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<()> {
+        self.engine.raw().lock(kind, target, assert)?;
+        if let Some(target) = target {
+            // Of several targets, the short paths know the latest one.
+            self.open.set(u64::from(target.0) + 1);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unlock(&self, target: Option<Rank>) -> Result<()> {
+        self.complete_stores();
+        self.open.set(NONE);
+        Ok(self.engine.raw().unlock(target)?)
+    }
+
+    pub(crate) fn lock_all(&self, assert: Assert) -> Result<()> {
+        self.engine.raw().lock_all(assert)?;
+        self.open.set(ALL);
+        Ok(())
+    }
+
+    pub(crate) fn unlock_all(&self) -> Result<()> {
+        self.complete_stores();
+        self.engine.raw().unlock_all()?;
+        self.open.set(NONE);
+        Ok(())
+    }
+
+    /// Completes the stores of the short paths.
+    #[inline(always)]
+    fn fence_stores(&self) {
+        if self.is_dirty.get() {
+            fence(Ordering::SeqCst);
+            self.is_dirty.set(false);
+        }
+    }
+
+    /// Completes all stores, and counts the call.
+    fn complete_stores(&self) {
+        self.count();
+        if self.is_dirty.replace(false) | self.has_posted.replace(false) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn flush(&self, target: Option<Rank>) -> Result<()> {
+        self.complete_stores();
+        Ok(self.engine.raw().flush(target)?)
+    }
+
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.complete_stores();
+        Ok(self.engine.raw().flush_all()?)
+    }
+
+    pub(crate) fn flush_local(&self, target: Option<Rank>) -> Result<()> {
+        self.count();
+        Ok(self.engine.raw().flush_local(target)?)
+    }
+
+    pub(crate) fn flush_local_all(&self) -> Result<()> {
+        self.count();
+        Ok(self.engine.raw().flush_local_all()?)
+    }
+
+    #[inline(always)]
+    pub(crate) fn sync(&self) {
+        self.count();
+        self.engine.raw().sync();
+    }
+
+    pub(crate) fn fence(&self, assert: FenceAssert) -> Result<()> {
+        Ok(self.engine.raw().fence(assert)?)
+    }
+
+    pub(crate) fn start(&self, group: Group, assert: StartAssert) -> Result<()> {
+        Ok(self.engine.raw().start(&host::ranks(group, self.group)?, assert)?)
+    }
+
+    pub(crate) fn complete(&self) -> Result<()> {
+        Ok(self.engine.raw().complete()?)
+    }
+
+    pub(crate) fn post(&self, group: Group, assert: PostAssert) -> Result<()> {
+        Ok(self.engine.raw().post(&host::ranks(group, self.group)?, assert)?)
+    }
+
+    pub(crate) fn wait(&self) -> Result<()> {
+        Ok(self.engine.raw().wait()?)
+    }
+
+    pub(crate) fn test(&self) -> Result<bool> {
+        // A program that only tests lets the host make progress here.
+        host::progress();
+        Ok(self.engine.raw().test()?)
+    }
+
+    /// Returns the value of a predefined attribute, as `MPI_Win_get_attr` gives it.
+    pub(crate) fn attribute(&self, key: c_int) -> Option<*const c_void> {
+        // SAFETY: constants of C.
+        let keys = unsafe { [WIN_BASE, WIN_SIZE, WIN_DISP_UNIT, WIN_CREATE_FLAVOR, WIN_MODEL] };
+        let attributes = &*self.attributes;
+        let values: [*const c_void; 5] = [
+            self.base(),
+            (&raw const attributes.size).cast(),
+            (&raw const attributes.unit).cast(),
+            (&raw const attributes.flavor).cast(),
+            (&raw const attributes.model).cast(),
+        ];
+        keys.iter().position(|&other| other == key).map(|at| values[at])
+    }
+
+    /// Returns the bytes, the unit and the address of a rank's part. The null target's is the first part that is not empty.
+    pub(crate) fn shared_query(&self, rank: Option<Rank>) -> Result<(u64, u32, *mut c_void)> {
+        let part = match rank {
+            Some(rank) if rank.0 as usize >= self.parts.len() => return refuse(ffi::MPI_ERR_RANK),
+            Some(rank) => &self.parts[rank.index()],
+            None => self.parts.iter().find(|part| part.bytes > 0).unwrap_or(&self.parts[0]),
+        };
+        Ok((part.bytes, part.unit, part.base.cast()))
+    }
+
+    /// Returns the group of the window's ranks.
+    pub(crate) fn group(&self) -> Group {
+        self.group
+    }
+}
+
+/// Checks the counts of an operation.
+fn check(count: i64, there: Remote) -> Result<()> {
+    if count < 0 || there.count < 0 { refuse(ffi::MPI_ERR_COUNT) } else { Ok(()) }
+}
