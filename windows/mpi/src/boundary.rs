@@ -13,6 +13,7 @@ mod types;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use mpi_sys as ffi;
 use rmalab_atomics::Rank;
@@ -22,7 +23,7 @@ use rmalab_windows::{
 
 use self::engine::{Engine, Memory};
 use self::native::{Items, Native, Remote};
-use crate::policy::{Failure, Managed, strategies};
+use crate::policy::{Failure, Managed};
 use crate::settings::{Control, Mode, Settings};
 use crate::table::Window;
 use crate::world::Worlds;
@@ -51,6 +52,17 @@ struct Plan {
     /// The largest part of any rank, and whether all parts are alike.
     most: u64,
     alike: bool,
+    /// The handle of a native window, and whether it was made for this window only.
+    carrier: Option<(ffi::MPI_Win, bool)>,
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // The window is not native.
+        if let Some((carrier, is_marked)) = self.carrier.take() {
+            host::give_back(carrier, is_marked);
+        }
+    }
 }
 
 /// The memory that a program asks for.
@@ -61,35 +73,51 @@ struct Wanted {
     is_shared: bool,
 }
 
+/// Returns the choices for a window with this info. Variables are read once.
+fn settings(info: ffi::MPI_Info) -> Settings {
+    static DEFAULTS: OnceLock<Settings> = OnceLock::new();
+    let variable = |name: &str| std::env::var(name).ok();
+    if host::is_null(info) {
+        return DEFAULTS.get_or_init(|| Settings::read(|_| None, variable)).clone();
+    }
+    Settings::read(|key| host::hint(info, key), variable)
+}
+
 /// Agrees on a new window. Collective; `None` if windows of this communicator are never managed.
 fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Option<Wanted>) -> Option<Plan> {
     if !host::has_one_group(comm) {
         return None;
     }
     let (rank, size) = host::place(comm).ok()?;
-    let settings = Settings::read(|key| host::hint(info, key), |name| std::env::var(name).ok());
-    let mut plan = Plan { rank, size, settings, worlds: Err(String::new()), why_not: None, most: 0, alike: false };
-    plan.worlds = agree(&mut plan, comm, wanted);
+    let settings = settings(info);
+    let worlds = Err(String::new());
+    let mut plan = Plan { rank, size, settings, worlds, why_not: None, most: 0, alike: false, carrier: None };
+    plan.worlds = agree(&mut plan, comm, info, wanted);
     Some(plan)
 }
 
 /// Returns the worlds of the communicator, if its window is to be managed. All ranks return the same. Collective.
-fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, wanted: Option<Wanted>) -> Result<Rc<Worlds>, String> {
-    const THREADS: u64 = 1;
-    let digest = plan.settings.digest();
-    let mut refused = 0;
-    if !host::has_one_thread() {
-        refused |= THREADS;
-    }
+fn agree(
+    plan: &mut Plan,
+    comm: ffi::MPI_Comm,
+    info: ffi::MPI_Info,
+    wanted: Option<Wanted>,
+) -> Result<Rc<Worlds>, String> {
+    let digest = plan.settings.digest;
+    let refused = u64::from(!host::has_one_thread());
     // Each reason is a word of its own, since the largest of all ranks' words is taken.
     let fortran = u64::from(host::has_fortran());
     let (bytes, unit) = wanted.map_or((0, 0), |wanted| (wanted.bytes, wanted.unit));
     let odd = wanted.is_some()
         && (bytes < 0 || u32::try_from(unit).is_ok_and(|unit| unit == 0) || u32::try_from(unit).is_err());
     let (bytes, unit) = (bytes as u64, unit as u64);
-    let numbers = [digest, !digest, refused, fortran, u64::from(odd), bytes, !bytes, unit, !unit];
+    if wanted.is_some() && plan.settings.mode == Mode::Native && refused == 0 && fortran == 0 {
+        plan.carrier = host::carrier(info).ok();
+    }
+    let no_handle = u64::from(plan.carrier.is_none());
+    let numbers = [digest, !digest, refused, fortran, u64::from(odd), no_handle, bytes, !bytes, unit, !unit];
     let known = world::of(comm);
-    let [most, least, refused, fortran, odd, bytes, no_bytes, unit, no_unit] =
+    let [most, least, refused, fortran, odd, no_handle, bytes, no_bytes, unit, no_unit] =
         match known.as_ref().and_then(|worlds| worlds.shared()) {
             Some(ranks) => ranks.largest(&numbers)?,
             None => host::largest(comm, &numbers)?,
@@ -113,6 +141,8 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, wanted: Option<Wanted>) -> Result
             Some("some calls of Fortran do not reach this library".to_owned())
         } else if odd != 0 {
             Some("its size or unit is wrong".to_owned())
+        } else if no_handle != 0 {
+            Some("the MPI makes no window of one rank".to_owned())
         } else {
             None
         };
@@ -125,18 +155,18 @@ fn make_native(
     plan: &mut Plan,
     call: &str,
     comm: ffi::MPI_Comm,
-    info: ffi::MPI_Info,
     wanted: Wanted,
 ) -> Option<(ffi::MPI_Win, *mut c_void)> {
     if plan.settings.mode != Mode::Native || plan.why_not.is_some() {
         return None;
     }
     let worlds = Rc::clone(plan.worlds.as_ref().ok()?);
-    match native(plan, &worlds, comm, info, wanted) {
+    match native(plan, &worlds, comm, wanted) {
         Ok(window) => {
             let made = (window.win, window.base());
-            report(plan, call, Ok(&window.in_force));
-            table::add(Window::Native(window));
+            let window = Window::Native(window);
+            report(plan, call, Ok(&window));
+            table::add(window);
             Some(made)
         }
         Err(why) => {
@@ -147,13 +177,7 @@ fn make_native(
 }
 
 /// Makes the window. All ranks return it, or a reason.
-fn native(
-    plan: &Plan,
-    worlds: &Worlds,
-    comm: ffi::MPI_Comm,
-    info: ffi::MPI_Info,
-    wanted: Wanted,
-) -> Result<Native, String> {
+fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted) -> Result<Native, String> {
     let ranks = worlds.make_shared(comm)?;
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u32);
     let memory = match (wanted.is_shared, plan.alike) {
@@ -176,16 +200,11 @@ fn native(
         made => made,
     };
     let engine = engine.map_err(|error| error.to_string())?;
-    let carrier = host::carrier(info);
-    let made = carrier.and_then(|(win, is_marked)| {
-        let in_force = strategies(&engine.raw().info(), Mode::Native, Control::Shared);
-        let group = host::group_of_comm(comm)?;
-        Native::new(win, engine, group, wanted.is_shared, is_marked, in_force)
-    });
-    if ranks.largest(&[u64::from(made.is_err())])? != [0] {
-        return Err(made.err().unwrap_or_else(|| "another rank cannot make it".to_owned()));
-    }
-    made
+    let (win, is_marked) = plan.carrier.ok_or("it has no handle")?;
+    // From here on, nothing fails at one rank only.
+    let window = Native::new(win, engine, host::group_of_comm(comm)?, wanted.is_shared, is_marked)?;
+    plan.carrier = None;
+    Ok(window)
 }
 
 /// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
@@ -193,13 +212,16 @@ fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm) {
     let worlds = std::mem::replace(&mut plan.worlds, Err(String::new()));
     let outcome = worlds.and_then(|worlds| manage(win, comm, &worlds, &plan.settings));
     match outcome {
-        Ok(in_force) => report(&plan, call, Ok(&in_force)),
+        Ok(window) => {
+            report(&plan, call, Ok(&window));
+            table::add(window);
+        }
         Err(why) => report(&plan, call, Err(&why)),
     }
 }
 
 /// Prints what a new window has, or why it is the host's alone, and counts it.
-fn report(plan: &Plan, call: &str, outcome: Result<&[(&'static str, String)], &str>) {
+fn report(plan: &Plan, call: &str, outcome: Result<&Window, &str>) {
     if plan.rank != 0 {
         return;
     }
@@ -209,8 +231,8 @@ fn report(plan: &Plan, call: &str, outcome: Result<&[(&'static str, String)], &s
         return;
     }
     let mut what = match outcome {
-        Ok(in_force) => {
-            let pairs: Vec<String> = in_force.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        Ok(window) => {
+            let pairs: Vec<String> = window.in_force().iter().map(|(key, value)| format!("{key}={value}")).collect();
             pairs.join(" ")
         }
         Err(why) => format!("the MPI's own, since {why}"),
@@ -221,13 +243,8 @@ fn report(plan: &Plan, call: &str, outcome: Result<&[(&'static str, String)], &s
     print(&format!("{call} of {} ranks: {what}", plan.size));
 }
 
-/// Manages the window; returns the choices in force, or why the window is the host's alone. All ranks do the same.
-fn manage(
-    win: ffi::MPI_Win,
-    comm: ffi::MPI_Comm,
-    worlds: &Worlds,
-    settings: &Settings,
-) -> Result<Vec<(&'static str, String)>, String> {
+/// Manages the window, or returns why the window is the host's alone. All ranks do the same.
+fn manage(win: ffi::MPI_Win, comm: ffi::MPI_Comm, worlds: &Worlds, settings: &Settings) -> Result<Window, String> {
     let managed = Managed::new(win, comm, worlds, settings).and_then(|managed| match managed.open_host() {
         Ok(()) => Ok(managed),
         Err(failure) => Err(format!("the MPI cannot lock it: {failure:?}")),
@@ -241,9 +258,7 @@ fn manage(
         return Err(managed.err().unwrap_or_else(|| "another rank cannot manage it".to_owned()));
     }
     let managed = managed?;
-    let in_force = managed.in_force.clone();
-    table::add(Window::Policy(managed));
-    Ok(in_force)
+    Ok(Window::Policy(managed))
 }
 
 /// Prints each warning the first time that it comes.
@@ -332,10 +347,10 @@ macro_rules! allocations {
             base: *mut c_void,
             win: *mut ffi::MPI_Win,
         ) -> c_int {
-            let wanted = Wanted { bytes: size, unit: wide(disp_unit), is_shared: $is_shared };
+            let wanted = Wanted { bytes: host::wide(size), unit: wide(disp_unit), is_shared: $is_shared };
             let mut plan = plan(comm, info, Some(wanted));
             if let Some(plan) = &mut plan
-                && let Some((handle, memory)) = make_native(plan, stringify!($name), comm, info, wanted)
+                && let Some((handle, memory)) = make_native(plan, stringify!($name), comm, wanted)
             {
                 // SAFETY: the program's variables; `base` is the address of a pointer.
                 unsafe {
@@ -417,7 +432,7 @@ fn items(at: *const c_void, count: impl Into<i64>, of: ffi::MPI_Datatype) -> Ite
 /// The items of a call at its target.
 #[inline(always)]
 fn remote(disp: ffi::MPI_Aint, count: impl Into<i64>, of: ffi::MPI_Datatype) -> Remote {
-    Remote { disp, count: wide(count), of }
+    Remote { disp: host::wide(disp), count: wide(count), of }
 }
 
 /// Returns a complete request after a native operation.
@@ -437,8 +452,8 @@ operations! {
     MPI_Get = PMPI_Get(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get, window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
     MPI_Accumulate = PMPI_Accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
     MPI_Get_accumulate = PMPI_Get_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
-    MPI_Fetch_and_op = PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, op: ffi::MPI_Op, win: ffi::MPI_Win) as FetchAndOp, window => window.fetch_and_op(origin, result, datatype, target(target_rank), target_disp, op), short window.short_fetch_and_op(origin, result, datatype, target_rank, target_disp, op);
-    MPI_Compare_and_swap = PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, win: ffi::MPI_Win) as CompareAndSwap, window => window.compare_and_swap(origin, compare, result, datatype, target(target_rank), target_disp), short window.short_compare_and_swap(origin, compare, result, datatype, target_rank, target_disp);
+    MPI_Fetch_and_op = PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, op: ffi::MPI_Op, win: ffi::MPI_Win) as FetchAndOp, window => window.fetch_and_op(origin, result, datatype, target(target_rank), host::wide(target_disp), op), short window.short_fetch_and_op(origin, result, datatype, target_rank, host::wide(target_disp), op);
+    MPI_Compare_and_swap = PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, win: ffi::MPI_Win) as CompareAndSwap, window => window.compare_and_swap(origin, compare, result, datatype, target(target_rank), host::wide(target_disp)), short window.short_compare_and_swap(origin, compare, result, datatype, target_rank, host::wide(target_disp));
     #[cfg(large_counts)]
     MPI_Put_c = PMPI_Put_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put, window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
     #[cfg(large_counts)]
@@ -693,7 +708,7 @@ pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
     let (ended, is_reusable) = free(table::take(handle));
     let reported = code(handle, ended);
     if is_reusable {
-        host::give_back(handle);
+        host::give_back(handle, false);
         // SAFETY: as above.
         unsafe { *win = host::no_window() };
         return reported;

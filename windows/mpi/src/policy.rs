@@ -107,8 +107,6 @@ pub(crate) struct Managed {
     group: Group,
     /// The targets of the access epoch.
     targets: RefCell<Vec<Rank>>,
-    /// The choices in force, as info keys.
-    pub(crate) in_force: Vec<(&'static str, String)>,
 }
 
 impl Managed {
@@ -121,10 +119,12 @@ impl Managed {
     ) -> std::result::Result<Managed, String> {
         let engine = Engines::new(comm, worlds, settings)?;
         let group = host::group_of(win)?;
-        let mut managed = Managed { win, engine, group, targets: RefCell::default(), in_force: Vec::new() };
-        let info = raw!(managed, raw => raw.info());
-        managed.in_force = strategies(&info, Mode::Policy, managed.engine.control());
-        Ok(managed)
+        Ok(Managed { win, engine, group, targets: RefCell::default() })
+    }
+
+    /// Returns the choices in force, as info keys.
+    pub(crate) fn in_force(&self) -> Vec<(&'static str, String)> {
+        strategies(&raw!(self, raw => raw.info()), Mode::Policy, self.engine.control())
     }
 
     /// Opens the host's epoch, in which all operations of the window's life are.

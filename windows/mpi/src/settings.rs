@@ -70,7 +70,7 @@ impl fmt::Display for Control {
 }
 
 /// The choices for one window.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) mode: Mode,
     pub(crate) control: Control,
@@ -78,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// A line for each value that does not exist.
     pub(crate) warnings: Vec<String>,
+    /// A number that is the same at all ranks that have chosen the same.
+    pub(crate) digest: u64,
 }
 
 impl Settings {
@@ -115,14 +117,9 @@ impl Settings {
         }
         // What the engine ignores now is its own variable, which has its line already.
         let (config, _) = Config::from_info(&strategies);
-        Settings { mode, control, config, warnings }
-    }
-
-    /// Returns a number that is the same at all ranks that have chosen the same.
-    pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.mode, self.control, self.config.to_info().to_string()).hash(&mut hasher);
-        hasher.finish()
+        (mode, control, config.to_info().to_string()).hash(&mut hasher);
+        Settings { mode, control, config, warnings, digest: hasher.finish() }
     }
 }
 
@@ -175,7 +172,7 @@ mod tests {
 
     #[test]
     fn digests_differ_where_choices_do() {
-        let digest = |hints: &[(&str, &str)]| read(hints, &[]).digest();
+        let digest = |hints: &[(&str, &str)]| read(hints, &[]).digest;
         assert_eq!(digest(&[]), digest(&[("rmalab_mode", "native"), ("rmalab_fence", "dissemination")]));
         for other in [
             ("rmalab_mode", "policy"),

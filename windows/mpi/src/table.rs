@@ -24,10 +24,10 @@ impl Window {
     }
 
     /// Returns the choices in force, as info keys.
-    pub(crate) fn in_force(&self) -> &[(&'static str, String)] {
+    pub(crate) fn in_force(&self) -> Vec<(&'static str, String)> {
         match self {
-            Window::Policy(window) => &window.in_force,
-            Window::Native(window) => &window.in_force,
+            Window::Policy(window) => window.in_force(),
+            Window::Native(window) => window.in_force(),
         }
     }
 }

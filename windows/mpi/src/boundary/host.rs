@@ -233,6 +233,13 @@ pub(crate) unsafe fn copy(from: Items, to: Items) -> Result<()> {
     }
 }
 
+/// Returns an address of MPI as a number. MPICH has a `long` for it, and Open MPI a `ptrdiff_t`.
+#[inline(always)]
+#[allow(clippy::unnecessary_cast, reason = "for one of the two")]
+pub(crate) fn wide(address: ffi::MPI_Aint) -> i64 {
+    address as i64
+}
+
 /// Returns the size of a type in bytes, and its extent.
 fn size_of(of: ffi::MPI_Datatype) -> Result<(u64, u64)> {
     let (mut size, mut lower, mut extent) = (0, 0, 0);
@@ -241,7 +248,7 @@ fn size_of(of: ffi::MPI_Datatype) -> Result<(u64, u64)> {
         class(ffi::PMPI_Type_size(of, &mut size))?;
         class(ffi::PMPI_Type_get_extent(of, &mut lower, &mut extent))?;
     }
-    Ok((size.max(0) as u64, extent.unsigned_abs()))
+    Ok((size.max(0) as u64, wide(extent).unsigned_abs()))
 }
 
 /// Combines the origin's items into the target's, and copies the target's to `result` before. Nothing else updates the target.
@@ -288,6 +295,7 @@ pub(crate) fn span(count: i64, of: ffi::MPI_Datatype) -> Result<(i64, u64)> {
         class(ffi::PMPI_Type_get_true_extent(of, &mut first, &mut len))?;
         class(ffi::PMPI_Type_get_extent(of, &mut lower, &mut extent))?;
     }
+    let (first, len, extent) = (wide(first), wide(len), wide(extent));
     if count <= 0 || len <= 0 {
         return Ok((0, 0));
     }
@@ -310,7 +318,7 @@ pub(crate) unsafe fn completed(request: *mut ffi::MPI_Request) -> Result<()> {
 
 /// Returns a window over this rank alone: one that a window of the program has given back, or a new one with this info. Local.
 pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
-    let is_plain = info == null_info();
+    let is_plain = is_null(info);
     if is_plain && let Some(win) = CARRIERS.with_borrow_mut(Vec::pop) {
         return Ok((win, false));
     }
@@ -323,8 +331,13 @@ pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
     }
 }
 
-/// Takes a carrier back, which the program has not changed.
-pub(crate) fn give_back(carrier: Win) {
+/// Takes a carrier back, for another window of the program unless it `is_marked`.
+pub(crate) fn give_back(mut carrier: Win, is_marked: bool) {
+    if is_marked {
+        // SAFETY: it was made by `carrier`, and no window of the program has it.
+        unsafe { ffi::PMPI_Win_free(&mut carrier) };
+        return;
+    }
     CARRIERS.with_borrow_mut(|carriers| carriers.push(carrier));
 }
 
@@ -407,7 +420,7 @@ pub(crate) fn progress() -> Served {
 
 /// Returns the value of a key, or `None` if the info does not have it.
 pub(crate) fn hint(info: Info, key: &str) -> Option<String> {
-    if info == null_info() {
+    if is_null(info) {
         return None;
     }
     let key = CString::new(key).ok()?;
@@ -421,9 +434,10 @@ pub(crate) fn hint(info: Info, key: &str) -> Option<String> {
     (code == SUCCESS && found != 0).then_some(value)
 }
 
-fn null_info() -> Info {
+/// Returns whether there is no info.
+pub(crate) fn is_null(info: Info) -> bool {
     // SAFETY: a constant of C.
-    unsafe { ffi::RSMPI_INFO_NULL }
+    info == unsafe { ffi::RSMPI_INFO_NULL }
 }
 
 /// Adds a pair to an info of the program.

@@ -26,7 +26,8 @@ use rmalab_windows::{Assert, Call, Error, FenceAssert, Kind, LockKind, Op, PostA
 use super::engine::{Engine, Shared};
 use super::host::{self, Group, Win};
 use super::types::{self, Dense, Types};
-use crate::policy::{Failure, Result};
+use crate::policy::{Failure, Result, strategies};
+use crate::settings::{Control, Mode};
 use crate::table::Window;
 
 /// Items in memory: their first byte, their number and their type.
@@ -103,7 +104,6 @@ pub(crate) struct Native {
     last_type: Cell<(ffi::MPI_Datatype, Dense)>,
     /// Whether the program has given the carrier something of its own, so that no other window gets it.
     is_marked: Cell<bool>,
-    pub(crate) in_force: Vec<(&'static str, String)>,
 }
 
 const EXCLUSIVE: c_int = ffi::MPI_LOCK_EXCLUSIVE as c_int;
@@ -119,8 +119,8 @@ static LAST: AtomicPtr<Native> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Returns the window of the last call, if it has this handle and calls are not counted.
 ///
-/// The caller uses the reference for a short path only: code that calls neither the host nor an error handler, so that nothing frees the
-/// window meanwhile.
+/// The caller uses the reference for a short path only, in which nothing frees the window: no error handler runs there. A lock that
+/// waits lets the host make progress, and a program must not free a window that it is locking.
 #[inline(always)]
 pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
     // SAFETY: the table resets the pointer before it gives a window away to be freed. Programs with calls of several threads have no
@@ -196,7 +196,6 @@ impl Native {
         group: Group,
         is_shared: bool,
         is_marked: bool,
-        in_force: Vec<(&'static str, String)>,
     ) -> std::result::Result<Native, String> {
         let raw = engine.raw();
         let ranks = engine.ranks();
@@ -228,9 +227,13 @@ impl Native {
             has_posted: Cell::new(false),
             last_type: Cell::new(Types::all().bytes()),
             is_marked: Cell::new(is_marked),
-            in_force,
             engine,
         })
+    }
+
+    /// Returns the choices in force, as info keys.
+    pub(crate) fn in_force(&self) -> Vec<(&'static str, String)> {
+        strategies(&self.engine.raw().info(), Mode::Native, Control::Shared)
     }
 
     /// Returns the address of this rank's part.
@@ -390,19 +393,41 @@ impl Native {
         }
     }
 
-    /// Accumulates into a 64-bit integer, or does nothing and returns false.
+    /// Accumulates into 64-bit integers, or does nothing and returns false.
     ///
     /// # Safety
     ///
     /// The origin's items are the program's to read.
     #[inline(always)]
     pub(crate) unsafe fn short_accumulate(&self, origin: Items, target: c_int, there: Remote, op: ffi::MPI_Op) -> bool {
-        if origin.count != 1 || there.count != 1 || origin.of != there.of || !self.is_integer(origin.of) {
+        if origin.count != there.count || origin.of != there.of || !self.is_integer(origin.of) {
             return false;
+        }
+        if origin.count != 1 {
+            // SAFETY: the caller's promise.
+            return op == types::handle(Op::Sum) && unsafe { self.short_sums(origin, target, there.disp) };
         }
         // SAFETY: the caller's promise.
         let value = unsafe { origin.at.cast::<u64>().read_unaligned() };
         self.short_update(value, there.of, target, there.disp, op).is_some()
+    }
+
+    /// Adds several 64-bit integers, or does nothing and returns false.
+    ///
+    /// # Safety
+    ///
+    /// The origin's items are the program's to read.
+    #[inline(never)]
+    unsafe fn short_sums(&self, origin: Items, target: c_int, disp: i64) -> bool {
+        let Some(len) = u64::try_from(origin.count).ok().and_then(|count| count.checked_mul(8)) else { return false };
+        if !self.is_open(target) {
+            return false;
+        }
+        let Some(at) = self.engine.raw().locked(Rank(target as u32)) else { return false };
+        // SAFETY: the caller's promise.
+        let source = unsafe { bytes(origin.at, len) };
+        // Nothing is done outside of the window, and the long path reports it.
+        at.accumulate_untyped(WindowDisp(disp), Kind::U64, Op::Sum, source).is_ok()
     }
 
     /// Fetches and updates a 64-bit integer, or does nothing and returns false.

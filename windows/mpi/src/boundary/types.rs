@@ -73,7 +73,7 @@ impl Types {
                     ffi::PMPI_Type_size(handle, &mut size);
                     ffi::PMPI_Type_get_extent(handle, &mut lower, &mut extent);
                 }
-                if size > 0 && lower == 0 && extent == i64::from(size) {
+                if size > 0 && lower == 0 && super::host::wide(extent) == i64::from(size) {
                     let dense = Dense { size: size as u64, kind: kind(class as u8, size) };
                     let mut at = place(number(handle));
                     while types.places[at].is_some_and(|(other, _)| other != number(handle)) {
