@@ -13,8 +13,8 @@
 //!   a rank that has released `threshold` times past a waiting head.
 //! - Every wait is on a word of the waiter's own memory. No rank polls.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs: under sequential consistency and with posted
-//!   puts that arrive late 3 ranks × 2 on one node (one active rank, and two), and 4 × 1 on two nodes of two; with data and bulk puts
-//!   in any order 2 × 2. The largest searches run on request (`--long`).
+//!   puts that arrive late 3 ranks × 2 on one node with one active rank, on request (`--long`); 3 × 1 and 2 × 2 on one node
+//!   and 4 × 1 on two nodes of two, with one active rank and with two; with data and bulk puts in any order 2 × 2.
 //!
 //! # State
 //! Each node has its own restriction. Its words are at the *first*, the first rank of the node. They follow the node of the inner lock,
@@ -46,7 +46,7 @@
 //!
 //! # Deviations from the paper
 //! - One rank is active by default. The paper lets in two, and two ranks may share a core: then each handover between them is a
-//!   context switch. With 4 and 8 threads bound to 2 cores, two active ranks took more than ten times as long as one.
+//!   context switch. `rmalab advise` has `gcr/active-2` beside `gcr`.
 //! - A rank becomes active by compare-and-swap. In the paper it looks, then adds, and more ranks than intended may pass between.
 //! - The head waits on its own word. In the paper it polls `numActive` and `topApproved`. So `gate` has both, and names the head.
 //! - The threshold counts a rank's releases past a waiting head. In the paper it counts all releases of the lock.

@@ -28,7 +28,7 @@
 //!
 //! # Cost
 //! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs-rw-neutral: reader 2 / 3, writer
-//! 4 / 1, or less as it says). Other ranks of the node need 2 more for an acquire and a release, both on the node: a reader acquires
+//! 2 / 1). Other ranks of the node need 2 more for an acquire and a release, both on the node: a reader acquires
 //! with 2 more, a writer acquires and releases with 1 more each.
 
 use rmalab_atomics::RemoteAtomics;

@@ -95,6 +95,14 @@ const GCR: &[Row] = &[
     (LatePuts, Long, &["3Wx2/3"]),
 ];
 
+/// With two active ranks, and a threshold of one release.
+const GCR_2: &[Row] = &[
+    (Sc, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (UnorderedBulk, Data, &["2Wx2/2"]),
+    (Hca, Plain, &["3Wx1/3"]),
+];
+
 const GCR_RW: &[Row] = &[
     (Sc, Plain, &["1R1Wx2/2", "2R1Wx1/3", "1R2Wx1/3"]),
     (LatePuts, Plain, &["1R1Wx2/2", "2R1Wx1/3", "1R2Wx1/3"]),
@@ -259,7 +267,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("oshmem-mcs", _) => OSHMEM_MCS,
         ("reciprocating", _) => RECIPROCATING,
         ("cohort", _) => COHORT,
-        ("gcr" | "gcr-2-1", _) => GCR,
+        ("gcr", _) => GCR,
+        ("gcr-2-1", _) => GCR_2,
         ("gcr-rw" | "gcr-rw-2-1", _) => GCR_RW,
         ("hierarchical", _) => HIERARCHICAL,
         ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,
