@@ -9,6 +9,8 @@
 //! - At most `active` ranks of a node compete for the inner lock, and heads that have been approved. So with more ranks than cores, a
 //!   queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank acquires again and
 //!   again, past the passive ranks.
+//! - It is for nodes with more ranks than cores. Where each rank has a core, every change of the active rank adds operations, and the
+//!   inner lock alone is faster: on the simulated FX100, with 64 ranks that only acquire, mcs takes a third of the time.
 //! - No rank starves. The passive queue is first come, first served. The last active rank that leaves approves its head, and so does
 //!   a rank that has released `threshold` times past a waiting head.
 //! - Every wait is on a word of the waiter's own memory. No rank polls.
