@@ -1,8 +1,8 @@
 //! Concurrency restriction: of the ranks of a node, one at a time (or a few) competes for a lock, and the others wait ahead of it.
 //!
 //! # Paper
-//! D. Dice and A. Kogan, "Avoiding Scalability Collapse by Restricting Concurrency", Euro-Par 2019, DOI
-//! 10.1007/978-3-030-29400-7_26 (arXiv 1905.10818): generic concurrency restriction (GCR), a wrapper of any lock.
+//! D. Dice and A. Kogan, "Avoiding Scalability Collapse by Restricting Concurrency", Euro-Par 2019,
+//! arXiv 1905.10818: generic concurrency restriction (GCR), a wrapper of any lock.
 //!
 //! # Properties
 //! - Mutual exclusion is that of the inner lock, by default [`crate::mcs`]. The restriction plays no part in it.
