@@ -33,8 +33,9 @@
 //!
 //! # Deviations from the paper
 //! - The paper has four fields of 16 bits in one word. When a count reaches 2^15, its lock freezes: ranks that come give their
-//!   tickets back and wait at random until the word is reset. Here the fields are wide, and their overflow does no harm, so
-//!   nothing freezes. That takes a second word, and a get in each acquire.
+//!   tickets back and wait until all holders have released and the word is reset. A reader that comes then waits for readers that
+//!   are inside, so a program in which those wait for it never ends. The conformance suite hangs on such a lock. Here the fields
+//!   are wide, and their overflow does no harm, so nothing freezes. That takes a second word, and a get in each acquire.
 //! - Writers are the lower half. Their overflow carries into the upper half of both words alike, and only I2 compares these;
 //!   the overflow of the upper half is lost. With readers in the lower half, a reader could wait for readers to release when
 //!   their number overflows.
