@@ -206,6 +206,5 @@ fn reader_writer_locks() {
     late(|ra| suite::readers_meet_on::<McsRwRp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwWp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwNeutral, _>(ra, ()));
-    late(|ra| suite::readers_meet_on::<DslrWide, _>(ra, DslrWideParams::default()));
     late(|ra| suite::readers_meet_on::<DecLock, _>(ra, Backoff::default()));
 }
