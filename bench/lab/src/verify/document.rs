@@ -11,7 +11,7 @@ use super::{Checked, Engine, Outcome, Verdict};
 const CHECKED: &str = "\
 Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no failing call; with data
 inside: an entering rank sees all earlier writes; with an order: no rank is overtaken against it; with try: a free lock is
-taken; with timed: no rank gives up ahead of its deadline.";
+taken; with timed: no rank gives up ahead of its deadline. Checks may run side by side (`--jobs`), which lengthens their times.";
 
 /// From this number of states on, memory grows with it; below, it is that of an empty search.
 const MANY: u64 = 500_000;
