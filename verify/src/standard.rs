@@ -134,13 +134,13 @@ fn big_reader(fence: bool) -> Subject {
         .words(Each, NODE.plus(LINE), &[("here", Number), ("gate", Number)])
 }
 
-/// With the slots of worlds of up to eight ranks. At rest, the count of releases and old entries stay.
+/// With the slots of worlds of up to sixteen ranks, the most that a check has. At rest, the count of releases and old entries stay.
 fn declock() -> Subject {
     // `size` and `excl` have two bits each or, from four ranks on, three.
     Subject::lock::<DecLock>(SHORTEST)
         .order(Order::Fifo)
         .words(Home, WORDS, &[("header", Number)])
-        .words(Home, WORDS.plus(LINE), &[("slot", Pointer); 8])
+        .words(Home, WORDS.plus(LINE), &[("slot", Pointer); 16])
         .words(Each, WORDS.plus(2 * LINE), &[("grant", Number)])
         .keeps("header", u64::MAX << 4)
         .keeps("slot", u64::MAX)
