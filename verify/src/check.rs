@@ -10,7 +10,7 @@ use rmalab_locks::LINE;
 use crate::mutant::{Deviating, Mutant};
 use crate::network::Network;
 use crate::play::{DATA, Event, Handle, Player, Section, Stage};
-use crate::subject::Subject;
+use crate::subject::{Subject, Word};
 use crate::workload::{Program, Workload};
 use crate::{Access, Form, Result, Scenario, clock};
 
@@ -86,6 +86,12 @@ impl Check {
             Access::Write => one(Rank(0)),
             Access::Shared(target) | Access::Exclusive(target) => one(target),
         }
+    }
+
+    /// The named word at an address, if any. A lock with more words in a larger world has more of its last shared word.
+    pub fn word_at(&self, at: Address) -> Option<&Word> {
+        let disp = self.subject.named_disp(at.disp, self.world());
+        self.subject.word_at(Address { disp, ..at }, self.home())
     }
 
     /// Returns whether the memory of `rank` has a special role: it is the home, or a target of a window.

@@ -129,7 +129,7 @@ impl Check {
                 .iter()
                 .map(|&rank| {
                     let call = waits[rank.index()].expect("a rank that is stuck waits for a call");
-                    match call.address(rank).and_then(|at| self.subject.word_at(at, self.home())) {
+                    match call.address(rank).and_then(|at| self.word_at(at)) {
                         Some(word) => format!("{rank} in {call} ({})", word.name),
                         None => format!("{rank} in {call}"),
                     }
@@ -147,7 +147,7 @@ impl Check {
                 seen: format!("no step is possible any more{unless}, and these ranks wait: {}", list.join(", ")),
             });
         }
-        let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);
+        let name_of = |at| self.word_at(at).map(|word| word.name);
         let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
         let kept = |at| name_of(at).map_or(0, |name| self.subject.kept(name));
         let (at, value) = words

@@ -134,7 +134,7 @@ fn big_reader(fence: bool) -> Subject {
         .words(Each, NODE.plus(LINE), &[("here", Number), ("gate", Number)])
 }
 
-/// With the slots of worlds of up to sixteen ranks, the most that a check has. At rest, the count of releases and old entries stay.
+/// With one line of slots; larger worlds have more of them. At rest, the count of releases and old entries stay.
 fn declock() -> Subject {
     // `size` and `excl` have two bits each or, from four ranks on, three.
     Subject::lock::<DecLock>(SHORTEST)

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use rmalab_atomics::{Address, Disp, Rank};
+use rmalab_atomics::{Address, Disp, Rank, WORD};
 use rmalab_locks::{
     Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
 };
@@ -83,6 +83,9 @@ pub struct Subject {
     keeps: Vec<(&'static str, u64)>,
     /// True if it is two locks, one inside the other.
     is_nested: bool,
+    /// The bytes of a lock's shared words, and those in a world of so many ranks. They differ if the lock has words for
+    /// each rank.
+    shared: Option<(u64, fn(u32) -> u64)>,
 }
 
 impl Subject {
@@ -101,7 +104,7 @@ impl Subject {
 
     fn lock_by<L: RawRwLock + Debug + 'static>(params: L::Params, attempt: Attempt<L>) -> Subject {
         let subject = Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params, attempt)));
-        Subject { readers_share: L::READERS_SHARE, ..subject }
+        Subject { readers_share: L::READERS_SHARE, shared: Some((L::WORDS, L::words)), ..subject }
     }
 
     /// The mutex `M`: its readers exclude each other like writers.
@@ -154,6 +157,7 @@ impl Subject {
             words: Vec::new(),
             keeps: Vec::new(),
             is_nested: false,
+            shared: None,
         }
     }
 
@@ -320,7 +324,21 @@ impl Subject {
         &self.words
     }
 
-    /// The named word at an address, if any.
+    /// The displacement of the word's name, for the word at `disp` in a world of `size` ranks.
+    pub(crate) fn named_disp(&self, disp: Disp, size: u32) -> Disp {
+        let Some((named, in_world)) = self.shared else {
+            return disp;
+        };
+        let lines = |bytes: u64| bytes.max(1).next_multiple_of(LINE);
+        let (end, more) = (WORDS.plus(lines(named)), lines(in_world(size)).saturating_sub(lines(named)));
+        match disp {
+            _ if more == 0 || disp < end => disp,
+            _ if disp < end.plus(more) => Disp(end.0 - WORD),
+            _ => Disp(disp.0 - more),
+        }
+    }
+
+    /// The named word at an address in a world of few ranks, if any; [`Check::word_at`](crate::Check::word_at) is for all.
     pub fn word_at(&self, address: Address, home: Rank) -> Option<&Word> {
         self.words.iter().find(|word| word.disp == address.disp && (word.at == At::Each || address.rank == home))
     }

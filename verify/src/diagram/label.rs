@@ -14,7 +14,7 @@ pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
         Some(actor) if actor == at.rank => format!("local {name}"),
         _ => format!("{name} of {}", at.rank),
     };
-    match check.subject.word_at(at, check.home()) {
+    match check.word_at(at) {
         Some(word) if word.at == At::Home => word.name.to_owned(),
         Some(word) => of(word.name),
         None if at.disp == DATA && matches!(check.subject.workload(), Workload::Lock(_)) => "data".to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
 
 /// A value of the word at `at`: a rank if the word holds pointers, otherwise a number.
 pub(super) fn value(check: &Check, at: Address, value: u64) -> String {
-    if check.subject.word_at(at, check.home()).is_none_or(|word| word.holds != Holds::Pointer) {
+    if check.word_at(at).is_none_or(|word| word.holds != Holds::Pointer) {
         return number(value);
     }
     let (plus_one, tag) = (value as u32, value >> 32);

@@ -116,5 +116,5 @@ pub(super) fn holds(check: &Check, at: Address) -> Option<Holds> {
     if at.disp == DATA {
         return Some(Holds::Number);
     }
-    check.subject.word_at(at, check.home()).map(|word| word.holds)
+    check.word_at(at).map(|word| word.holds)
 }
