@@ -1,13 +1,14 @@
 //! Every lock and policy under stress, on threads and on processes, with more ranks than most machines have cores.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    BigReader, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp,
-    McsRwWp, OshmemMcs, PerTarget, Place, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
-    TasRw, Ticket, TwoLevel, WindowLock,
+    BigReader, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hierarchical, LockKind, MAX_LEVELS, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -68,6 +69,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     // Tickets never return to zero.
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<Cohort>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<OshmemMcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Reciprocating>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Gcr<Mcs>>, A>(ra, &scenario, Rest::Zero));
@@ -86,13 +88,18 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<DslrWide, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<PerTarget<McsRwRp>>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Policy<Hierarchical>, A>(ra, &scenario, Rest::Zero));
     found
 }
 
 fn check(found: Vec<Found>, backend: &str, ranks: u32) {
     assert_eq!(found.len(), ranks as usize);
+    let names = |found: &Found| found.iter().map(|(lock, ..)| lock.clone()).collect::<BTreeSet<String>>();
+    let all = names(&found[0]);
+    let missing: Vec<&str> = PolicyKind::NAMES.iter().copied().filter(|&name| !all.contains(name)).collect();
+    assert_eq!(missing, ["nocheck"], "locks that no rank has run");
     for (rank, found) in found.into_iter().enumerate() {
-        assert_eq!(found.len(), 16, "locks run by rank {rank}");
+        assert_eq!((names(&found), found.len()), (all.clone(), all.len()), "locks run by rank {rank}");
         for (lock, _, violations) in found {
             assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
         }
