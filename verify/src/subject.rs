@@ -67,6 +67,9 @@ pub enum Order {
     WritersFirst,
 }
 
+/// The bytes of a lock's shared words in a world of so many ranks.
+type BytesOfWorld = fn(u32) -> u64;
+
 /// One lock, policy or program under test.
 #[derive(Clone)]
 pub struct Subject {
@@ -85,7 +88,7 @@ pub struct Subject {
     is_nested: bool,
     /// The bytes of a lock's shared words, and those in a world of so many ranks. They differ if the lock has words for
     /// each rank.
-    shared: Option<(u64, fn(u32) -> u64)>,
+    shared: Option<(u64, BytesOfWorld)>,
 }
 
 impl Subject {
