@@ -13,6 +13,7 @@ use crate::advise_command;
 use crate::compare_command;
 use crate::list_command;
 use crate::output::OutputArgs;
+use crate::preload_command;
 use crate::quantities::{Sweep, bytes, count, duration, ranks, share, span};
 use crate::report_command;
 use crate::reproduce_command;
@@ -81,6 +82,8 @@ Examples:
       Start a program as four ranks.
   rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
       The same on two hosts, by ssh; the program must use a backend for their network.
+  rmalab preload -- mpirun -n 4 ./program
+      An unchanged MPI program, whose windows rmalab manages.
 
 Values, in every command:
   names             separated by commas: mcs,ticket
@@ -212,6 +215,9 @@ pub(crate) enum Command {
     List(list_command::ListArgs),
     /// Run a program as the ranks of one world on this host
     Launch(LaunchArgs),
+    /// Start an unchanged MPI program whose windows rmalab manages
+    #[command(long_about = preload_command::ABOUT, after_long_help = preload_command::MANUAL)]
+    Preload(preload_command::PreloadArgs),
     /// Write a manual page for each command
     Man {
         /// The folder, created if it does not exist

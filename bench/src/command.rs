@@ -14,7 +14,7 @@ use crate::output::{plain, print};
 use crate::study::{Outcome, Study};
 use crate::{
     Error, Registry, advise_command, calibrate_command, compare_command, interrupt, launch_command, list_command,
-    report_command, reproduce_command, run_command, simulate_command, verify_command, watch,
+    preload_command, report_command, reproduce_command, run_command, simulate_command, verify_command, watch,
 };
 
 /// Runs the whole command line with the locks of `registry`, which every sub-command accepts by name.
@@ -47,6 +47,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Diff(arguments) => report_command::compare(&arguments),
         Command::List(arguments) => list_command::run(&registry, &arguments),
         Command::Launch(arguments) => launch_command::run(&arguments),
+        Command::Preload(arguments) => preload_command::run(&arguments),
         Command::Man { folder } => man(&folder),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -14,6 +14,7 @@ mod launch_command;
 mod list_command;
 pub mod maintenance;
 mod output;
+mod preload_command;
 mod quantities;
 mod report_command;
 mod reproduce_command;

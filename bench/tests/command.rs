@@ -74,6 +74,11 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["launch", "-n", "0", "--", "true"], "0 is not in"),
         (&["launch", "-n", "2"], "PROGRAM"),
         (&["launch", "-n", "2", "--segment", "much", "--", "true"], "much"),
+        (&["preload"], "PROGRAM"),
+        (&["preload", "--policy", "best", "--", "true"], "best"),
+        (&["preload", "--mode", "fast", "--", "true"], "fast"),
+        (&["preload", "--library", "/nowhere/at/all.so", "--", "true"], "/nowhere/at/all.so"),
+        (&["preload", "--library", "/bin/sh", "--", "true"], "/bin/sh is not built for an MPI"),
     ] {
         let mut command = rmalab(arguments);
         if arguments[0] == "study" {
@@ -553,6 +558,18 @@ fn launched_programs_are_ranks_and_their_exit_code_is_returned() {
     let missing = run(&["launch", "-n", "2", "--", "/no/such/program"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("/no/such/program"), "{}", stderr(&missing));
+}
+
+#[test]
+fn a_preload_without_a_library_says_how_to_build_one() {
+    // Beside the program that the tests use there may be libraries.
+    let alone = tempfile::tempdir().unwrap();
+    let program = alone.path().join("bin/rmalab");
+    fs::create_dir(program.parent().unwrap()).unwrap();
+    fs::copy(rmalab(&[]).get_program(), &program).unwrap();
+    let output = Command::new(program).args(["preload", "--", "/bin/sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).starts_with("error: no librmalab_mpi.so is found: build it by "), "{}", stderr(&output));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* A rank ends the job, or is killed, while it holds a lock that the others wait for: aborted HOW */
+/* A rank ends the job, is killed, or stays forever, while it holds a lock that the others wait for: aborted HOW */
 #include "check.h"
 #include <signal.h>
 
@@ -15,6 +15,8 @@ int main(int argc, char **argv)
         usleep(100000);
         if (argc > 1 && !strcmp(argv[1], "killed"))
             raise(SIGKILL);
+        while (argc > 1 && !strcmp(argv[1], "forever"))
+            pause();
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
