@@ -106,10 +106,9 @@ fn preloads(library: &Path) -> Result<OsString> {
 
 /// The library for the MPI of the program, which is named or found.
 fn library_for(arguments: &PreloadArgs) -> Result<PathBuf> {
-    let wanted = mpi_of(&arguments.program);
     if let Some(path) = &arguments.library {
         let library = Library::read(path).map_err(Error::usage)?;
-        return match wanted {
+        return match mpi_of(&arguments.program) {
             Some(wanted) if !wanted.is(&library.mpi) => Err(Error::usage(format!(
                 "{} is built for {}, but {wanted}: {}",
                 path.display(),
@@ -120,7 +119,7 @@ fn library_for(arguments: &PreloadArgs) -> Result<PathBuf> {
         };
     }
     let mut libraries = found();
-    let Some(wanted) = wanted else {
+    let Some(wanted) = mpi_of(&arguments.program) else {
         return match libraries.len() {
             1 => Ok(libraries.remove(0).path),
             0 => Err(Error::usage(format!("no {LIBRARY} is found: {}", how_to_build(None)))),
