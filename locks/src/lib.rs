@@ -3,7 +3,7 @@
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
 //! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`GcrRw`] | [`RwLock`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`GcrRw`], [`Bravo`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -14,6 +14,7 @@
 
 pub mod backoff;
 pub mod big_reader;
+pub mod bravo;
 pub mod cohort;
 pub mod declock;
 pub mod dslr_wide;
@@ -48,6 +49,7 @@ pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
+pub use bravo::{Bravo, BravoParams};
 pub use cohort::{Cohort, CohortParams};
 pub use declock::DecLock;
 pub use dslr_wide::{DslrWide, DslrWideParams};

@@ -16,7 +16,7 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    BigReader, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hierarchical, LockKind, Mcs,
+    BigReader, Bravo, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hierarchical, LockKind, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs,
     RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
@@ -210,6 +210,8 @@ policies! {
     rw_lock DslrWide: DslrWide;
     /// One [`McsRwNeutral`] for the whole window, for which few ranks compete at a time.
     rw_lock GcrRw: GcrRw<McsRwNeutral>;
+    /// One [`McsRwNeutral`] for the whole window, which lock_all bypasses in its own rank's memory while no exclusive lock comes.
+    rw_lock Bravo: Bravo<McsRwNeutral>;
     /// One [`TasRw`] for the whole window.
     rw_lock TasRw: TasRw;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.

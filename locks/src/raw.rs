@@ -97,8 +97,11 @@ pub trait RawRwLock: Sized {
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
-    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next. Queue nodes always are.
+    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next.
     const RESTS_AT_ZERO: bool = true;
+    /// Bytes of the queue node, from its start, that are zero at rest; fewer than [`NODE`](Self::NODE) for a lock that remembers something in
+    /// each rank's memory.
+    const NODE_AT_REST: u64 = Self::NODE;
     /// Whether readers hold the lock together; `false` for a mutex that stands in for a reader-writer lock.
     const READERS_SHARE: bool = true;
     /// The paper's parameters, under the paper's names.

@@ -179,7 +179,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
             lock.release_read(ra)?;
         }
     }
-    at_rest(ra, place, shared::<L>(ra), L::NODE)?;
+    at_rest(ra, place, shared::<L>(ra), L::NODE_AT_REST)?;
     assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
     Ok(())
 }
@@ -216,7 +216,7 @@ pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: 
             ra.flush(meeting.rank)?;
         }
     }
-    at_rest(ra, place, shared::<L>(ra), L::NODE)
+    at_rest(ra, place, shared::<L>(ra), L::NODE_AT_REST)
 }
 
 /// Checks a reader-writer lock against [`RawRwLockTimed`], on threads.
@@ -262,7 +262,7 @@ pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, pa
     lock.release_read(ra)?;
     assert!(lock.acquire_write_until(ra, Time(u64::MAX))?, "{}: gave up before the deadline", ra.rank());
     lock.release_write(ra)?;
-    at_rest(ra, place, shared::<L>(ra), L::NODE)
+    at_rest(ra, place, shared::<L>(ra), L::NODE_AT_REST)
 }
 
 /// Returns the cost of a lock without contention: remote operations of acquire and release, for a reader and for a writer.

@@ -11,9 +11,9 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Gcr,
-    GcrParams, GcrRw, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, Tas, TasRw, Ticket, suite,
+    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams,
+    Elements, Gcr, GcrParams, GcrRw, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -199,6 +199,10 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<DecLock, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DslrWide, _>(ra, DslrWideParams::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<GcrRw<McsRwNeutral>, _>(ra, gcr(1), 150, writers));
+        for inhibit in [0, 1] {
+            let params = BravoParams { inhibit, ..BravoParams::default() };
+            late(|ra| suite::rw_lock_on::<Bravo<McsRwNeutral>, _>(ra, params, 150, writers));
+        }
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));

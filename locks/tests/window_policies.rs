@@ -147,12 +147,13 @@ fn policies_by_name_exclude() {
     }
 }
 
-/// A policy's memory is zero at rest, but for the leaves that a hierarchical one leaves open and for numbers of tickets, and all
-/// of it can be given back, zeroed.
+/// A policy's memory is zero at rest, but for the leaves that a hierarchical one leaves open, for numbers of tickets and for a
+/// bias, and all of it can be given back, zeroed.
 #[test]
 fn allocations_are_all_that_a_policy_takes() {
     for &kind in PolicyKind::ALL {
-        let rests_at_zero = !matches!(kind, PolicyKind::Hierarchical | PolicyKind::DecLock | PolicyKind::DslrWide);
+        let rests_at_zero =
+            !matches!(kind, PolicyKind::Hierarchical | PolicyKind::DecLock | PolicyKind::DslrWide | PolicyKind::Bravo);
         let world = World::threads(3).run(|ra| {
             let collectives = Collectives::new(ra).unwrap();
             let before = ra.heap().free_bytes();

@@ -176,6 +176,15 @@ const BIG_READER_FENCE: &[Row] = &[
     (LatePuts, Long, &["2R2Wx1", "2R1Wx2", "1R2Wx2"]),
 ];
 
+/// Of mcs-rw-neutral.
+const BRAVO: &[Row] = &[
+    (Sc, Plain, &["2R1Wx2", "1R2Wx2", "2R2Wx1"]),
+    (LatePuts, Plain, &["2R1Wx2", "1R2Wx2", "2R2Wx1"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+    (Sc, Long, &["2R2Wx2"]),
+];
+
 const MCS_RW_NEUTRAL: &[Row] = &[
     (Sc, Plain, &["3R1Wx1", "3Rx1+1Wx2", "2R2Wx2"]),
     (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
@@ -276,6 +285,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("big-reader", _) => BIG_READER,
         ("big-reader-fence", _) => BIG_READER_FENCE,
+        ("bravo" | "bravo-1", _) => BRAVO,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("declock", _) => DECLOCK,
         ("dslr-wide", _) => DSLR_WIDE,

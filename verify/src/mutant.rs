@@ -27,6 +27,7 @@ pub(crate) use table;
 
 mod any;
 mod big_reader;
+mod bravo;
 mod calls;
 mod cohort;
 mod declock;
@@ -212,6 +213,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         mcs_rw_wp::MUTANTS,
         mcs_rw_neutral::MUTANTS,
         big_reader::MUTANTS,
+        bravo::MUTANTS,
         rma_rw::MUTANTS,
         declock::MUTANTS,
         dslr_wide::MUTANTS,

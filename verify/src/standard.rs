@@ -3,10 +3,10 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Cohort, CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr,
-    GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS, Mcs, McsRwNeutral,
-    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
-    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
+    DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -63,6 +63,8 @@ pub fn subjects() -> Vec<Subject> {
         big_reader(true).named("big-reader-fence").fencing(),
         gcr_rw(1, 1),
         gcr_rw(2, 1).named("gcr-rw-2-1"),
+        bravo(0),
+        bravo(1).named("bravo-1"),
         rma_rw(2, 1, 1),
         rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
         rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
@@ -124,6 +126,17 @@ fn restricted(inner: Subject) -> Subject {
         NODE.plus(2 * LINE),
         &of_rank,
     )
+}
+
+/// Of mcs-rw-neutral. A reader sets the bias whenever it can, or pays for that first, more than it does in a search.
+fn bravo(inhibit: u32) -> Subject {
+    Subject::lock::<Bravo<McsRwNeutral>>(BravoParams { inhibit, backoff: SHORTEST, inner: () })
+        .words(Home, WORDS, &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer), ("bias", Number)])
+        .words(Each, NODE, &QNODE)
+        .words(Each, NODE.plus(Qnode::BYTES), &[("state", Number)])
+        .words(Each, NODE.plus(LINE), &[("slot", Number), ("biased", Number)])
+        .keeps("bias", 1)
+        .keeps("biased", 1)
 }
 
 /// With a fence for all ranks, or with swaps.

@@ -203,7 +203,7 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         if rank == options.home && L::RESTS_AT_ZERO {
             check_rest(ra, "the lock's shared", place.words, L::words(size), &mut verdict)?;
         }
-        check_rest(ra, "its own", place.node, L::NODE, &mut verdict)?;
+        check_rest(ra, "its own", place.node, L::NODE_AT_REST, &mut verdict)?;
     }
     // No rank leaves the world while another one reads its memory.
     section.meet(ra, 3)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    BigReader, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hierarchical, LockKind, MAX_LEVELS, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs,
+    BigReader, Bravo, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hierarchical, LockKind, MAX_LEVELS,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs,
     RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
@@ -82,6 +82,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<McsRwWp, A>(ra, &scenario, Rest::Zero));
     note(run::<McsRwNeutral, A>(ra, &scenario, Rest::Zero));
     note(run::<BigReader, A>(ra, &scenario, Rest::Zero));
+    note(run::<Bravo<McsRwNeutral>, A>(ra, &scenario, Rest::Zero));
     let params = RmaRwParams { levels, t_l, t_dc: 2, t_r: 3, ..RmaRwParams::default() };
     note(stress::run::<RmaRw, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<DecLock, A>(ra, &scenario, Rest::Zero));

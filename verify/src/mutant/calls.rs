@@ -29,6 +29,7 @@ enum Whose {
     Own,
     Another,
     NotOf(Rank),
+    Everybody,
 }
 
 /// A selection of calls of a lock's acquire and release: those that meet all conditions.
@@ -119,6 +120,11 @@ impl Calls {
         Calls { whose: Whose::NotOf(rank), ..self }
     }
 
+    /// Of flushes: those of all ranks together.
+    pub const fn everybody(self) -> Calls {
+        Calls { whose: Whose::Everybody, ..self }
+    }
+
     /// With this value: the one to add, to store or to wait for.
     pub const fn of(self, value: u64) -> Calls {
         Calls { value: Some(value), ..self }
@@ -202,6 +208,7 @@ impl Calls {
                 Whose::Own => target == Some(now.rank),
                 Whose::Another => target.is_some_and(|target| target != now.rank),
                 Whose::NotOf(rank) => target.is_some_and(|target| target != rank),
+                Whose::Everybody => matches!(call, Call::Flush { target: None }),
             }
             && (self.value.is_none() || self.value == value)
             && (self.expected.is_none() || self.expected == expected)

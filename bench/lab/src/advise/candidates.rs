@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    Backoff, BigReader, Cohort, CohortParams, Contended, DecLock, DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global,
-    GlobalParams, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
-    PolicyKind, Reciprocating, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
-    WindowLock,
+    Backoff, BigReader, Bravo, BravoParams, Cohort, CohortParams, Contended, DecLock, DslrWide, Exclusive, Gcr,
+    GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket,
+    TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -95,6 +95,9 @@ candidates! {
     McsRwWp "mcs-rw-wp": Global<McsRwWp>, GlobalParams::default();
     McsRwNeutral "mcs-rw-neutral": Global<McsRwNeutral>, GlobalParams::default();
     GcrRw "gcr-rw": Global<GcrRw<McsRwNeutral>>, GlobalParams::default();
+    Bravo "bravo": Global<Bravo<McsRwNeutral>>, GlobalParams::default();
+    Bravo "bravo/inhibit-0": Global<Bravo<McsRwNeutral>>,
+        GlobalParams { lock: BravoParams { inhibit: 0, ..BravoParams::default() }, ..GlobalParams::default() };
     TasRw "tas-rw": Global<TasRw>, GlobalParams::default();
     TasRw "tas-rw/backoff-8": Global<TasRw>,
         GlobalParams { lock: Backoff { min: 1, max: 8 }, ..GlobalParams::default() };

@@ -1,8 +1,9 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp,
-    McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    BigReader, Bravo, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral,
+    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel,
+    TwoLevelParams,
 };
 
 use super::Registry;
@@ -83,6 +84,12 @@ pub(super) fn fill(registry: &mut Registry) {
         )
         .paper(GCR)
         .fairness("no rank starves; as gcr");
+    registry
+        .add_rw_lock::<Bravo<McsRwNeutral>>(
+            "biased readers around mcs-rw-neutral: a reader writes its own rank's word only, until a writer takes the bias away",
+        )
+        .paper("Dice, Kogan: BRAVO - Biased Locking for Reader-Writer Locks, ATC'19, arXiv 1810.01553")
+        .fairness("as mcs-rw-neutral; fast readers overtake writers that wait for slow readers");
     registry
         .add_rw_lock::<RmaRw>("RMA-RW lock: readers are counted on their nodes, writers go through a tree of queues")
         .paper(RMA)
