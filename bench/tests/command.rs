@@ -566,7 +566,9 @@ fn a_preload_without_a_library_says_how_to_build_one() {
     let alone = tempfile::tempdir().unwrap();
     let program = alone.path().join("bin/rmalab");
     fs::create_dir(program.parent().unwrap()).unwrap();
-    fs::copy(rmalab(&[]).get_program(), &program).unwrap();
+    // Another process writes the copy: a file that a child of another test holds open for writing cannot be started.
+    let copied = Command::new("cp").arg(rmalab(&[]).get_program()).arg(&program).status().unwrap();
+    assert!(copied.success());
     let output = Command::new(program).args(["preload", "--", "/bin/sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("error: no librmalab_mpi.so is found: build it by "), "{}", stderr(&output));
