@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
@@ -24,6 +26,15 @@ fn stderr(output: &Output) -> String {
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A copy of the program in `folder`. Another process writes it: a file that a child of another test holds open for writing
+/// cannot be started.
+fn copy_of_the_program(folder: &Path) -> PathBuf {
+    fs::create_dir_all(folder).unwrap();
+    let copy = folder.join("rmalab");
+    assert!(Command::new("cp").arg(rmalab(&[]).get_program()).arg(&copy).status().unwrap().success());
+    copy
 }
 
 /// A study with cells of some milliseconds, and its report at `report`.
@@ -363,6 +374,27 @@ fn a_full_disk_is_an_error() {
     }
 }
 
+/// The kernel holds root to no number of processes, so root runs the study as another user.
+#[test]
+fn too_few_processes_are_an_error() {
+    let at = tempfile::tempdir().unwrap();
+    fs::set_permissions(at.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = copy_of_the_program(at.path());
+    for backend in ["local", "shm"] {
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", "ulimit -u 1; exec \"$@\"", "bash"]).arg(&program).stdin(Stdio::null());
+        command.args(["study", "--backend", backend, "--ranks", "2", "--duration", "10ms", "--lock", "tas"]);
+        command.arg("--report").arg(at.path().join("report")).current_dir(at.path());
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{backend}: {said}");
+        assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{backend}: {said}");
+    }
+}
+
 #[test]
 fn completions_know_the_options() {
     for shell in ["bash", "zsh", "fish"] {
@@ -564,11 +596,7 @@ fn launched_programs_are_ranks_and_their_exit_code_is_returned() {
 fn a_preload_without_a_library_says_how_to_build_one() {
     // Beside the program that the tests use there may be libraries.
     let alone = tempfile::tempdir().unwrap();
-    let program = alone.path().join("bin/rmalab");
-    fs::create_dir(program.parent().unwrap()).unwrap();
-    // Another process writes the copy: a file that a child of another test holds open for writing cannot be started.
-    let copied = Command::new("cp").arg(rmalab(&[]).get_program()).arg(&program).status().unwrap();
-    assert!(copied.success());
+    let program = copy_of_the_program(&alone.path().join("bin"));
     let output = Command::new(program).args(["preload", "--", "/bin/sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("error: no librmalab_mpi.so is found: build it by "), "{}", stderr(&output));

@@ -100,7 +100,9 @@ impl Setting {
     }
 
     fn launch(&self, test: &str, hosts: &str) -> Command {
-        let mut command = Command::cargo_bin("rmalab").unwrap();
+        // A shell's background jobs ignore SIGINT, and the launcher respects that.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(Command::cargo_bin("rmalab").unwrap().get_program());
         command.args(["launch", "--interface", "lo", "--hosts", hosts, "--rsh"]).arg(self.path("rsh"));
         command.arg("--").arg(std::env::current_exe().unwrap());
         command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
