@@ -2,7 +2,7 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cna`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`GcrRw`], [`Bravo`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
@@ -15,6 +15,7 @@
 pub mod backoff;
 pub mod big_reader;
 pub mod bravo;
+pub mod cna;
 pub mod cohort;
 pub mod declock;
 pub mod dslr_wide;
@@ -50,6 +51,7 @@ pub mod window_locks;
 pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
 pub use bravo::{Bravo, BravoParams};
+pub use cna::{Cna, CnaParams};
 pub use cohort::{Cohort, CohortParams};
 pub use declock::DecLock;
 pub use dslr_wide::{DslrWide, DslrWideParams};

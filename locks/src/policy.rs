@@ -16,9 +16,9 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    BigReader, Bravo, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hierarchical, LockKind, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs,
-    RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hierarchical, LockKind,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result,
+    RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -220,6 +220,8 @@ policies! {
     mutex OshmemMcs: OshmemMcs;
     /// One [`Reciprocating`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Reciprocating: Reciprocating;
+    /// One [`Cna`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
+    mutex Cna: Cna;
     /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
     mutex RmaMcs: RmaMcs;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).

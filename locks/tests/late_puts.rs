@@ -11,9 +11,9 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams,
-    Elements, Gcr, GcrParams, GcrRw, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
+    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, DecLock, DslrWide,
+    DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating,
+    RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -182,6 +182,9 @@ fn mutexes() {
     late(|ra| suite::mutex_on::<Reciprocating, _>(ra, (), 150));
     for active in [1, 2] {
         late(|ra| suite::mutex_on::<Gcr<Mcs>, _>(ra, gcr(active), 150));
+    }
+    for threshold in [1, 3] {
+        late(|ra| suite::mutex_on::<Cna, _>(ra, CnaParams { threshold, scan: 16, ranks: 2 }, 150));
     }
     late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
     for t_l in [1, 2] {

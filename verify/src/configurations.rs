@@ -85,6 +85,24 @@ const RECIPROCATING: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// Two nodes of two ranks.
+const CNA: &[Row] = &[
+    (Sc, Plain, &["4Wx2/2", "2W2Wtry x1/2"]),
+    (LatePuts, Plain, &["4Wx2/2", "2W2Wtry x1/2"]),
+    (UnorderedBulk, Data, &["3Wx1/2"]),
+    (Hca, Plain, &["3Wx2/2"]),
+];
+
+/// With two passes in a row; and nodes of one rank.
+const CNA_2: &[Row] = &[
+    (Sc, Plain, &["4Wx1/2", "3Wx2/2", "3Wx2/1", "2W2Wtry x1/2"]),
+    (LatePuts, Plain, &["4Wx1/2", "3Wx2/2", "3Wx2/1", "2W2Wtry x1/2"]),
+    (UnorderedBulk, Data, &["3Wx1/2"]),
+    (Hca, Plain, &["3Wx2/2"]),
+    (Sc, Long, &["4Wx2/2"]),
+    (LatePuts, Long, &["4Wx2/2"]),
+];
+
 /// The nodes are named, so that the first rank of a node takes no part in symmetry: it has the words of the restriction.
 const GCR: &[Row] = &[
     (Sc, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
@@ -275,6 +293,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,
         ("reciprocating", _) => RECIPROCATING,
+        ("cna", _) => CNA,
+        ("cna-2", _) => CNA_2,
         ("cohort", _) => COHORT,
         ("gcr", _) => GCR,
         ("gcr-2-1", _) => GCR_2,

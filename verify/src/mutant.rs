@@ -29,6 +29,7 @@ mod any;
 mod big_reader;
 mod bravo;
 mod calls;
+mod cna;
 mod cohort;
 mod declock;
 mod deviating;
@@ -205,6 +206,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         mutexes::MUTANTS,
         oshmem_mcs::MUTANTS,
         reciprocating::MUTANTS,
+        cna::MUTANTS,
         cohort::MUTANTS,
         gcr::MUTANTS,
         rma_mcs::MUTANTS,

@@ -3,10 +3,10 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
-    DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock,
+    DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE,
+    MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -43,6 +43,8 @@ pub fn subjects() -> Vec<Subject> {
             NODE,
             &[("gate", Pointer)],
         ),
+        cna(1),
+        cna(2).named("cna-2"),
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
@@ -91,6 +93,13 @@ pub fn subjects() -> Vec<Subject> {
         hierarchical(),
         Subject::window::<NoCheck>(|_| ()).without_home(),
     ]
+}
+
+/// With a small threshold, since otherwise no check reaches it.
+fn cna(threshold: u32) -> Subject {
+    Subject::tried_mutex::<Cna>(CnaParams { threshold, scan: 2, ranks: 0 })
+        .words(Home, WORDS, &[("tail", Pointer)])
+        .words(Each, NODE, &[("next", Pointer), ("spin", Number)])
 }
 
 /// Its cohorts are the nodes, and each passes the lock on once.

@@ -1,7 +1,7 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Bravo, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral,
+    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral,
     McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel,
     TwoLevelParams,
 };
@@ -44,6 +44,10 @@ pub(super) fn fill(registry: &mut Registry) {
         )
         .paper("Dice, Kogan: Reciprocating Locks, PPoPP'25, doi:10.1145/3710848.3710862")
         .fairness("another rank overtakes a waiter at most once");
+    registry
+        .add_mutex::<Cna>("CNA mutex: an MCS queue, from which a release moves ranks of other nodes to a second queue")
+        .paper("Dice, Kogan: Compact NUMA-aware Locks, EuroSys'19, doi:10.1145/3302424.3303984")
+        .fairness("near ranks first, a bounded number of times in a row");
     registry
         .add_mutex::<Cohort>(
             "cohort mutex: MCS queues on each node, joined by a global one; it passes on within a node first",
