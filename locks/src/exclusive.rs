@@ -20,6 +20,7 @@ impl<M: RawMutex> RawRwLock for Exclusive<M> {
     const WORDS: u64 = M::WORDS;
     const NODE: u64 = M::NODE;
     const RESTS_AT_ZERO: bool = M::RESTS_AT_ZERO;
+    const NODE_AT_REST: u64 = M::NODE_AT_REST;
     const READERS_SHARE: bool = false;
     type Params = M::Params;
 

@@ -2,7 +2,7 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cna`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`GcrRw`], [`Bravo`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
@@ -25,8 +25,10 @@ pub mod gcr;
 pub mod gcr_rw;
 pub mod global;
 pub mod guard;
+pub mod hapax;
 pub mod hierarchical;
 pub mod levels;
+pub mod malthusian;
 pub mod mcs;
 pub mod mcs_rw_neutral;
 pub mod mcs_rw_rp;
@@ -61,8 +63,10 @@ pub use gcr::{Gcr, GcrParams};
 pub use gcr_rw::GcrRw;
 pub use global::{Global, GlobalParams};
 pub use guard::{Mutex, RwLock};
+pub use hapax::Hapax;
 pub use hierarchical::{Hierarchical, HierarchicalParams};
 pub use levels::{Elements, Levels, MAX_LEVELS};
+pub use malthusian::{Malthusian, MalthusianParams};
 pub use mcs::Mcs;
 pub use mcs_rw_neutral::McsRwNeutral;
 pub use mcs_rw_rp::McsRwRp;

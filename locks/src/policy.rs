@@ -16,9 +16,9 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hierarchical, LockKind,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result,
-    RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax, Hierarchical,
+    LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock,
+    Reciprocating, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -222,6 +222,10 @@ policies! {
     mutex Reciprocating: Reciprocating;
     /// One [`Cna`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
     mutex Cna: Cna;
+    /// One [`Malthusian`] mutex for the whole window, as [`Mcs`](Self::Mcs), for which few ranks compete at a time.
+    mutex Malthusian: Malthusian;
+    /// One [`Hapax`] mutex for the whole window, as [`Mcs`](Self::Mcs), without queue nodes.
+    mutex Hapax: Hapax;
     /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
     mutex RmaMcs: RmaMcs;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).

@@ -52,7 +52,8 @@ impl Place {
 /// the rank's only queue node. So make one handle for each rank and lock.
 ///
 /// Before the first use, all memory of the lock is zero. At rest, while no rank holds the lock or is in a call, it is zero again, except for
-/// the shared words of a lock that says otherwise ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO)). Freeing zeroes those.
+/// the words of a lock that says otherwise ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO), [`NODE_AT_REST`](Self::NODE_AT_REST)). Freeing zeroes
+/// those.
 ///
 /// # Errors
 ///
@@ -65,8 +66,11 @@ pub trait RawMutex: Sized {
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
-    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next. Queue nodes always are.
+    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next.
     const RESTS_AT_ZERO: bool = true;
+    /// Bytes of the queue node, from its start, that are zero at rest; fewer than [`NODE`](Self::NODE) for a lock that remembers something in
+    /// each rank's memory.
+    const NODE_AT_REST: u64 = Self::NODE;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
 

@@ -12,8 +12,8 @@ use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Wor
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
     Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, DecLock, DslrWide,
-    DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, Reciprocating,
-    RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
+    DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
+    McsRwWp, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -186,6 +186,11 @@ fn mutexes() {
     for threshold in [1, 3] {
         late(|ra| suite::mutex_on::<Cna, _>(ra, CnaParams { threshold, scan: 16, ranks: 2 }, 150));
     }
+    for period in [1, 2] {
+        late(|ra| suite::mutex_on::<Malthusian, _>(ra, MalthusianParams { period }, 150));
+    }
+    late(|ra| suite::mutex_on::<Hapax, _>(ra, (), 150));
+    late(|ra| suite::mutex_try_on::<Hapax, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
     for t_l in [1, 2] {
         late(|ra| suite::mutex_on::<RmaMcs, _>(ra, rma_mcs(t_l), 150));

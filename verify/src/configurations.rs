@@ -103,6 +103,24 @@ const CNA_2: &[Row] = &[
     (LatePuts, Long, &["4Wx2/2"]),
 ];
 
+/// With four ranks, two can be passive if one of them comes twice.
+const MALTHUSIAN: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "3W+1Wx2", "2W2Wtry x1"]),
+    (LatePuts, Plain, &["3Wx2", "3W+1Wx2", "2W2Wtry x1"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+    (Sc, Long, &["4Wx2", "5Wx1"]),
+    (LatePuts, Long, &["5Wx1"]),
+];
+
+const HAPAX: &[Row] = &[
+    (Sc, Plain, &["4Wx2", "5Wx1", "2W2Wtry x2"]),
+    (Sc, Order, &["3Wx2"]),
+    (LatePuts, Plain, &["4Wx2", "5Wx1", "2W2Wtry x2"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
+
 /// The nodes are named, so that the first rank of a node takes no part in symmetry: it has the words of the restriction.
 const GCR: &[Row] = &[
     (Sc, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
@@ -295,6 +313,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("reciprocating", _) => RECIPROCATING,
         ("cna", _) => CNA,
         ("cna-2", _) => CNA_2,
+        ("malthusian" | "malthusian-4", _) => MALTHUSIAN,
+        ("hapax", _) => HAPAX,
         ("cohort", _) => COHORT,
         ("gcr", _) => GCR,
         ("gcr-2-1", _) => GCR_2,

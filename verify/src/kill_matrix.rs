@@ -70,6 +70,8 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
             "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 2E@0, 1A+1E@0x2/1, 1A1E@0x2/1, 1S@0 1E@0x2/1, 2A1E@0/1, \
              2A1E@0/2, 1A2E@0/1, 1S@0 2E@0/1, 2S@0 1E@0/1, 1S@0 2E@0x2/1"
         }
+        // Two ranks can be passive.
+        _ if subject.name().starts_with("malthusian") => "2W, 2Wx2, 3W, 3W+1Wx2, 2W+2Wx2",
         (Workload::Lock(_), false) => "2W, 2Wx2, 3W, 3Wx2",
         (Workload::Lock(_), true) => {
             "1R1W, 2W, 1R+1Wx2, 1R1Wx2, 2Wx2, 2R1W, 1R2W, 2R+1Wx2, 1R+2Wx2, 2Rx2+1W, 2R1Wx2, 1R2Wx2, 3R1W, 3R+1Wx2"

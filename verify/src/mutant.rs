@@ -35,7 +35,9 @@ mod declock;
 mod deviating;
 mod dslr_wide;
 mod gcr;
+mod hapax;
 mod hierarchical;
+mod malthusian;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
 mod mcs_rw_wp;
@@ -207,6 +209,8 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         oshmem_mcs::MUTANTS,
         reciprocating::MUTANTS,
         cna::MUTANTS,
+        malthusian::MUTANTS,
+        hapax::MUTANTS,
         cohort::MUTANTS,
         gcr::MUTANTS,
         rma_mcs::MUTANTS,

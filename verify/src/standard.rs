@@ -4,9 +4,10 @@ use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
     Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock,
-    DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE,
-    MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
+    LINE, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
+    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
+    TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -45,6 +46,14 @@ pub fn subjects() -> Vec<Subject> {
         ),
         cna(1),
         cna(2).named("cna-2"),
+        malthusian(2),
+        malthusian(4).named("malthusian-4"),
+        Subject::tried_mutex::<Hapax>(())
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("arrive", Pointer)])
+            .words(Each, NODE, &[("go", Number), ("depart", Pointer)])
+            .keeps("arrive", u64::MAX)
+            .keeps("depart", u64::MAX << 32),
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
@@ -100,6 +109,15 @@ fn cna(threshold: u32) -> Subject {
     Subject::tried_mutex::<Cna>(CnaParams { threshold, scan: 2, ranks: 0 })
         .words(Home, WORDS, &[("tail", Pointer)])
         .words(Each, NODE, &[("next", Pointer), ("spin", Number)])
+}
+
+/// With a short period, since otherwise no check reaches it.
+fn malthusian(period: u32) -> Subject {
+    Subject::tried_mutex::<Malthusian>(MalthusianParams { period }).words(Home, WORDS, &[("tail", Pointer)]).words(
+        Each,
+        NODE,
+        &[("next", Pointer), ("spin", Number), ("older", Pointer), ("newer", Pointer)],
+    )
 }
 
 /// Its cohorts are the nodes, and each passes the lock on once.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hierarchical,
-    LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock,
-    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax, Hierarchical,
+    LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget,
+    Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket,
+    TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -74,6 +75,9 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<Exclusive<Reciprocating>, A>(ra, &scenario, Rest::Zero));
     let params = CnaParams { threshold: 3, scan: 4, ranks: 2 };
     note(stress::run::<Exclusive<Cna>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
+    let params = MalthusianParams { period: 3 };
+    note(stress::run::<Exclusive<Malthusian>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
+    note(run::<Exclusive<Hapax>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Gcr<Mcs>>, A>(ra, &scenario, Rest::Zero));
     note(run::<GcrRw<McsRwNeutral>, A>(ra, &scenario, Rest::Zero));
     // On three levels, with small thresholds.

@@ -27,7 +27,7 @@ pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Param
         ra.begin("release")?;
         lock.release(ra)?;
     }
-    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE)?;
+    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE_AT_REST)?;
     assert_eq!(pair.check(ra)?, u64::from(acquisitions) * u64::from(ra.size()), "increments");
     Ok(())
 }
@@ -81,7 +81,7 @@ pub fn mutex_try_on<L: RawMutexTry, A: RemoteAtomics + ?Sized>(
         increments += 1;
         lock.release(ra)?;
     }
-    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE)?;
+    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE_AT_REST)?;
     assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
     Ok(())
 }
@@ -113,7 +113,7 @@ pub fn mutex_timed_on<L: RawMutexTimed, A: RemoteAtomics + ?Sized>(ra: &A, param
     }
     assert!(lock.acquire_until(ra, Time(u64::MAX))?, "{}: gave up before the deadline", ra.rank());
     lock.release(ra)?;
-    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE)
+    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE_AT_REST)
 }
 
 /// Checks that a mutex serves in the order of arrival: `arrived` gives the word (by number) and its value once a rank

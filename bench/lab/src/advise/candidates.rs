@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
     Backoff, BigReader, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
-    Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral,
-    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw,
-    Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams, Malthusian, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
+    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -109,6 +109,8 @@ candidates! {
     Cna "cna": Global<Exclusive<Cna>>, GlobalParams::default();
     Cna "cna/threshold-64": Global<Exclusive<Cna>>,
         GlobalParams { lock: CnaParams { threshold: 64, ..CnaParams::default() }, ..GlobalParams::default() };
+    Malthusian "malthusian": Global<Exclusive<Malthusian>>, GlobalParams::default();
+    Hapax "hapax": Global<Exclusive<Hapax>>, GlobalParams::default();
     Ticket "ticket": Global<Exclusive<Ticket>>, GlobalParams::default();
     Ticket "ticket/hold-8": Global<Exclusive<Ticket>>,
         GlobalParams { lock: TicketParams { hold: 8 }, ..GlobalParams::default() };

@@ -1,9 +1,9 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral,
-    McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel,
-    TwoLevelParams,
+    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams, Malthusian,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw,
+    Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -48,6 +48,18 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_mutex::<Cna>("CNA mutex: an MCS queue, from which a release moves ranks of other nodes to a second queue")
         .paper("Dice, Kogan: Compact NUMA-aware Locks, EuroSys'19, doi:10.1145/3302424.3303984")
         .fairness("near ranks first, a bounded number of times in a row");
+    registry
+        .add_mutex::<Malthusian>(
+            "Malthusian mutex: an MCS queue, from which a release sends surplus ranks to a passive stack",
+        )
+        .paper("Dice: Malthusian Locks, EuroSys'17, doi:10.1145/3064176.3064203")
+        .fairness("passive ranks last-in first-out; the oldest one after a bounded number of releases");
+    registry
+        .add_mutex::<Hapax>(
+            "Hapax mutex: each acquisition has a number, and a rank waits until its predecessor's has left",
+        )
+        .paper("Dice, Kogan: Hapax Locks - Value-Based Mutual Exclusion, PPoPP'26, arXiv 2511.14608")
+        .fairness("first come, first served");
     registry
         .add_mutex::<Cohort>(
             "cohort mutex: MCS queues on each node, joined by a global one; it passes on within a node first",
