@@ -342,7 +342,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             Memory::Leased { parts, .. } => parts[ra.rank().index()].size(),
             Memory::Dynamic(_) => (0, 1),
         };
-        let part = recorder::Part { flavor: flavor.to_string(), bytes, unit };
+        let part = recorder::Part { flavor, bytes, unit };
         let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder(part)?)));
         if made.is_err() {
             // On all ranks alike, and no rank has used them: they are zero.
@@ -421,8 +421,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let variable =
             || std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty() && self.reads_variable);
         let Some(dir) = self.record.clone().or_else(|| variable().map(PathBuf::from)) else { return Ok(None) };
-        let info = hints(&self.config, W::NAME).to_string();
-        Ok(Some(Rc::new(Recorder::new(self.team, &dir, &self.name, info, part)?)))
+        let info = hints(&self.config, W::NAME);
+        Ok(Some(Rc::new(Recorder::of_team(self.team, &dir, &self.name, info, part)?)))
     }
 
     fn alignment(&self) -> u64 {

@@ -63,6 +63,8 @@
 //! Version 1 had no displacements and no groups, version 2 no element types and operations. They cannot be read any more:
 //! record such a program again.
 //!
+//! Windows of an MPI are recorded, too: `librmalab_mpi.so`, which unchanged programs preload, writes the same files by a [`Recorder`].
+//!
 //! # Reading
 //!
 //! [`Trace::open`] reads all files once. It checks the checksums and numbers, that the calls of each rank obey the rules of
@@ -83,4 +85,5 @@ mod steps;
 
 pub use error::TraceError;
 pub use reader::{Ending, RankTrace, Trace};
+pub use recorder::{Description, Recorder};
 pub use steps::Steps;

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use crate::support::{self, processes};
 use rmalab_atomics::registered::UserMemory;
-use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
+use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, Time, Topology, World};
 use rmalab_locks::{McsRwRp, PerTarget, Policy, PolicyKind, TwoLevel, WindowLock};
 use rmalab_windows::replay::{Locked, Observed, Part, Replay, Shape, Step, Update};
-use rmalab_windows::trace::{Ending, Trace, TraceError};
+use rmalab_windows::trace::{Description, Ending, Recorder, Trace, TraceError};
 use rmalab_windows::{
     Assert, Builder, Config, DoubleInt, Error, FenceAssert, Flavor, Info, Kind, Layout, LockKind, Op, PostAssert,
     StartAssert, Team, Transport, Window, WindowDisp,
@@ -929,4 +929,94 @@ fn second_starts(second: &Trace, first: &Trace, starts: &[i64], kind: &str) -> V
     };
     let targets = (0..first.ranks()).map(Rank);
     targets.map(|target| starts[target.index()] + place(second, target) - place(first, target)).collect()
+}
+
+/// A recorder of another library's windows writes the steps that it is given, with the times between them.
+#[test]
+fn steps_that_are_recorded_one_by_one_are_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let what = |rank| Description {
+        rank,
+        topology: Topology::one_node(2),
+        window: "table".to_owned(),
+        flavor: Flavor::Create,
+        bytes: 64,
+        unit: 8,
+        info: "rmalab_mode=record".parse().unwrap(),
+        clock: "nanoseconds of a test".to_owned(),
+    };
+    let group: std::sync::Arc<[Rank]> = [Rank(0), Rank(1)].into();
+    let update = |call, bytes| Step::Update { call, target: Rank(1), disp: WindowDisp(2), bytes };
+    let steps = [
+        Step::Lock { kind: LockKind::Shared, target: Rank(1), assert: Assert::NoCheck },
+        Step::Put { target: Rank(1), disp: WindowDisp(7), bytes: 8 },
+        Step::Get { target: Rank(1), disp: WindowDisp(0), bytes: 64 },
+        update(Update::Accumulate(Kind::F32, Op::Max), 24),
+        update(Update::GetAccumulate(Kind::Byte, Op::Replace), 5),
+        update(Update::FetchAndOp(Kind::I16, Op::BitOr), 2),
+        update(Update::CompareAndSwap(Kind::U64), 8),
+        Step::BatchBegin,
+        Step::BatchEnd,
+        Step::Flush { target: Rank(1) },
+        Step::FlushAll,
+        Step::Unlock { target: Rank(1) },
+        Step::Lock { kind: LockKind::Exclusive, target: Rank(0), assert: Assert::None },
+        Step::Unlock { target: Rank(0) },
+        Step::LockAll { assert: Assert::None },
+        Step::UnlockAll,
+        Step::Barrier,
+        Step::Fence(FenceAssert { noprecede: true, nosucceed: true, ..FenceAssert::default() }),
+        Step::Post { group: group.clone(), assert: PostAssert { noput: true, ..PostAssert::default() } },
+        Step::Start { group: group.clone(), assert: StartAssert::default() },
+        Step::Complete,
+        Step::Wait,
+        Step::Post { group: group.clone(), assert: PostAssert::default() },
+        Step::Start { group, assert: StartAssert::default() },
+        Step::Complete,
+        Step::Test,
+    ];
+    // Both ranks at once: rank 0 names the trace, and each has its file.
+    for rank in [Rank(0), Rank(1)] {
+        let all = |number| Ok(vec![number; 2]);
+        let recorder = Recorder::new::<Error>(dir.path(), &what(rank), || Time(1000), |_| Ok(1), all).unwrap();
+        for (at, step) in (1..).zip(&steps) {
+            // A call of 3 ns every 10 ns, after which the recorder takes 2 ns.
+            recorder.record(&Step::Compute(4), Time(0), || panic!("a computation is no call"));
+            recorder.record(step, Time(1000 + 10 * at), || Time(1000 + 10 * at + 5));
+        }
+        assert!(recorder.path().ends_with(format!("table-rank-{}.trace", rank.0)));
+        recorder.finish().unwrap();
+    }
+    let trace = Trace::open(dir.path()).unwrap();
+    assert_eq!((trace.window(), trace.info().get("rmalab_mode")), ("table", Some("record")));
+    assert_eq!(trace.clock(), "nanoseconds of a test");
+    for rank in [Rank(0), Rank(1)] {
+        assert_eq!(calls(&trace, rank.0), steps, "{rank}");
+        let gaps: Vec<u64> = (trace.steps(rank))
+            .filter_map(|step| match step.unwrap() {
+                Step::Compute(gap) => Some(gap),
+                _ => None,
+            })
+            .collect();
+        assert_eq!((gaps[0], gaps.len()), (10, steps.len()));
+        assert!(gaps[1..].iter().all(|&gap| gap == 5), "{gaps:?}");
+    }
+}
+
+#[test]
+fn a_recorder_without_a_file_at_one_rank_leaves_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let what = Description {
+        rank: Rank(0),
+        topology: Topology::one_node(2),
+        window: String::new(),
+        flavor: Flavor::Allocate,
+        bytes: 0,
+        unit: 1,
+        info: Info::new(),
+        clock: String::new(),
+    };
+    let made = Recorder::new::<Error>(dir.path(), &what, || Time(0), Ok, |number| Ok(vec![number, 0]));
+    assert!(matches!(made, Err(Error::NotMade { rank: Rank(1) })), "{made:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -122,7 +122,7 @@ impl Topology {
 
     /// Makes a topology of ranks at the given places, each a node and its rack. Both are renumbered, in the order of
     /// their first use.
-    pub(crate) fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
+    pub fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
         let (mut new_nodes, mut new_racks) = (HashMap::new(), HashMap::new());
         let (mut nodes, mut racks) = (Vec::new(), Vec::new());
         for (node, rack) in places {

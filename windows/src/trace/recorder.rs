@@ -5,12 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rmalab_atomics::{Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Rank, RemoteAtomics, Time, Topology};
 
 use super::TraceError;
 use super::format::{BlockKind, Head, Header, Last, MAGIC, VERSION, push_varint};
 pub(crate) use super::format::{Event, Kind};
-use crate::{Error, Result, Team};
+use super::steps::event_of;
+use crate::replay::Step;
+use crate::{Error, Flavor, Info, Result, Team};
 
 /// A block of this many bytes is written as soon as no lock is held.
 const FULL: usize = 4 << 10;
@@ -23,8 +25,40 @@ const OLD: u64 = 1_000_000_000;
 const MAX_STEM: usize = 64;
 
 /// Writes a rank's calls on a window to a file.
+///
+/// [`Window`](crate::Window)s that are recorded have their own. A library that calls the windows of another one, such as those of an MPI,
+/// makes a recorder for each window and [`record`](Self::record)s its calls.
+///
+/// ```
+/// use rmalab_atomics::{Rank, Time, Topology};
+/// use rmalab_windows::replay::Step;
+/// use rmalab_windows::trace::{Description, Recorder, Trace};
+/// use rmalab_windows::{Assert, Error, Flavor, Info};
+///
+/// let dir = tempfile::tempdir()?;
+/// let what = Description {
+///     rank: Rank(0),
+///     topology: Topology::one_node(1),
+///     window: "table".to_owned(),
+///     flavor: Flavor::Allocate,
+///     bytes: 64,
+///     unit: 8,
+///     info: Info::new(),
+///     clock: "nanoseconds of an example".to_owned(),
+/// };
+/// // One rank has nothing to exchange.
+/// let recorder = Recorder::new::<Error>(dir.path(), &what, || Time(100), Ok, |number| Ok(vec![number]))?;
+/// let (lock, unlock) = (Step::LockAll { assert: Assert::None }, Step::UnlockAll);
+/// recorder.record(&lock, Time(150), || Time(160)); // 50 ns after the window was made
+/// recorder.record(&unlock, Time(160), || Time(170));
+/// recorder.finish()?;
+///
+/// let steps = Trace::open(dir.path())?.steps(Rank(0)).collect::<Result<Vec<Step>, _>>()?;
+/// assert_eq!(steps, [Step::Compute(50), lock, unlock]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     path: PathBuf,
     state: RefCell<State>,
     /// The transfer under way, and when it began.
@@ -55,9 +89,31 @@ struct State {
     done: bool,
 }
 
-/// A rank's part of a window, as the header describes it.
+/// A window and one rank's part of it, as the header of its trace describes them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Description {
+    /// This rank.
+    pub rank: Rank,
+    /// The places of all ranks.
+    pub topology: Topology,
+    /// The window's name; empty if it has none.
+    pub window: String,
+    /// The flavor of the window.
+    pub flavor: Flavor,
+    /// Bytes of the rank's part; 0 if the window is dynamic.
+    pub bytes: u64,
+    /// Bytes of the displacement unit of that part.
+    pub unit: u32,
+    /// The window's hints. `rmalab_mode` is the hint of windows of an MPI, whose `rmalab_lock_policy` is that of the recorded run, if
+    /// its locks were this library's.
+    pub info: Info,
+    /// The name of the clock of the times.
+    pub clock: String,
+}
+
+/// A rank's part of a window of this crate.
 pub(crate) struct Part {
-    pub(crate) flavor: String,
+    pub(crate) flavor: Flavor,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
 }
@@ -69,22 +125,17 @@ pub(crate) struct Started<'r> {
 }
 
 impl Recorder {
-    /// Makes the file of this rank in `dir`, with its header.
-    ///
-    /// Collective: all ranks agree on the file's name, and on whether all of them have their files. If a rank has no
-    /// file, all files are removed.
-    pub(crate) fn new<A: RemoteAtomics + ?Sized>(
+    /// Makes the recorder of a window of the team.
+    pub(crate) fn of_team<A: RemoteAtomics + ?Sized>(
         team: &Team<'_, A>,
         dir: &Path,
         window: &str,
-        info: String,
+        info: Info,
         part: Part,
     ) -> Result<Recorder> {
         let ra = team.ra();
-        let stem = stem(window);
-        let header = Header {
-            ranks: ra.size(),
-            rank: ra.rank().0,
+        let what = Description {
+            rank: ra.rank(),
             topology: ra.topology().clone(),
             window: window.to_owned(),
             flavor: part.flavor,
@@ -93,17 +144,56 @@ impl Recorder {
             info,
             clock: format!("nanoseconds of {}", ra.capabilities().backend),
         };
+        let of_first = |number| {
+            let mut number = [number];
+            team.collectives().broadcast(Rank(0), &mut number)?;
+            Ok(number[0])
+        };
+        let of_all = |number| Ok(team.collectives().allgather(&[number])?);
+        Recorder::new::<Error>(dir, &what, || ra.now(), of_first, of_all)
+    }
+
+    /// Makes the file of this rank in `dir`, with its header. The recording begins at the time that `now` returns, once the files are
+    /// made.
+    ///
+    /// Collective: the ranks agree on the file's name, and on whether all of them have their files. If a rank has no file, all files
+    /// are removed. `of_first` returns rank 0's number to all ranks, and `of_all` the numbers of all ranks. Each is called once, in
+    /// this order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Trace`] if this rank cannot make its file, [`Error::NotMade`] if another rank cannot, and the errors of the two
+    /// functions.
+    pub fn new<E: From<Error>>(
+        dir: &Path,
+        what: &Description,
+        now: impl FnOnce() -> Time,
+        of_first: impl FnOnce(u64) -> Result<u64, E>,
+        of_all: impl FnOnce(u64) -> Result<Vec<u64>, E>,
+    ) -> Result<Recorder, E> {
+        let (stem, rank) = (stem(&what.window), what.rank);
+        let header = Header {
+            ranks: what.topology.size(),
+            rank: rank.0,
+            topology: what.topology.clone(),
+            window: what.window.clone(),
+            flavor: what.flavor.to_string(),
+            bytes: what.bytes,
+            unit: what.unit,
+            info: what.info.to_string(),
+            clock: what.clock.clone(),
+        };
         // Rank 0 finds a free name and takes it; 0 means that it could not.
-        let mut number = [0];
+        let mut number = 0;
         let mut made = None;
-        if ra.rank() == Rank(0) {
+        if rank == Rank(0) {
             let (found, result) = claim(dir, &stem);
-            number = [if result.is_ok() { found } else { 0 }];
+            number = if result.is_ok() { found } else { 0 };
             made = Some(result);
         }
-        team.collectives().broadcast(Rank(0), &mut number)?;
-        if ra.rank() != Rank(0) && number[0] != 0 {
-            made = Some(create(dir, file_name(&stem, number[0], ra.rank())));
+        number = of_first(number)?;
+        if rank != Rank(0) && number != 0 {
+            made = Some(create(dir, file_name(&stem, number, rank)));
         }
         let made = made.map(|made| {
             made.and_then(|(path, file)| {
@@ -115,21 +205,21 @@ impl Recorder {
                 Ok((path, file))
             })
         });
-        let all = team.collectives().allgather(&[u64::from(matches!(made, Some(Ok(_))))])?;
+        let all = of_all(u64::from(matches!(made, Some(Ok(_)))))?;
         let missing = (0..).zip(&all).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
         match (made, missing) {
             (Some(Ok((path, file))), None) => {
-                let now = ra.now().0;
+                let now = now();
                 let state = State {
                     file,
                     body: Vec::with_capacity(FULL_AND_LOCKED + 32),
                     events: 0,
-                    since: now,
+                    since: now.0,
                     before: Last::default(),
                     all: 0,
                     held: 0,
-                    began: now,
-                    ended: now,
+                    began: now.0,
+                    ended: now.0,
                     failed: None,
                     done: false,
                 };
@@ -138,11 +228,57 @@ impl Recorder {
             (Some(Ok((path, _))), Some(rank)) => {
                 // The error below is the one to report.
                 let _ = std::fs::remove_file(path);
-                Err(Error::NotMade { rank })
+                Err(Error::NotMade { rank }.into())
             }
-            (Some(Err(error)), _) => Err(error.into()),
-            (None, missing) => Err(Error::NotMade { rank: missing.unwrap_or(Rank(0)) }),
+            (Some(Err(error)), _) => Err(Error::from(error).into()),
+            (None, missing) => Err(Error::NotMade { rank: missing.unwrap_or(Rank(0)) }.into()),
         }
+    }
+
+    /// Records a call that began at `began` and has ended, without error. A computation is no call, and not recorded.
+    ///
+    /// `now` is called once the call is written: the recorder's own time is no time between calls.
+    pub fn record(&self, step: &Step, began: Time, now: impl FnOnce() -> Time) {
+        if let Some((event, group)) = event_of(step) {
+            self.write(event, group, began, now);
+        }
+    }
+
+    /// Records an attach of memory to a dynamic window, or a detach, like [`record`](Self::record). `bytes` is `None` for a detach.
+    pub fn record_region(&self, address: u64, bytes: Option<u64>, began: Time, now: impl FnOnce() -> Time) {
+        let kind = if bytes.is_some() { Kind::Attach } else { Kind::Detach };
+        let event = Event::of(kind).moving(address as i64, bytes.unwrap_or(0));
+        self.write(event, &[], began, now);
+    }
+
+    #[inline]
+    fn write(&self, event: Event, group: &[Rank], began: Time, now: impl FnOnce() -> Time) {
+        let mut state = self.state.borrow_mut();
+        if state.failed.is_some() || state.done {
+            return;
+        }
+        let State { body, before, ended, .. } = &mut *state;
+        before.encode(body, event, group, began.0.saturating_sub(*ended));
+        if state.events == 0 {
+            state.since = began.0;
+        }
+        state.events += 1;
+        match event.kind {
+            Kind::LockAll | Kind::Shared | Kind::Exclusive => state.held += 1,
+            Kind::Unlock | Kind::UnlockAll => state.held = state.held.saturating_sub(1),
+            _ => {}
+        }
+        let len = state.body.len();
+        let ripe = len >= FULL || began.0.saturating_sub(state.since) >= OLD;
+        if len >= FULL_AND_LOCKED || ripe && state.held == 0 {
+            state.write();
+        }
+        state.ended = now().0;
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The folder.
@@ -169,8 +305,12 @@ impl Recorder {
         }
     }
 
-    /// Writes the remaining events and the end, once.
-    pub(crate) fn finish(&self) -> Result<()> {
+    /// Writes the remaining events and the end, once. Nothing is recorded after it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Trace`] if the file could not be written, now or before; the trace then ends early.
+    pub fn finish(&self) -> Result<()> {
         let mut state = self.state.borrow_mut();
         if state.done {
             return Ok(());
@@ -205,27 +345,7 @@ impl Started<'_> {
     #[cold]
     #[inline(never)]
     pub(crate) fn end<A: RemoteAtomics + ?Sized>(self, ra: &A, event: Event, group: &[Rank]) {
-        let mut state = self.recorder.state.borrow_mut();
-        if state.failed.is_some() || state.done {
-            return;
-        }
-        let State { body, before, ended, .. } = &mut *state;
-        before.encode(body, event, group, self.at.0.saturating_sub(*ended));
-        if state.events == 0 {
-            state.since = self.at.0;
-        }
-        state.events += 1;
-        match event.kind {
-            Kind::LockAll | Kind::Shared | Kind::Exclusive => state.held += 1,
-            Kind::Unlock | Kind::UnlockAll => state.held = state.held.saturating_sub(1),
-            _ => {}
-        }
-        let len = state.body.len();
-        let ripe = len >= FULL || self.at.0.saturating_sub(state.since) >= OLD;
-        if len >= FULL_AND_LOCKED || ripe && state.held == 0 {
-            state.write();
-        }
-        state.ended = ra.now().0;
+        self.recorder.write(event, group, self.at, || ra.now());
     }
 }
 

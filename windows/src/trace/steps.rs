@@ -130,6 +130,45 @@ impl Steps {
     }
 }
 
+/// Returns the event of a call, and its group: the inverse of what [`Steps`] does. A computation has none.
+pub(super) fn event_of(step: &Step) -> Option<(Event, &[Rank])> {
+    let asserted = |assert: Assert| u8::from(assert == Assert::NoCheck);
+    let none: &[Rank] = &[];
+    let event = match *step {
+        Step::Compute(_) => return None,
+        Step::LockAll { assert } => Event::of(Kind::LockAll).asserting(asserted(assert)),
+        Step::UnlockAll => Event::of(Kind::UnlockAll),
+        Step::Lock { kind, target, assert } => {
+            let kind = if kind == LockKind::Shared { Kind::Shared } else { Kind::Exclusive };
+            Event::of(kind).at(target).asserting(asserted(assert))
+        }
+        Step::Unlock { target } => Event::of(Kind::Unlock).at(target),
+        Step::Put { target, disp, bytes } => Event::of(Kind::Put).at(target).moving(disp.0, bytes),
+        Step::Get { target, disp, bytes } => Event::of(Kind::Get).at(target).moving(disp.0, bytes),
+        Step::Update { call, target, disp, bytes } => {
+            let (kind, element, op) = match call {
+                Update::Accumulate(element, op) => (Kind::Accumulate, element, op),
+                Update::GetAccumulate(element, op) => (Kind::GetAccumulate, element, op),
+                Update::FetchAndOp(element, op) => (Kind::FetchAndOp, element, op),
+                Update::CompareAndSwap(element) => (Kind::CompareAndSwap, element, Op::Replace),
+            };
+            Event { update: Some((element, op)), ..Event::of(kind).at(target).moving(disp.0, bytes) }
+        }
+        Step::Flush { target } => Event::of(Kind::Flush).at(target),
+        Step::FlushAll => Event::of(Kind::FlushAll),
+        Step::BatchBegin => Event::of(Kind::BatchBegin),
+        Step::BatchEnd => Event::of(Kind::BatchEnd),
+        Step::Barrier => Event::of(Kind::Barrier),
+        Step::Fence(assert) => Event::of(Kind::Fence).asserting(assert.bits()),
+        Step::Post { ref group, assert } => return Some((Event::of(Kind::Post).asserting(assert.bits()), group)),
+        Step::Start { ref group, assert } => return Some((Event::of(Kind::Start).asserting(assert.bits()), group)),
+        Step::Complete => Event::of(Kind::Complete),
+        Step::Wait => Event::of(Kind::Wait),
+        Step::Test => Event::of(Kind::TestOver),
+    };
+    Some((event, none))
+}
+
 impl Iterator for Steps {
     type Item = Result<Step>;
 
