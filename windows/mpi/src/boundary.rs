@@ -6,19 +6,24 @@
 #![allow(non_snake_case, reason = "the names are MPI's")]
 
 pub(crate) mod engine;
+mod events;
 pub(crate) mod host;
 pub(crate) mod native;
 pub(crate) mod one_thread;
 mod types;
 
 use std::ffi::{c_char, c_int, c_void};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mpi_sys as ffi;
-use rmalab_atomics::Rank;
+use rmalab_atomics::{Rank, Topology};
+use rmalab_windows::replay::Step;
+use rmalab_windows::trace::Description;
 use rmalab_windows::{
-    AccumulateStrategy, Assert, Call, Class, FenceAssert, LockKind, PolicyKind, PostAssert, StartAssert,
+    AccumulateStrategy, Assert, Call, Class, FenceAssert, Flavor, Info, LockKind, PolicyKind, PostAssert, StartAssert,
 };
 
 use self::engine::{Engine, Memory};
@@ -27,7 +32,7 @@ use crate::policy::{Failure, Managed};
 use crate::settings::{Control, Mode, Settings};
 use crate::table::Window;
 use crate::world::Worlds;
-use crate::{summary, table, world};
+use crate::{record, summary, table, world};
 
 /// Writes a line to standard error, in one piece, since several ranks may write at a time.
 fn print(line: &str) {
@@ -54,6 +59,8 @@ struct Plan {
     alike: bool,
     /// The handle of a native window, and whether it was made for this window only.
     carrier: Option<(ffi::MPI_Win, bool)>,
+    /// The folder of the window's trace, on which all ranks agree.
+    record: Option<PathBuf>,
 }
 
 impl Drop for Plan {
@@ -71,6 +78,15 @@ struct Wanted {
     bytes: i64,
     unit: i64,
     is_shared: bool,
+}
+
+/// A rank's part of a window, for its trace: the flavor, the bytes and the unit.
+type Part = (Flavor, i64, i64);
+
+impl Wanted {
+    fn part(self) -> Part {
+        (if self.is_shared { Flavor::Shared } else { Flavor::Allocate }, self.bytes, self.unit)
+    }
 }
 
 /// Returns the choices for a window with this info. Variables are read once.
@@ -91,7 +107,8 @@ fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Option<Wanted>) -> Opt
     let (rank, size) = host::place(comm).ok()?;
     let settings = settings(info);
     let worlds = Err(String::new());
-    let mut plan = Plan { rank, size, settings, worlds, why_not: None, most: 0, alike: false, carrier: None };
+    let mut plan =
+        Plan { rank, size, settings, worlds, why_not: None, most: 0, alike: false, carrier: None, record: None };
     plan.worlds = agree(&mut plan, comm, info, wanted);
     Some(plan)
 }
@@ -125,8 +142,9 @@ fn agree(
     if most != !least {
         return Err("the ranks disagree on its rmalab hints or variables".to_owned());
     }
-    if plan.settings.mode == Mode::Off {
-        return Err("its mode is off".to_owned());
+    plan.record = plan.settings.record.clone();
+    if plan.settings.mode.is_hosts() {
+        return Err(format!("its mode is {}", plan.settings.mode));
     }
     if refused != 0 {
         return Err("the program may call MPI from several threads".to_owned());
@@ -147,7 +165,12 @@ fn agree(
             None
         };
     }
-    world::made_for(comm)
+    let worlds = world::made_for(comm)?;
+    if fortran == 0 {
+        // Otherwise some barriers may reach the host only, at some ranks.
+        worlds.take_barriers();
+    }
+    Ok(worlds)
 }
 
 /// Makes a window of mode `native`; `None` where that is not wanted, or cannot be. Collective.
@@ -166,6 +189,7 @@ fn make_native(
             let made = (window.win, window.base());
             let window = Window::Native(window);
             report(plan, call, Ok(&window));
+            begin_trace(plan, call, made.0, comm, wanted.part(), Some(&window));
             table::add(window);
             Some(made)
         }
@@ -208,15 +232,44 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted)
 }
 
 /// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
-fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm) {
+fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, part: Part) {
     let worlds = std::mem::replace(&mut plan.worlds, Err(String::new()));
     let outcome = worlds.and_then(|worlds| manage(win, comm, &worlds, &plan.settings));
     match outcome {
         Ok(window) => {
             report(&plan, call, Ok(&window));
+            begin_trace(&plan, call, win, comm, part, Some(&window));
             table::add(window);
         }
-        Err(why) => report(&plan, call, Err(&why)),
+        Err(why) => {
+            report(&plan, call, Err(&why));
+            begin_trace(&plan, call, win, comm, part, None);
+        }
+    }
+}
+
+/// Records the calls on a new window of the host, or on a managed one, if the ranks have agreed on it. Collective.
+fn begin_trace(plan: &Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, part: Part, managed: Option<&Window>) {
+    let Some(folder) = &plan.record else { return };
+    let hosts = || vec![("rmalab_mode", plan.settings.mode.to_string())];
+    let mut info = Info::new();
+    for (key, value) in managed.map_or_else(hosts, Window::in_force) {
+        // Both are short.
+        let _ = info.set(key, &value);
+    }
+    let (flavor, bytes, unit) = part;
+    let what = Description {
+        rank: Rank(plan.rank),
+        topology: Topology::one_node(plan.size),
+        window: String::new(),
+        flavor,
+        bytes: u64::try_from(bytes).unwrap_or(0),
+        unit: u32::try_from(unit).unwrap_or(1),
+        info,
+        clock: "nanoseconds of a monotonic clock".to_owned(),
+    };
+    if let Err(why) = record::window(folder, win, comm, what) {
+        print(&format!("{call} of {} ranks: not recorded: {why}", plan.size));
     }
 }
 
@@ -311,7 +364,7 @@ fn has(assert: c_int, flag: u32) -> bool {
 
 /// Defines calls that make a window over the program's memory.
 macro_rules! creations {
-    ($($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) of $info:ident, $comm:ident, $win:ident;)*) => {$(
+    ($($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) of $info:ident, $comm:ident, $win:ident, $part:expr;)*) => {$(
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
@@ -320,7 +373,7 @@ macro_rules! creations {
             let code = unsafe { ffi::$host($($argument),*) };
             if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
-                adopt(plan, stringify!($name), unsafe { *$win }, $comm);
+                adopt(plan, stringify!($name), unsafe { *$win }, $comm, $part);
             }
             code
         }
@@ -328,10 +381,10 @@ macro_rules! creations {
 }
 
 creations! {
-    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win;
-    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win;
+    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, (Flavor::Create, host::wide(size), wide(disp_unit));
+    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, (Flavor::Dynamic, 0, 1);
     #[cfg(large_counts)]
-    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win;
+    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, (Flavor::Create, host::wide(size), wide(disp_unit));
 }
 
 /// Defines calls that make a window with memory.
@@ -363,7 +416,7 @@ macro_rules! allocations {
             let code = unsafe { ffi::$host(size, disp_unit, info, comm, base, win) };
             if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
-                adopt(plan, stringify!($name), unsafe { *win }, comm);
+                adopt(plan, stringify!($name), unsafe { *win }, comm, wanted.part());
             }
             code
         }
@@ -384,7 +437,7 @@ allocations! {
 ///
 /// `$short` is tried first, in a function that needs few registers: it does the operation, or nothing.
 macro_rules! operations {
-    ($way:ident of $rank:ident, $win:ident; $($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) as $call:ident, $window:ident => $native:expr $(, short $short:expr)?;)*) => {$(
+    ($way:ident of $rank:ident, $win:ident; $($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) as $call:ident($disp:expr, $count:expr, $of:expr $(, $op:expr)?), $window:ident => $native:expr $(, short $short:expr)?;)*) => {$(
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
@@ -392,18 +445,24 @@ macro_rules! operations {
             unsafe extern "C" fn long($($argument: $type),*) -> c_int {
                 const PLACE: usize = summary::place(stringify!($name));
                 summary::count(PLACE);
-                match table::find($win).as_deref() {
-                    // SAFETY: the program's own buffers, which MPI may access until this call returns.
-                    Some(Window::Native($window)) => return code($win, unsafe { $native }),
-                    Some(Window::Policy(window)) => {
-                        if let Err(failure) = window.$way(Call::$call, target($rank)) {
-                            return fail($win, &failure);
-                        }
-                    }
-                    None => {}
-                }
+                let began = record::begin();
                 // SAFETY: the program's own call, passed on.
-                unsafe { ffi::$host($($argument),*) }
+                let pass_on = || unsafe { ffi::$host($($argument),*) };
+                let code = match table::find($win).as_deref() {
+                    // SAFETY: the program's own buffers, which MPI may access until this call returns.
+                    Some(Window::Native($window)) => code($win, unsafe { $native }),
+                    Some(Window::Policy(window)) => match window.$way(Call::$call, target($rank)) {
+                        Ok(()) => pass_on(),
+                        Err(failure) => fail($win, &failure),
+                    },
+                    None => pass_on(),
+                };
+                if let Some(began) = began.filter(|_| code == host::SUCCESS) {
+                    let op: [ffi::MPI_Op; _] = [$($op)?];
+                    let there = remote($disp, $count, $of);
+                    record::call($win, began, |on| events::operation(on, Call::$call, $rank, there, op.first().copied()));
+                }
+                code
             }
             $(if let Some($window) = native::last($win)
                 // SAFETY: the program's own buffers, which MPI may access until this call returns.
@@ -448,47 +507,48 @@ unsafe fn requested(done: crate::policy::Result<()>, request: *mut ffi::MPI_Requ
 
 operations! {
     operate of target_rank, win;
-    MPI_Put = PMPI_Put(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put, window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
-    MPI_Get = PMPI_Get(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get, window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
-    MPI_Accumulate = PMPI_Accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
-    MPI_Get_accumulate = PMPI_Get_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
-    MPI_Fetch_and_op = PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, op: ffi::MPI_Op, win: ffi::MPI_Win) as FetchAndOp, window => window.fetch_and_op(origin, result, datatype, target(target_rank), host::wide(target_disp), op), short window.short_fetch_and_op(origin, result, datatype, target_rank, host::wide(target_disp), op);
-    MPI_Compare_and_swap = PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, win: ffi::MPI_Win) as CompareAndSwap, window => window.compare_and_swap(origin, compare, result, datatype, target(target_rank), host::wide(target_disp)), short window.short_compare_and_swap(origin, compare, result, datatype, target_rank, host::wide(target_disp));
+    MPI_Put = PMPI_Put(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put(target_disp, target_count, target_type), window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
+    MPI_Get = PMPI_Get(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get(target_disp, target_count, target_type), window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
+    MPI_Accumulate = PMPI_Accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate(target_disp, target_count, target_type, op), window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
+    MPI_Get_accumulate = PMPI_Get_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate(target_disp, target_count, target_type, op), window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
+    MPI_Fetch_and_op = PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, op: ffi::MPI_Op, win: ffi::MPI_Win) as FetchAndOp(target_disp, 1, datatype, op), window => window.fetch_and_op(origin, result, datatype, target(target_rank), host::wide(target_disp), op), short window.short_fetch_and_op(origin, result, datatype, target_rank, host::wide(target_disp), op);
+    MPI_Compare_and_swap = PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void, result: *mut c_void, datatype: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, win: ffi::MPI_Win) as CompareAndSwap(target_disp, 1, datatype), window => window.compare_and_swap(origin, compare, result, datatype, target(target_rank), host::wide(target_disp)), short window.short_compare_and_swap(origin, compare, result, datatype, target_rank, host::wide(target_disp));
     #[cfg(large_counts)]
-    MPI_Put_c = PMPI_Put_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put, window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
+    MPI_Put_c = PMPI_Put_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Put(target_disp, target_count, target_type), window => window.put::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_put(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
     #[cfg(large_counts)]
-    MPI_Get_c = PMPI_Get_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get, window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
+    MPI_Get_c = PMPI_Get_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win) as Get(target_disp, target_count, target_type), window => window.get::<false>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), short window.short_get(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type));
     #[cfg(large_counts)]
-    MPI_Accumulate_c = PMPI_Accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
+    MPI_Accumulate_c = PMPI_Accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as Accumulate(target_disp, target_count, target_type, op), window => window.accumulate::<false>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), short window.short_accumulate(items(origin, origin_count, origin_type), target_rank, remote(target_disp, target_count, target_type), op);
     #[cfg(large_counts)]
-    MPI_Get_accumulate_c = PMPI_Get_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate, window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
+    MPI_Get_accumulate_c = PMPI_Get_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win) as GetAccumulate(target_disp, target_count, target_type, op), window => window.accumulate::<false>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op);
 }
 
 operations! {
     operate_with_request of target_rank, win;
-    MPI_Rput = PMPI_Rput(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put, window => requested(window.put::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
-    MPI_Rget = PMPI_Rget(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get, window => requested(window.get::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
-    MPI_Raccumulate = PMPI_Raccumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), request);
-    MPI_Rget_accumulate = PMPI_Rget_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op), request);
+    MPI_Rput = PMPI_Rput(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put(target_disp, target_count, target_type), window => requested(window.put::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
+    MPI_Rget = PMPI_Rget(origin: *mut c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get(target_disp, target_count, target_type), window => requested(window.get::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
+    MPI_Raccumulate = PMPI_Raccumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate(target_disp, target_count, target_type, op), window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), request);
+    MPI_Rget_accumulate = PMPI_Rget_accumulate(origin: *const c_void, origin_count: c_int, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: c_int, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: c_int, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate(target_disp, target_count, target_type, op), window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op), request);
     #[cfg(large_counts)]
-    MPI_Rput_c = PMPI_Rput_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put, window => requested(window.put::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
+    MPI_Rput_c = PMPI_Rput_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Put(target_disp, target_count, target_type), window => requested(window.put::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
     #[cfg(large_counts)]
-    MPI_Rget_c = PMPI_Rget_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get, window => requested(window.get::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
+    MPI_Rget_c = PMPI_Rget_c(origin: *mut c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Get(target_disp, target_count, target_type), window => requested(window.get::<true>(items(origin, origin_count, origin_type), target(target_rank), remote(target_disp, target_count, target_type)), request);
     #[cfg(large_counts)]
-    MPI_Raccumulate_c = PMPI_Raccumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), request);
+    MPI_Raccumulate_c = PMPI_Raccumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as Accumulate(target_disp, target_count, target_type, op), window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), None, target(target_rank), remote(target_disp, target_count, target_type), op), request);
     #[cfg(large_counts)]
-    MPI_Rget_accumulate_c = PMPI_Rget_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate, window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op), request);
+    MPI_Rget_accumulate_c = PMPI_Rget_accumulate_c(origin: *const c_void, origin_count: ffi::MPI_Count, origin_type: ffi::MPI_Datatype, result: *mut c_void, result_count: ffi::MPI_Count, result_type: ffi::MPI_Datatype, target_rank: c_int, target_disp: ffi::MPI_Aint, target_count: ffi::MPI_Count, target_type: ffi::MPI_Datatype, op: ffi::MPI_Op, win: ffi::MPI_Win, request: *mut ffi::MPI_Request) as GetAccumulate(target_disp, target_count, target_type, op), window => requested(window.accumulate::<true>(items(origin, origin_count, origin_type), Some(items(result, result_count, result_type)), target(target_rank), remote(target_disp, target_count, target_type), op), request);
 }
 
 /// Defines calls of synchronization, which the engine does for managed windows.
 macro_rules! synchronizations {
-    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr $(, short $short:expr)?;)*) => {$(
+    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr $(, short $short:expr)? $(, step |$on:pat_param| $step:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             #[inline(never)]
             unsafe extern "C" fn long($($argument: $type),*) -> c_int {
                 const PLACE: usize = summary::place(stringify!($name));
                 let begin = summary::begin();
+                let began = record::begin();
                 let code = match table::find($win).as_deref() {
                     Some(Window::Policy($window)) => $managed,
                     Some(Window::Native($window)) => $managed,
@@ -496,6 +556,10 @@ macro_rules! synchronizations {
                     None => unsafe { ffi::$host($($argument),*) },
                 };
                 summary::end(PLACE, begin);
+                if let Some(began) = began.filter(|_| code == host::SUCCESS) {
+                    $(record::call($win, began, |$on| $step);)?
+                    let _ = began;
+                }
                 code
             }
             $(if let Some($window) = native::last($win)
@@ -510,21 +574,21 @@ macro_rules! synchronizations {
 }
 
 synchronizations! {
-    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(win, lock_type).map_or_else(|code| code, |kind| code(win, window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert);
+    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(win, lock_type).map_or_else(|code| code, |kind| code(win, window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
     // SAFETY: the program's variable.
-    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { tested(win, window.test(), flag) };
-    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank))), short window.short_unlock(rank);
-    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.lock_all(lock_assert(assert))), short window.short_lock_all(assert);
-    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all()), short window.short_unlock_all();
-    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank))), short window.short_flush(rank);
-    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all()), short window.short_flush_all();
+    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { tested(win, window.test(), flag) }, step |_| (unsafe { *flag } != 0).then_some(Step::Test);
+    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank))), short window.short_unlock(rank), step |_| events::unlock(rank);
+    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.lock_all(lock_assert(assert))), short window.short_lock_all(assert), step |_| events::lock_all(assert);
+    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all()), short window.short_unlock_all(), step |_| Some(Step::UnlockAll);
+    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank))), short window.short_flush(rank), step |_| events::flush(rank);
+    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all()), short window.short_flush_all(), step |_| Some(Step::FlushAll);
     MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush_local(target(rank))), short window.short_flush_local(rank);
     MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_local_all()), short window.short_flush_local_all();
-    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.fence(fence_assert(assert)));
-    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.start(group, StartAssert { nocheck: has(assert, ffi::MPI_MODE_NOCHECK) }));
-    MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => code(win, window.complete());
-    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.post(group, post_assert(assert)));
-    MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => code(win, window.wait());
+    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.fence(fence_assert(assert))), step |_| events::fence(assert);
+    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.start(group, start_assert(assert))), step |on| events::start(on, group, assert);
+    MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => code(win, window.complete()), step |_| Some(Step::Complete);
+    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.post(group, post_assert(assert))), step |on| events::post(on, group, assert);
+    MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => code(win, window.wait()), step |_| Some(Step::Wait);
 }
 
 fn lock_assert(assert: c_int) -> Assert {
@@ -538,6 +602,10 @@ fn fence_assert(assert: c_int) -> FenceAssert {
         noprecede: has(assert, ffi::MPI_MODE_NOPRECEDE),
         nosucceed: has(assert, ffi::MPI_MODE_NOSUCCEED),
     }
+}
+
+fn start_assert(assert: c_int) -> StartAssert {
+    StartAssert { nocheck: has(assert, ffi::MPI_MODE_NOCHECK) }
 }
 
 fn post_assert(assert: c_int) -> PostAssert {
@@ -590,6 +658,62 @@ pub(crate) unsafe extern "C" fn MPI_Win_sync(win: ffi::MPI_Win) -> c_int {
         // SAFETY: the program's own call, passed on.
         _ => unsafe { ffi::PMPI_Win_sync(win) },
     }
+}
+
+/// Defines calls on a dynamic window's memory, which the host does.
+macro_rules! regions {
+    ($($name:ident = $host:ident($($argument:ident: $type:ty),*), $bytes:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(win: ffi::MPI_Win, base: *const c_void $(, $argument: $type)*) -> c_int {
+            let began = record::begin();
+            // SAFETY: the program's own call, passed on.
+            let code = unsafe { ffi::$host(win, base.cast_mut() $(, $argument)*) };
+            if let Some(began) = began.filter(|_| code == host::SUCCESS) {
+                record::region(win, began, base.addr() as u64, $bytes);
+            }
+            code
+        }
+    )*};
+}
+
+regions! {
+    MPI_Win_attach = PMPI_Win_attach(size: ffi::MPI_Aint), Some(host::wide(size) as u64);
+    MPI_Win_detach = PMPI_Win_detach(), None;
+}
+
+/// Waits for all ranks in the world of the communicator's windows, or by the host if there is none in shared memory.
+///
+/// A waiting rank lets the host make progress. A rank that does not have to wait does so now and then: it may call nothing else.
+#[inline]
+fn barrier(comm: ffi::MPI_Comm) -> c_int {
+    /// A barrier of this many lets the host make progress.
+    const BARRIERS: u32 = 64;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let Some(ranks) = world::shared_of(comm) else {
+        // SAFETY: the program's own call, passed on.
+        return unsafe { ffi::PMPI_Barrier(comm) };
+    };
+    if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(BARRIERS) {
+        host::progress();
+    }
+    match ranks.barrier() {
+        Ok(()) => host::SUCCESS,
+        Err(why) => {
+            print(&format!("MPI_Barrier: {why}"));
+            host::raise_on(comm)
+        }
+    }
+}
+
+/// A barrier is a call on each recorded window that has the communicator's ranks.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Barrier(comm: ffi::MPI_Comm) -> c_int {
+    let began = record::begin();
+    let code = barrier(comm);
+    if let Some(began) = began.filter(|_| code == host::SUCCESS) {
+        record::barrier(comm, began);
+    }
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -705,6 +829,9 @@ fn free(window: Option<Window>) -> (crate::policy::Result<()>, bool) {
 pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
     // SAFETY: the program's variable.
     let handle = unsafe { *win };
+    if let Err(why) = record::finish(handle) {
+        print(&why);
+    }
     let (ended, is_reusable) = free(table::take(handle));
     let reported = code(handle, ended);
     if is_reusable {
@@ -727,7 +854,13 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
         let info = unsafe { *info };
         match table::find(win) {
             Some(window) => window.in_force().iter().for_each(|(key, value)| host::set_hint(info, key, value)),
-            None => host::set_hint(info, "rmalab_mode", &Mode::Off.to_string()),
+            None => {
+                let mode = if record::folder(win).is_some() { Mode::Record } else { Mode::Off };
+                host::set_hint(info, "rmalab_mode", &mode.to_string());
+            }
+        }
+        if let Some(folder) = record::folder(win) {
+            host::set_hint(info, "rmalab_record", &folder);
         }
     }
     code
@@ -764,15 +897,19 @@ pub(crate) unsafe extern "C" fn MPI_Init_thread(
     unsafe { ffi::PMPI_Init_thread(argc, argv, required, provided) }
 }
 
-/// Prints the summary, if any rank wants it. Collective over all ranks of the program.
+/// Prints the summary if any rank wants it, and what traces do not hold. Collective over all ranks of the program.
 fn summarize() {
     let all = host::everyone();
-    let wanted = host::largest(all, &[u64::from(summary::is_wanted())]);
-    if wanted != Ok([1]) {
+    let Ok([wanted, inexact]) = host::largest(all, &[u64::from(summary::is_wanted()), record::inexacts()]) else {
         return;
-    }
-    if let (Ok(sums), Ok((0, size))) = (host::sum(all, &summary::numbers()), host::place(all)) {
+    };
+    let is_wanted = wanted != 0;
+    if is_wanted && let (Ok(sums), Ok((0, size))) = (host::sum(all, &summary::numbers()), host::place(all)) {
         summary::table(&sums, size).iter().for_each(|line| print(line));
+    }
+    let inexact = if inexact == 0 { Ok([0]) } else { host::sum(all, &[record::inexacts()]) };
+    if let (Ok([inexact]), Ok((0, _))) = (inexact, host::place(all)) {
+        summary::traces(&record::names(), inexact, is_wanted).iter().for_each(|line| print(line));
     }
 }
 
@@ -791,6 +928,9 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
         }
         // SAFETY: the window was just taken out of the table, into which it came when the host had made it.
         unsafe { ffi::PMPI_Win_free(&mut win) };
+    }
+    if let Err(why) = record::finish_all() {
+        print(&why);
     }
     summarize();
     world::forget_all();

@@ -14,11 +14,11 @@
 //!
 //! | mode | epochs and locks | data |
 //! | --- | --- | --- |
-//! | `off` | the host's | the host's |
+//! | `off`, `record` | the host's | the host's |
 //! | `policy` | those of rmalab's window engine, on a hidden world of the communicator's ranks | the host's, in one `MPI_Win_lock_all` epoch for the life of the window |
 //! | `native` | the same | the engine's, in the hidden world's shared memory |
 //!
-//! In the modes `off` and `policy`, the window is one of the host, of the flavor that the program asked for. So its memory, attributes,
+//! In the modes `off`, `record` and `policy`, the window is one of the host, of the flavor that the program asked for. So its memory, attributes,
 //! name, info, error handler and group stay the host's, and calls on them need no code here.
 //!
 //! In mode `policy`, the engine is a window without memory ([`RawWindow`](rmalab_windows::RawWindow)). An operation first asks
@@ -48,6 +48,14 @@
 //!
 //! A rank that waits in `shared` lets the host make progress meanwhile, since other ranks may wait for it in calls of the host.
 //!
+//! A communicator whose windows have a world in shared memory has its barriers there, too.
+//!
+//! # Recording
+//!
+//! With `rmalab_record`, in any mode, and always in the mode `record`, `record` times the calls on a window and writes a trace
+//! ([`rmalab_windows::trace`]). The short paths of native windows are then not taken. `boundary::events` turns calls into the trace's
+//! steps, and says which types and operations a trace does not hold.
+//!
 //! # Choice
 //!
 //! The README has the info keys and the variables. All ranks of a window pass the same values. Where they do not, or where a mode
@@ -66,7 +74,8 @@
 //! # Layers
 //!
 //! `boundary` has all unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
-//! variables, `world` makes hidden worlds, `policy` and `boundary::native` have the windows of these modes, `table` finds them, `summary` counts calls.
+//! variables, `world` makes hidden worlds, `policy` and `boundary::native` have the windows of these modes, `table` finds them, `summary` counts calls,
+//! `record` records them.
 
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -78,6 +87,8 @@
 mod boundary;
 #[cfg(feature = "mpi")]
 mod policy;
+#[cfg(feature = "mpi")]
+mod record;
 #[cfg(any(feature = "mpi", test))]
 mod settings;
 #[cfg(any(feature = "mpi", test))]

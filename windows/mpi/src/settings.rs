@@ -2,17 +2,22 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 
 use rmalab_windows::{Config, Info};
 
 /// The info keys that are read when a window is made, and their variables.
-pub(crate) const KEYS: [(&str, &str); 5] = [
+pub(crate) const KEYS: [(&str, &str); 6] = [
     ("rmalab_mode", "RMALAB_MODE"),
     ("rmalab_control", "RMALAB_CONTROL"),
     ("rmalab_lock_policy", Config::LOCK_POLICY_VARIABLE),
     ("rmalab_fence", "RMALAB_FENCE"),
     ("rmalab_pscw", "RMALAB_PSCW"),
+    ("rmalab_record", Config::RECORD_VARIABLE),
 ];
+
+/// The folder of traces where the mode is `record` and nothing names another one.
+const TRACES: &str = "rmalab-trace";
 
 /// The standard's hint on the memory of allocated windows, which is the engine's in mode `native`.
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
@@ -27,6 +32,8 @@ pub(crate) enum Mode {
     Policy,
     /// The host does everything.
     Off,
+    /// The same, and calls are recorded.
+    Record,
 }
 
 /// Where the words of epochs and locks are.
@@ -42,7 +49,12 @@ pub(crate) enum Control {
 }
 
 impl Mode {
-    const ALL: [Mode; 3] = [Mode::Native, Mode::Policy, Mode::Off];
+    const ALL: [Mode; 4] = [Mode::Native, Mode::Policy, Mode::Off, Mode::Record];
+
+    /// Returns whether the host does everything.
+    pub(crate) fn is_hosts(self) -> bool {
+        matches!(self, Mode::Off | Mode::Record)
+    }
 }
 
 impl Control {
@@ -55,6 +67,7 @@ impl fmt::Display for Mode {
             Mode::Native => "native",
             Mode::Policy => "policy",
             Mode::Off => "off",
+            Mode::Record => "record",
         })
     }
 }
@@ -76,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) control: Control,
     /// The strategies of the engine.
     pub(crate) config: Config,
+    /// The folder of the window's trace, if its calls are to be recorded.
+    pub(crate) record: Option<PathBuf>,
     /// A line for each value that does not exist.
     pub(crate) warnings: Vec<String>,
     /// A number that is the same at all ranks that have chosen the same.
@@ -87,12 +102,14 @@ impl Settings {
     pub(crate) fn read(hint: impl Fn(&str) -> Option<String>, variable: impl Fn(&str) -> Option<String>) -> Settings {
         let mut warnings = Vec::new();
         let (mut mode, mut control, mut strategies) = (Mode::default(), Control::default(), Info::new());
+        let mut record = None;
         for (key, name) in KEYS {
             let given = hint(key).map(|value| (key, value));
             let Some((source, value)) = given.or_else(|| variable(name).map(|value| (name, value))) else { continue };
             match key {
                 "rmalab_mode" => choose(&mut mode, &Mode::ALL, source, &value, &mut warnings),
                 "rmalab_control" => choose(&mut control, &Control::ALL, source, &value, &mut warnings),
+                "rmalab_record" => record = (!value.is_empty()).then(|| PathBuf::from(value)),
                 _ => {
                     let refused = match Info::from_pairs([(key, &value)]) {
                         Ok(strategy) => {
@@ -115,11 +132,14 @@ impl Settings {
             // A value that does not exist is ignored, as by the host.
             drop(strategies.set(ALIGNMENT, &alignment));
         }
+        if mode == Mode::Record {
+            record.get_or_insert_with(|| PathBuf::from(TRACES));
+        }
         // What the engine ignores now is its own variable, which has its line already.
         let (config, _) = Config::from_info(&strategies);
         let mut hasher = DefaultHasher::new();
-        (mode, control, config.to_info().to_string()).hash(&mut hasher);
-        Settings { mode, control, config, warnings, digest: hasher.finish() }
+        (mode, control, config.to_info().to_string(), &record).hash(&mut hasher);
+        Settings { mode, control, config, record, warnings, digest: hasher.finish() }
     }
 }
 
@@ -165,9 +185,20 @@ mod tests {
         assert_eq!((settings.mode, settings.control), (Mode::Native, Control::Remote));
         assert_eq!(settings.config, Config::default());
         let [mode, policy, pscw] = &settings.warnings[..] else { panic!("{:?}", settings.warnings) };
-        assert_eq!(mode, "rmalab_mode=fast is ignored: 'fast' is not one of native, policy, off");
+        assert_eq!(mode, "rmalab_mode=fast is ignored: 'fast' is not one of native, policy, off, record");
         assert!(policy.starts_with("RMALAB_LOCK_POLICY=best is ignored: ") && policy.contains("two-level"), "{policy}");
         assert!(pscw.starts_with("rmalab_pscw=deferred is ignored: "), "{pscw}");
+    }
+
+    #[test]
+    fn a_folder_records_and_the_mode_record_has_one() {
+        let folder = |hints: &[(&str, &str)], variables: &[(&str, &str)]| read(hints, variables).record;
+        assert_eq!(folder(&[], &[]), None);
+        assert_eq!(folder(&[], &[("RMALAB_RECORD", "")]), None);
+        assert_eq!(folder(&[], &[("RMALAB_RECORD", "a")]), Some("a".into()));
+        assert_eq!(folder(&[("rmalab_record", "b")], &[("RMALAB_RECORD", "a")]), Some("b".into()));
+        assert_eq!(folder(&[("rmalab_mode", "record")], &[]), Some("rmalab-trace".into()));
+        assert_eq!(folder(&[("rmalab_mode", "record")], &[("RMALAB_RECORD", "a")]), Some("a".into()));
     }
 
     #[test]
@@ -179,6 +210,7 @@ mod tests {
             ("rmalab_mode", "off"),
             ("rmalab_control", "remote"),
             ("rmalab_lock_policy", "mcs"),
+            ("rmalab_record", "traces"),
         ] {
             assert_ne!(digest(&[]), digest(&[other]), "{other:?}");
         }

@@ -1,5 +1,6 @@
 //! What a program has done on its windows, printed at its end where `RMALAB_SUMMARY` asks for it.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -153,9 +154,49 @@ pub(crate) fn table(sums: &[u64; NUMBERS], ranks: u32) -> Vec<String> {
     lines
 }
 
+/// Returns the lines on a program's traces: which there are, if that `is_wanted`, and how many updates of all ranks they do not hold.
+/// A trace is named by its file of rank 0.
+pub(crate) fn traces(files: &[PathBuf], inexact: u64, is_wanted: bool) -> Vec<String> {
+    /// The number of traces that are named.
+    const MOST: usize = 4;
+    let mut lines = Vec::new();
+    let name = |file: &PathBuf| {
+        let file = file.to_string_lossy().into_owned();
+        file.strip_suffix("-rank-0.trace").map_or(file.clone(), str::to_owned)
+    };
+    if is_wanted && !files.is_empty() {
+        let all: Vec<String> = files.iter().take(MOST).map(name).collect();
+        let more = if files.len() > MOST { ", ..." } else { "" };
+        let count = if files.len() == 1 { "1 window is".to_owned() } else { format!("{} windows are", files.len()) };
+        lines.push(format!("{count} recorded, for rmalab advise --trace: {}{more}", all.join(", ")));
+    }
+    if inexact > 0 {
+        let count = if inexact == 1 { "1 update".to_owned() } else { format!("{inexact} updates") };
+        lines.push(format!("{count} with a type or operation that traces do not hold: recorded as replaced bytes"));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lines_name_the_traces_and_what_they_do_not_hold() {
+        let file = |name: &str| PathBuf::from(format!("traces/{name}-rank-0.trace"));
+        assert!(traces(&[], 0, true).is_empty());
+        assert!(traces(&[file("window")], 0, false).is_empty());
+        assert_eq!(
+            traces(&[file("window")], 1, true),
+            [
+                "1 window is recorded, for rmalab advise --trace: traces/window",
+                "1 update with a type or operation that traces do not hold: recorded as replaced bytes",
+            ]
+        );
+        let many: Vec<PathBuf> = (1..=5).map(|number| file(&format!("window-{number}"))).collect();
+        let [line] = &traces(&many, 0, true)[..] else { panic!("one line") };
+        assert!(line.starts_with("5 windows are recorded,") && line.ends_with("traces/window-4, ..."), "{line}");
+    }
 
     #[test]
     fn each_call_has_its_place() {

@@ -2,7 +2,7 @@
 //!
 //! The worlds are kept with the communicator, as an attribute. They end with the communicator, or with the last of its windows.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::mem::ManuallyDrop;
@@ -31,6 +31,8 @@ pub(crate) struct Worlds {
     shared: OnceCell<Result<InMemory, String>>,
     /// The latest one in windows of the host. Its segments have room for some windows.
     remote: RefCell<Option<Rc<Ranks<Mpi>>>>,
+    /// Whether the communicator's barriers are in the world in shared memory, too.
+    has_barriers: Cell<bool>,
 }
 
 thread_local! {
@@ -45,6 +47,27 @@ thread_local! {
 pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
     let number = host::mark_of(comm)?;
     ALL.with(|all| all.borrow().get(&number).cloned())
+}
+
+thread_local! {
+    /// The communicator of the last barrier, with its ranks. Not dropped with the thread, as above.
+    static LAST: ManuallyDrop<RefCell<Option<(Comm, Rc<Ranks<Shared>>)>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+}
+
+/// Returns the ranks of `comm` in shared memory, if its windows have a world there. All ranks get some, or none does.
+#[inline]
+pub(crate) fn shared_of(comm: Comm) -> Option<Rc<Ranks<Shared>>> {
+    LAST.with(|last| {
+        if let Some((known, ranks)) = &*last.borrow()
+            && *known == comm
+        {
+            return Some(Rc::clone(ranks));
+        }
+        let worlds = of(comm).filter(|worlds| worlds.has_barriers.get() && host::has_one_thread())?;
+        let ranks = Rc::clone(worlds.shared()?);
+        last.replace(Some((comm, Rc::clone(&ranks))));
+        Some(ranks)
+    })
 }
 
 /// Returns the worlds of `comm`, which so far may have none.
@@ -66,6 +89,7 @@ pub(crate) fn made_for(comm: Comm) -> Result<Rc<Worlds>, String> {
 /// The communicator with this number is being freed.
 pub(crate) fn forget(number: usize) {
     // Dropped after the borrow: the end of a world may call the host.
+    drop(LAST.with(|last| last.take()));
     let worlds = ALL.with(|all| all.borrow_mut().remove(&number));
     drop(worlds);
 }
@@ -78,6 +102,12 @@ pub(crate) fn forget_all() {
 }
 
 impl Worlds {
+    /// The communicator's barriers are to be in shared memory from now on. All ranks call it, at the same point of their calls on the
+    /// communicator, or none does.
+    pub(crate) fn take_barriers(&self) {
+        self.has_barriers.set(true);
+    }
+
     /// Returns the world in shared memory, if one was made.
     pub(crate) fn shared(&self) -> Option<&Rc<Ranks<Shared>>> {
         self.shared.get()?.as_ref().ok().map(|world| &world.ranks)

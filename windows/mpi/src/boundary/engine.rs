@@ -77,6 +77,15 @@ impl Ranks<Shared> {
         Ranks::new(attended, Some(inner))
     }
 
+    /// Waits for all ranks. Collective.
+    pub(crate) fn barrier(&self) -> std::result::Result<(), String> {
+        let team = self.take_team().map_err(|error| error.to_string())?;
+        // SAFETY: the reference ends in this function, which has the owner.
+        let waited = unsafe { team.get() }.collectives().barrier();
+        self.teams.borrow_mut().push(team);
+        waited.map_err(|error| error.to_string())
+    }
+
     /// Returns the largest of each number over all ranks. Collective.
     pub(crate) fn largest<const N: usize>(&self, numbers: &[u64; N]) -> std::result::Result<[u64; N], String> {
         let mut largest = *numbers;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use mpi_sys as ffi;
-use rmalab_atomics::{Mpi, Rank, Served, mpi};
+use rmalab_atomics::{Mpi, Rank, Served, Topology, mpi};
 use rmalab_windows::{Class, Op};
 
 use super::native::Items;
@@ -110,6 +110,79 @@ pub(crate) fn broadcast<const N: usize>(comm: Comm, numbers: &mut [u64; N]) -> s
     // SAFETY: the buffer has N words, as all ranks' do.
     let code = unsafe { ffi::PMPI_Bcast(numbers.as_mut_ptr().cast(), N as c_int, ffi::RSMPI_UINT64_T, 0, comm) };
     ours(code, "receiving from rank 0")
+}
+
+/// Returns the numbers of all ranks. Collective.
+pub(crate) fn gather(comm: Comm, number: u64) -> std::result::Result<Vec<u64>, String> {
+    let (_, size) = place(comm)?;
+    let mut numbers = vec![0_u64; size as usize];
+    // SAFETY: the first buffer has one word, as at all ranks, and the second one for each rank.
+    let code = unsafe {
+        let of = ffi::RSMPI_UINT64_T;
+        ffi::PMPI_Allgather((&raw const number).cast(), 1, of, numbers.as_mut_ptr().cast(), 1, of, comm)
+    };
+    ours(code, "gathering from the other ranks").map(|()| numbers)
+}
+
+/// Returns which ranks of the communicator share memory, as nodes. Collective.
+pub(crate) fn topology(comm: Comm) -> std::result::Result<Topology, String> {
+    let (rank, _) = place(comm)?;
+    // SAFETY: see the module; the call writes to a live variable; the constants are C's.
+    let node = unsafe {
+        let mut node = ffi::RSMPI_COMM_NULL;
+        let split = ffi::RSMPI_COMM_TYPE_SHARED;
+        let code = ffi::PMPI_Comm_split_type(comm, split, rank as c_int, ffi::RSMPI_INFO_NULL, &mut node);
+        ours(code, "finding the ranks of this host").map(|()| node)
+    }?;
+    // The lowest rank of a node is its number.
+    let mut leader = [u64::from(rank)];
+    let told = broadcast(node, &mut leader);
+    let mut node = node;
+    // SAFETY: the communicator was just made.
+    unsafe { ffi::PMPI_Comm_free(&mut node) };
+    told?;
+    let nodes = gather(comm, leader[0])?;
+    Ok(Topology::of_places(nodes.into_iter().map(|node| (node as u32, 0))))
+}
+
+/// Returns a window's handle as a number.
+#[inline(always)]
+pub(crate) fn number(win: Win) -> usize {
+    win.0 as usize
+}
+
+/// A group that this library keeps, for calls of any thread.
+pub(crate) struct Held(Group);
+
+// SAFETY: a handle is a value. Any thread that may call MPI may use it.
+unsafe impl Send for Held {}
+
+impl Held {
+    /// Returns the group of a communicator's ranks.
+    pub(crate) fn of(comm: Comm) -> std::result::Result<Held, String> {
+        group_of_comm(comm).map(Held)
+    }
+
+    /// Returns the numbers that the members of `group` have in this one.
+    pub(crate) fn ranks(&self, group: Group) -> Result<Vec<Rank>> {
+        ranks(group, self.0)
+    }
+
+    /// Returns whether both groups have the same ranks.
+    pub(crate) fn has_the_ranks_of(&self, other: &Held) -> bool {
+        let mut result = 0;
+        // SAFETY: see the module; the call writes to a live variable; the constants are C's.
+        unsafe {
+            ffi::PMPI_Group_compare(self.0, other.0, &mut result) == SUCCESS
+                && (result == ffi::RSMPI_IDENT || result == ffi::RSMPI_SIMILAR)
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        free_group(self.0);
+    }
 }
 
 /// Makes a world of the communicator's ranks over the host's windows. Collective.
@@ -241,7 +314,7 @@ pub(crate) fn wide(address: ffi::MPI_Aint) -> i64 {
 }
 
 /// Returns the size of a type in bytes, and its extent.
-fn size_of(of: ffi::MPI_Datatype) -> Result<(u64, u64)> {
+pub(crate) fn size_of(of: ffi::MPI_Datatype) -> Result<(u64, u64)> {
     let (mut size, mut lower, mut extent) = (0, 0, 0);
     // SAFETY: see the module; the calls write to live variables.
     unsafe {
@@ -518,6 +591,15 @@ pub(crate) fn sync(win: Win) -> Result<()> {
 pub(crate) fn raise(win: Win, code: c_int) -> c_int {
     // SAFETY: see the module.
     unsafe { ffi::PMPI_Win_call_errhandler(win, code) };
+    code
+}
+
+/// Calls the communicator's error handler with an error of this library, and returns its code.
+#[cold]
+pub(crate) fn raise_on(comm: Comm) -> c_int {
+    let code = ffi::MPI_ERR_OTHER as c_int;
+    // SAFETY: see the module.
+    unsafe { ffi::PMPI_Comm_call_errhandler(comm, code) };
     code
 }
 

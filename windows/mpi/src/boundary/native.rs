@@ -132,8 +132,10 @@ pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
 /// Notes the window of a call.
 pub(crate) fn set_last(window: &Rc<Window>) {
     let at = match &**window {
-        // The short paths count no calls.
-        Window::Native(native) if !crate::summary::is_wanted() => std::ptr::from_ref(native).cast_mut(),
+        // The short paths count and record no calls.
+        Window::Native(native) if !crate::summary::is_wanted() && !crate::record::is_on() => {
+            std::ptr::from_ref(native).cast_mut()
+        }
         Window::Native(_) => std::ptr::null_mut(),
         Window::Policy(_) => std::ptr::null_mut(),
     };
