@@ -28,7 +28,8 @@ Measure windows and locks beside other implementations, in one interleaved run, 
 The windows are those of this program, MPICH and Open MPI (its default, and its component osc/sm). They run with 2 \
 ranks, and with more ranks than a small machine has cores. Locks of one process are measured beside those of \
 Concurrency Kit, pthread, the standard library, parking_lot and mcslock. A note names the package of each \
-implementation that is not installed and therefore skipped. The command builds the peers' programs when it needs them; \
+implementation that is not installed and therefore skipped. Where librmalab_mpi.so is built for an MPI, the program of \
+that MPI runs once more and preloads it. The command builds the peers' programs when it needs them; \
 see bench/papers/peers.";
 
 /// The end of `--help`.
@@ -113,6 +114,7 @@ impl CompareArgs {
             locks: self.only != Some(Part::Mpi) && self.operations.is_empty() && self.ranks.is_empty(),
             repetitions: self.repetitions,
             budget: self.budget,
+            preloads: if windows { crate::preload_command::preloads_found() } else { Vec::new() },
         })
     }
 }

@@ -13,6 +13,7 @@ use clap::{Args, ValueHint};
 use rmalab_job::say;
 use rmalab_windows::{Config, PolicyKind};
 
+use crate::compare::Preload;
 use crate::{Error, Result};
 
 pub(crate) const ABOUT: &str = "\
@@ -28,6 +29,8 @@ Examples:
       Allocated and shared windows are rmalab's, with the default policy.
   rmalab preload --policy hierarchical --mode policy -- mpirun -n 4 ./program
       Locks and epochs are rmalab's, and the MPI moves the data.
+  rmalab preload --record traces -- mpirun -n 4 ./program && rmalab advise --trace traces
+      The program runs on the MPI's own windows, and the advice names a lock policy for its window.
   rmalab preload --quiet --library lib/librmalab_mpi.so -- mpirun -n 4 python3 program.py
       A library at another place, and no table at the end.
 
@@ -38,6 +41,7 @@ The library:
 
 Several hosts:
   Open MPI passes variables to other hosts only if mpirun names them: -x LD_PRELOAD -x RMALAB_MODE.
+  Each rank writes its trace where it runs: copy the files into one folder.
 
 Exit codes:
   2    an argument is wrong, or there is no library for the program's MPI
@@ -52,9 +56,12 @@ pub(crate) struct PreloadArgs {
     /// The lock policy of windows whose info names none [default: two-level]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PolicyKind::NAMES), hide_possible_values = true)]
     policy: Option<String>,
-    /// What is rmalab's: all of a window where that can be, or the locks and epochs, or nothing [default: native]
-    #[arg(long, value_name = "MODE", value_parser = ["native", "policy", "off"])]
+    /// What is rmalab's: all of a window where that can be, or the locks and epochs, or nothing [default: native; record with --record]
+    #[arg(long, value_name = "MODE", value_parser = ["native", "policy", "off", "record"])]
     mode: Option<String>,
+    /// Record the calls on windows in this folder, for rmalab advise; the MPI does everything meanwhile, unless --mode names more
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    record: Option<PathBuf>,
     /// The library to preload [default: the one for the program's MPI, see below]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     library: Option<PathBuf>,
@@ -78,6 +85,15 @@ pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     for (name, value) in [("RMALAB_MODE", &arguments.mode), (Config::LOCK_POLICY_VARIABLE, &arguments.policy)] {
         if let Some(value) = value {
             command.env(name, value);
+        }
+    }
+    if let Some(folder) = &arguments.record {
+        // Ranks may be started in other folders.
+        let folder = std::path::absolute(folder)
+            .map_err(|error| Error::usage(format!("--record {}: {error}", folder.display())))?;
+        command.env(Config::RECORD_VARIABLE, folder);
+        if arguments.mode.is_none() {
+            command.env("RMALAB_MODE", "record");
         }
     }
     if arguments.verbose {
@@ -333,6 +349,17 @@ impl Library {
             )),
         }
     }
+}
+
+/// The libraries near this program, one for each MPI.
+pub(crate) fn preloads_found() -> Vec<Preload> {
+    let mut preloads: Vec<Preload> = Vec::new();
+    for Library { path, mpi } in found() {
+        if preloads.iter().all(|preload| preload.mpi != mpi) {
+            preloads.push(Preload { library: path, mpi });
+        }
+    }
+    preloads
 }
 
 /// The libraries near this program.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use locks::{Group, Lock, locks};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
-pub use peers::{Peer, Took};
+pub use peers::{Peer, Preload, Took};
 pub use summary::Summary;
 
 use crate::reproduce::Journal;
@@ -55,6 +55,8 @@ pub struct Options {
     pub repetitions: u32,
     /// Duration of each operation and each lock in a repetition.
     pub budget: Duration,
+    /// The libraries that programs of an MPI preload, at most one for each MPI.
+    pub preloads: Vec<Preload>,
 }
 
 impl Options {
@@ -93,7 +95,7 @@ impl Peers {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut peers = Peers { mpis: Vec::new(), kit: None, skipped: Vec::new(), _folder: folder };
         if !options.operations.is_empty() {
-            let found = peers::mpis(&path, peers._folder.path(), stop)?;
+            let found = peers::mpis(&path, peers._folder.path(), &options.preloads, stop)?;
             peers.mpis = found.peers;
             peers.skipped.extend(found.skipped);
         }

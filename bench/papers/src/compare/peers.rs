@@ -3,7 +3,7 @@
 //! Each is a small program of ours (`bench/papers/peers`), built by the peer's own compiler wrapper. It prints its
 //! measurements line by line. A crash or a hang costs one operation: the program is started again for the rest.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -53,6 +53,8 @@ pub struct Peer {
     pub built: String,
     /// The command that starts its program, without the number of ranks and the program.
     pub launched: String,
+    /// The library of rmalab that its program preloads, if it does.
+    pub preloads: Option<PathBuf>,
     #[serde(skip)]
     program: PathBuf,
     #[serde(skip)]
@@ -64,6 +66,15 @@ pub struct Peer {
 pub(super) struct Found {
     pub(super) peers: Vec<Peer>,
     pub(super) skipped: Vec<String>,
+}
+
+/// A library of rmalab that programs of an MPI preload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Preload {
+    /// Its file.
+    pub library: PathBuf,
+    /// The file name of the MPI's library that it is for, such as `libmpi.so.40`.
+    pub mpi: String,
 }
 
 /// An MPI.
@@ -79,6 +90,8 @@ struct Mpi {
     launch: &'static [&'static str],
     /// Names, and additional arguments: each is a separate peer.
     variants: &'static [(&'static str, &'static [&'static str])],
+    /// Additional arguments where a library of rmalab is preloaded.
+    preloaded: &'static [&'static str],
 }
 
 const MPIS: [Mpi; 2] = [
@@ -89,6 +102,7 @@ const MPIS: [Mpi; 2] = [
         says: ["HYDRA", "MPICH"],
         launch: &[],
         variants: &[("MPICH", &[])],
+        preloaded: &[],
     },
     Mpi {
         name: "Open MPI",
@@ -98,6 +112,7 @@ const MPIS: [Mpi; 2] = [
         // Otherwise it refuses root, and more ranks than cores; the program binds its ranks as we do.
         launch: &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
         variants: &[("Open MPI", &[]), ("Open MPI osc/sm", &["--mca", "osc", "sm"])],
+        preloaded: &[],
     },
 ];
 
@@ -133,7 +148,14 @@ impl Mpi {
         Err(format!("there is no {missing}{suffix}, and no mpicc and mpiexec of this MPI"))
     }
 
-    fn find(&self, path: &OsStr, folder: &Path, found: &mut Found, stop: &AtomicBool) -> Result<()> {
+    fn find(
+        &self,
+        path: &OsStr,
+        folder: &Path,
+        preloads: &[Preload],
+        found: &mut Found,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let skip =
             |name: &str, why: String| format!("{name} is skipped: {why} (Debian: apt-get install {})", self.packages);
         let (cc, launcher) = match self.tools(path) {
@@ -151,16 +173,31 @@ impl Mpi {
                 return Ok(());
             }
         };
-        for (name, more) in self.variants {
+        let preload = preloads.iter().find(|preload| loads(&program, &preload.mpi));
+        if preload.is_none() {
+            found.skipped.push(format!(
+                "{} preloaded is skipped: there is no librmalab_mpi.so for it (MPICC={} cargo build --profile measure -p rmalab-mpi \
+                 --features mpi --target-dir target/{})",
+                self.name,
+                cc.display(),
+                self.suffix
+            ));
+        }
+        let preloaded = format!("{} preloaded", self.name);
+        let hosts = self.variants.iter().map(|&(name, more)| (name, more, None));
+        let all = hosts.chain(preload.map(|preload| (preloaded.as_str(), self.preloaded, Some(&preload.library))));
+        for (name, more, library) in all {
             let launcher: Vec<String> = [launcher.to_string_lossy().into_owned()]
                 .into_iter()
-                .chain(self.launch.iter().chain(*more).map(|&argument| argument.to_owned()))
+                .chain(self.launch.iter().chain(more).map(|&argument| argument.to_owned()))
                 .collect();
+            let with = library.map_or(String::new(), |library| format!(", with LD_PRELOAD={}", library.display()));
             let mut peer = Peer {
-                name: (*name).to_owned(),
+                name: name.to_owned(),
                 version: String::new(),
                 built: built.clone(),
-                launched: launcher.join(" "),
+                launched: format!("{}{with}", launcher.join(" ")),
+                preloads: library.cloned(),
                 program: program.clone(),
                 launcher,
             };
@@ -177,12 +214,23 @@ impl Mpi {
     }
 }
 
-/// The MPIs in the folders of `path`; builds their programs in `folder`.
-pub(super) fn mpis(path: &OsStr, folder: &Path, stop: &AtomicBool) -> Result<Found> {
+/// Returns whether a program loads the library with that file name, by the system's `ldd`.
+fn loads(program: &Path, library: &str) -> bool {
+    let listed = Command::new("ldd").arg(program).stdin(Stdio::null()).output();
+    listed.is_ok_and(|listed| {
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        listed.lines().any(|line| line.split_whitespace().next() == Some(library))
+    })
+}
+
+/// The MPIs in the folders of `path`, each with its library among `preloads`, too; builds their programs in `folder`.
+pub(super) fn mpis(path: &OsStr, folder: &Path, preloads: &[Preload], stop: &AtomicBool) -> Result<Found> {
     let mut found = Found::default();
     for mpi in &MPIS {
-        mpi.find(path, folder, &mut found, stop)?;
+        mpi.find(path, folder, preloads, &mut found, stop)?;
     }
+    // The hosts come first, as columns.
+    found.peers.sort_by_key(|peer| peer.preloads.is_some());
     Ok(found)
 }
 
@@ -205,6 +253,7 @@ pub(super) fn concurrency_kit(path: &OsStr, folder: &Path, stop: &AtomicBool) ->
                 version: String::new(),
                 built,
                 launched: String::new(),
+                preloads: None,
                 program,
                 launcher: Vec::new(),
             };
@@ -245,13 +294,28 @@ impl Peer {
     pub(super) fn named(name: &str) -> Peer {
         let nothing = String::new;
         let (program, launcher) = (PathBuf::new(), Vec::new());
-        Peer { name: name.into(), version: nothing(), built: nothing(), launched: nothing(), program, launcher }
+        let preloads = name.ends_with("preloaded").then(PathBuf::new);
+        Peer {
+            name: name.into(),
+            version: nothing(),
+            built: nothing(),
+            launched: nothing(),
+            preloads,
+            program,
+            launcher,
+        }
     }
 
     /// The command that measures operations of an MPI.
     fn mpi(&self, ranks: u32, budget: f64, operations: &[String]) -> Command {
         let mut command = Command::new(&self.launcher[0]);
         command.args(&self.launcher[1..]).args(["-n", &ranks.to_string()]);
+        if let Some(library) = &self.preloads {
+            // The launcher does without.
+            let mut preload = OsString::from("LD_PRELOAD=");
+            preload.push(library);
+            command.arg("env").arg(preload);
+        }
         command.arg(&self.program).arg(budget.to_string()).args(operations);
         command
     }
@@ -568,7 +632,7 @@ mod tests {
     fn missing_peers_are_named_with_their_packages() {
         let at = tempfile::tempdir().unwrap();
         let (empty, stop) = (at.path().as_os_str(), AtomicBool::new(false));
-        let found = mpis(empty, at.path(), &stop).unwrap();
+        let found = mpis(empty, at.path(), &[], &stop).unwrap();
         assert!(found.peers.is_empty());
         for (line, [name, package]) in
             found.skipped.iter().zip([["MPICH", "libmpich-dev"], ["Open MPI", "openmpi-bin"]])

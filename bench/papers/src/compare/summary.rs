@@ -100,9 +100,13 @@ impl Summary {
         ping_pong: &[f64],
         cells: &[Cell],
     ) -> Summary {
-        let names: Vec<&str> = peers.mpis.iter().map(|peer| peer.name.as_str()).collect();
+        let of = |preloaded: bool| {
+            let those = peers.mpis.iter().filter(move |peer| peer.preloads.is_some() == preloaded);
+            those.map(|peer| peer.name.as_str()).collect::<Vec<&str>>()
+        };
+        let (names, preloaded) = (of(false), of(true));
         let mut summary = Summary::default();
-        let comparison = Comparison { cells, names: &names };
+        let comparison = Comparison { cells, names: &names, preloaded: &preloaded };
         for &ranks in &options.ranks {
             let operations: Vec<&Operation> = options.operations.iter().filter(|one| one.has(ranks)).collect();
             comparison.operations(&mut summary, ranks, &operations);
@@ -123,6 +127,8 @@ struct Comparison<'a> {
     cells: &'a [Cell],
     /// The other implementations.
     names: &'a [&'a str],
+    /// Programs of some of them that preload rmalab.
+    preloaded: &'a [&'a str],
 }
 
 impl Comparison<'_> {
@@ -137,8 +143,10 @@ impl Comparison<'_> {
         }
         let columns = ["operation", OURS, "rmalab is"].into_iter().chain(self.names.iter().copied());
         let columns = columns.chain(["best of the others"]);
+        let columns = columns.chain(self.preloaded.iter().flat_map(|name| [*name, "it is"]));
         let mut table = Table::new(format!("Operations of windows, {ranks} ranks on {} cores", cores()), columns);
         let mut ratios = Vec::new();
+        let mut of_preloaded = vec![Vec::new(); self.preloaded.len()];
         for operation in operations {
             let ours = self.figure(operation, ranks, OURS);
             let theirs: Vec<Figure> = self.names.iter().map(|name| self.figure(operation, ranks, name)).collect();
@@ -147,6 +155,12 @@ impl Comparison<'_> {
             let mut row = vec![TableCell::from(operation.title), ours.cell(), verdict(ratio).into()];
             row.extend(theirs.iter().map(Figure::cell));
             row.push(best.map_or(Value::None, Value::Time).into());
+            for (name, ratios) in self.preloaded.iter().zip(&mut of_preloaded) {
+                let preloaded = self.figure(operation, ranks, name);
+                let ratio = best.zip(preloaded.time()).map(|(best, time)| best / time);
+                row.extend([preloaded.cell(), verdict(ratio).into()]);
+                ratios.extend(ratio.map(|ratio| (operation.name, ratio)));
+            }
             table.row(row);
             ratios.extend(ratio.map(|ratio| (operation.name, ratio)));
         }
@@ -159,19 +173,25 @@ impl Comparison<'_> {
             let goal = "2 ranks: every operation ahead of the best of the others".to_owned();
             summary.goals.push(counted(goal, &ratios, 1.0));
         }
+        for (name, ratios) in self.preloaded.iter().zip(&of_preloaded).filter(|(_, ratios)| !ratios.is_empty()) {
+            let goal = format!("{ranks} ranks, {name}: every operation ahead of the best of the others");
+            summary.goals.push(counted(goal, ratios, 1.0));
+        }
         if ranks as usize > cores() {
             for name in self.names {
-                self.against_turns(summary, ranks, operations, name);
+                for ours in [OURS].iter().chain(self.preloaded) {
+                    self.against_turns(summary, ranks, operations, ours, name);
+                }
             }
         }
     }
 
-    /// The goal with more ranks than cores: our distance from an implementation whose ranks wait for the scheduler.
-    fn against_turns(&self, summary: &mut Summary, ranks: u32, operations: &[&Operation], who: &str) {
+    /// The goal with more ranks than cores: the distance of `us` from an implementation whose ranks wait for the scheduler.
+    fn against_turns(&self, summary: &mut Summary, ranks: u32, operations: &[&Operation], us: &str, who: &str) {
         let times: Vec<(&str, f64, Option<f64>)> = operations
             .iter()
             .filter_map(|one| {
-                Some((one.name, self.figure(one, ranks, who).time()?, self.figure(one, ranks, OURS).time()))
+                Some((one.name, self.figure(one, ranks, who).time()?, self.figure(one, ranks, us).time()))
             })
             .collect();
         let typical = median(times.iter().map(|(_, time, _)| *time));
@@ -181,7 +201,7 @@ impl Comparison<'_> {
         let ratios: Vec<(&str, f64)> =
             times.iter().filter_map(|&(name, time, ours)| Some((name, time / ours?))).collect();
         let goal = format!(
-            "{ranks} ranks on {} cores: {AHEAD_OF_TURNS} times ahead of {who}, which waits for the scheduler \
+            "{ranks} ranks on {} cores, {us}: {AHEAD_OF_TURNS} times ahead of {who}, which waits for the scheduler \
              (half of its operations take more than {})",
             cores(),
             humane(typical)
@@ -193,6 +213,7 @@ impl Comparison<'_> {
         let series: Vec<Series> = [OURS]
             .iter()
             .chain(self.names)
+            .chain(self.preloaded)
             .enumerate()
             .map(|(style, name)| {
                 let point = |&ranks: &u32| Some((f64::from(ranks), self.figure(operation, ranks, name).time()?));

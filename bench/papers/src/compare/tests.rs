@@ -10,6 +10,7 @@ fn options(operations: &[&str]) -> Options {
         locks: false,
         repetitions: 3,
         budget: Duration::from_millis(1),
+        preloads: Vec::new(),
     }
 }
 
@@ -72,6 +73,30 @@ fn ratios_use_the_best_of_the_others_that_do_not_fail() {
     let notes = summary.notes.join("\n");
     assert!(notes.contains("B: compare-and-swap, 2 ranks: crashes (segmentation fault) (1 of 2 times)"), "{notes}");
     assert!(notes.contains("near cores in 1 repetitions, far ones in 1"), "{notes}");
+}
+
+#[test]
+fn preloaded_programs_are_beside_the_others_and_none_of_them() {
+    let (options, peers) = (options(&["put-8", "barrier"]), with_peers(&["A", "B", "A preloaded"]));
+    let cells = [
+        cell("put-8", 2, OURS, &[10.0], &[]),
+        cell("put-8", 2, "A", &[40.0], &[]),
+        cell("put-8", 2, "B", &[20.0], &[]),
+        cell("put-8", 2, "A preloaded", &[5.0], &[]),
+        cell("barrier", 2, OURS, &[10.0], &[]),
+        cell("barrier", 2, "A", &[20.0], &[]),
+        cell("barrier", 2, "A preloaded", &[25.0], &[]),
+    ];
+    let summary = Summary::of(&options, &peers, &Machine::default(), &[], &cells);
+    let text = summary.tables[0].to_string();
+    // The preloaded program is faster than ours, but no other implementation.
+    for words in ["ahead 2.00×", "ahead 4.00×", "BEHIND 0.80×"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let [ours, preloaded] = &summary.goals[..] else { panic!("{:?}", summary.goals) };
+    assert!(ours.holds, "{ours:?}");
+    assert!(preloaded.expected.contains("A preloaded") && !preloaded.holds, "{preloaded:?}");
+    assert_eq!(preloaded.here, "1 of 2; not barrier 0.80×");
 }
 
 #[test]
