@@ -41,6 +41,8 @@ Candidates:
 
 Traces:
   RMALAB_RECORD=DIR program, or Builder::record, records one; then use rmalab advise --trace DIR.
+  rmalab preload --record DIR -- mpirun ... records an unchanged MPI program. The advice then names
+  what selects the policy without a change of the program.
   The simulated ranks repeat the program's calls, with its times between the calls; each seed
   changes these by up to 10 %.
 

@@ -9,8 +9,10 @@ use rmalab::Registry;
 use rmalab::advise::{Advice, Advise, Objective, Options, Standing};
 use rmalab::document::{Document, text};
 use rmalab::workload::Workload;
-use rmalab_atomics::{Rank, RemoteAtomics, World};
-use rmalab_windows::{Config, Info, LockKind, Op, Team, Window, WindowDisp};
+use rmalab_atomics::{Rank, RemoteAtomics, Time, Topology, World};
+use rmalab_windows::replay::Step;
+use rmalab_windows::trace::{Description, Recorder};
+use rmalab_windows::{Assert, Config, Error, Flavor, Info, LockKind, Op, Team, Window, WindowDisp};
 
 /// A workload of one class.
 fn workload(dir: &Path, ranks: u32, ranks_per_node: u32, lock: &str, targets: &str, acquisitions: u32) -> PathBuf {
@@ -191,6 +193,58 @@ fn traces_are_replayed() {
     let error = Advise::new(&Registry::standard(), of(&dir)).unwrap_err();
     assert!(error.is_usage() && error.to_string().contains(file.to_str().unwrap()), "{error}");
     assert_eq!(error.to_string().lines().count(), 1);
+}
+
+/// Records what two ranks of an MPI program do: locks of rank 0, most of them shared.
+fn of_mpi(dir: &Path, info: &str) {
+    for rank in [Rank(0), Rank(1)] {
+        let what = Description {
+            rank,
+            topology: Topology::one_node(2),
+            window: String::new(),
+            flavor: Flavor::Allocate,
+            bytes: 8,
+            unit: 8,
+            info: info.parse().unwrap(),
+            clock: String::new(),
+        };
+        let recorder = Recorder::new::<Error>(dir, &what, || Time(0), |_| Ok(1), |number| Ok(vec![number; 2])).unwrap();
+        for call in 0..100 {
+            let kind = if call % 10 == 0 { LockKind::Exclusive } else { LockKind::Shared };
+            let at = 1000 * call;
+            recorder.record(&Step::Lock { kind, target: Rank(0), assert: Assert::None }, Time(at), || Time(at + 100));
+            recorder.record(&Step::Unlock { target: Rank(0) }, Time(at + 200), || Time(at + 300));
+        }
+        recorder.finish().unwrap();
+    }
+}
+
+#[test]
+fn an_mpi_program_is_told_what_selects_the_policy() {
+    let at = tempfile::tempdir().unwrap();
+    of_mpi(at.path(), "rmalab_mode=record");
+    let options = Options { trace: Some(at.path().to_owned()), seeds: 2, ..Options::default() };
+    let advice = advise(options.clone());
+    assert!(advice.source.ends_with("recorded with the locks of the MPI"), "{}", advice.source);
+    // A variable sets no parameters.
+    assert!(advice.rows.len() > 5 && advice.rows.iter().all(|row| row.is_default), "{:?}", order(&advice));
+    let text = shown(&advice);
+    let choice = advice.choice;
+    for line in [
+        format!("Choose {choice}"),
+        format!("rmalab preload --policy {choice} -- mpirun"),
+        format!("variable  RMALAB_LOCK_POLICY={choice}"),
+        format!("info      rmalab_lock_policy={choice}"),
+    ] {
+        assert!(text.contains(&line), "{line} is missing:\n{text}");
+    }
+    assert!(!text.contains("Window::builder"), "{text}");
+    // The policy that the library had is the one to keep, if it is as good.
+    let other = tempfile::tempdir().unwrap();
+    of_mpi(other.path(), &format!("rmalab_mode=native,rmalab_lock_policy={choice}"));
+    let advice = advise(Options { trace: Some(other.path().to_owned()), ..options });
+    assert_eq!(advice.choice, choice);
+    assert!(shown(&advice).contains(&format!("Keep {choice}")));
 }
 
 fn rmalab(arguments: &[&str]) -> Output {

@@ -187,6 +187,10 @@ pub struct Advice {
     pub rows: Vec<Row>,
     /// The present policy of the window: the trace's, or the default of windows.
     pub current: &'static str,
+    /// Whether the window has that policy now. Windows with the locks of an MPI have none.
+    pub has_current: bool,
+    /// Whether the program is one on windows of an MPI, which its user starts with `rmalab preload`.
+    pub is_mpi: bool,
     /// The candidate to choose: the first one, unless others are as good. Of those it is the present one, or else the
     /// best one under which no rank starves.
     pub choice: &'static str,
@@ -236,7 +240,7 @@ impl<'a> Advise<'a> {
             _ => return Err(Error::usage("name either a workload's file, or a trace's folder with --trace")),
         };
         let profile = source.profile(options.profile.as_deref())?;
-        let candidates = candidates::chosen(registry, &options.policies, source.shares())?;
+        let candidates = candidates::chosen(registry, &options.policies, source.shares(), source.is_mpi())?;
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         if options.measure && source.ranks() as usize > cores {
             return Err(Error::usage(format!(
@@ -358,6 +362,8 @@ impl<'a> Advise<'a> {
             unlocked: Estimate::of(&values(&unlocked, |sample| sample.throughput)).mean,
             rows,
             current,
+            has_current: !self.source.has_other_locks(),
+            is_mpi: self.source.is_mpi(),
             choice,
             left_out,
             verdict: None,

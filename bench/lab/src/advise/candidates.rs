@@ -242,11 +242,13 @@ impl std::fmt::Debug for Tried {
 }
 
 /// The candidates with these names of policies or candidates. By default all except nocheck and, if the program `shares`
-/// locks, the mutexes: these would serialize it, or make it wait for ever.
-pub(super) fn chosen(registry: &Registry, chosen: &[String], shares: bool) -> Result<Vec<Tried>> {
+/// locks, the mutexes: these would serialize it, or make it wait for ever. With `by_name`, only those that the info string
+/// selects.
+pub(super) fn chosen(registry: &Registry, chosen: &[String], shares: bool, by_name: bool) -> Result<Vec<Tried>> {
     let listed = ALL.iter().map(Tried::Listed);
     let outside = registry.outside().map(|subject| Tried::Outside(Arc::clone(&subject.advised)));
-    let mut all: Vec<Tried> = listed.chain(outside).collect();
+    let selectable = |one: &Tried| !by_name || one.is_default() && !one.info().is_empty();
+    let mut all: Vec<Tried> = listed.chain(outside).filter(selectable).collect();
     for name in chosen {
         if !all.iter().any(|one| one.is_called(name)) {
             return Err(Error::usage(names::unknown("lock policy", name, all.iter().map(Tried::label))));
@@ -286,12 +288,21 @@ mod tests {
 
     fn named(names: &[&str]) -> Result<Vec<Tried>> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        chosen(&Registry::standard(), &names, true)
+        chosen(&Registry::standard(), &names, true, false)
+    }
+
+    #[test]
+    fn by_name_there_are_no_parameters() {
+        let registry = Registry::standard();
+        let all = chosen(&registry, &[], false, true).unwrap();
+        assert_eq!(all.len(), PolicyKind::ALL.len() - 1, "all but nocheck: {all:?}");
+        assert!(all.iter().all(Tried::is_default), "{all:?}");
+        assert!(chosen(&registry, &["two-level/retract".to_owned()], false, true).unwrap_err().is_usage());
     }
 
     #[test]
     fn mutexes_are_not_offered_to_a_program_that_shares_locks() {
-        let all = chosen(&Registry::standard(), &[], true).unwrap();
+        let all = chosen(&Registry::standard(), &[], true, false).unwrap();
         assert!(all.len() > 10 && all.iter().all(Tried::shares), "{all:?}");
     }
 
@@ -308,7 +319,7 @@ mod tests {
 
     #[test]
     fn names_choose() {
-        let all = chosen(&Registry::standard(), &[], false).unwrap();
+        let all = chosen(&Registry::standard(), &[], false, false).unwrap();
         assert!(all.iter().any(|tried| !tried.shares()) && all.iter().all(|tried| tried.label() != "nocheck"));
         let labels = |names: &[&str]| named(names).unwrap().iter().map(Tried::label).collect::<Vec<_>>();
         assert_eq!(

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Cell, Column, Table, Value};
 use rmalab_report::numbers::{humane, si};
+use rmalab_windows::Config;
 
 use super::{ALIKE, Advice, Estimate, Measured, Objective, Row, Standing, name};
 
@@ -32,17 +33,8 @@ impl Advice {
         document.sections.push(section);
         if let Some(chosen) = self.rows.iter().find(|row| row.candidate == self.choice) {
             document.summary.push(self.words(chosen));
-            let mut listing = format!("builder  {}\ninfo     ", chosen.builder);
-            if chosen.info.is_empty() {
-                listing += "none: use the builder for a lock from outside the library";
-            } else {
-                listing += &chosen.info;
-                if !chosen.is_default {
-                    listing += "   (the policy with its defaults; only the builder sets parameters)";
-                }
-            }
             let mut section = Section::new("choice", "How to choose it");
-            section.listings.push(listing);
+            section.listings.push(if self.is_mpi { of_mpi(chosen) } else { of_builder(chosen) });
             document.sections.push(section);
             document.summary.extend(self.measurement(chosen));
         }
@@ -91,7 +83,7 @@ impl Advice {
     fn words(&self, chosen: &Row) -> String {
         let tied = self.rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_)));
         let as_good: Vec<&str> = tied.map(|row| row.candidate).filter(|&other| other != chosen.candidate).collect();
-        let verb = if chosen.candidate == self.current { "Keep" } else { "Choose" };
+        let verb = if self.has_current && chosen.candidate == self.current { "Keep" } else { "Choose" };
         match (self.rows.len(), as_good.as_slice()) {
             (1, _) => format!("{verb} {}: no other policy was tried.", chosen.candidate),
             (_, []) => format!("{verb} {}: better than all others by more than the intervals.", chosen.candidate),
@@ -163,6 +155,31 @@ impl Advice {
         }
         table
     }
+}
+
+/// How a program of this library chooses a candidate.
+fn of_builder(chosen: &Row) -> String {
+    let mut listing = format!("builder  {}\ninfo     ", chosen.builder);
+    if chosen.info.is_empty() {
+        listing += "none: use the builder for a lock from outside the library";
+    } else {
+        listing += &chosen.info;
+        if !chosen.is_default {
+            listing += "   (the policy with its defaults; only the builder sets parameters)";
+        }
+    }
+    listing
+}
+
+/// How the user of an MPI program chooses a candidate, which has its policy's defaults.
+fn of_mpi(chosen: &Row) -> String {
+    format!(
+        "command   rmalab preload --policy {} -- mpirun ...\nvariable  {}={}\ninfo      {}   (of one window, in the program)",
+        chosen.candidate,
+        Config::LOCK_POLICY_VARIABLE,
+        chosen.candidate,
+        chosen.info
+    )
 }
 
 /// A mean of the seeds, with its confidence interval as spread.

@@ -153,7 +153,7 @@ fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Sourc
     let team = Team::new(ra).map_err(failed)?;
     let mut windows = Vec::new();
     for label in &task.labels {
-        let mut found = candidates::chosen(registry, std::slice::from_ref(label), false)?;
+        let mut found = candidates::chosen(registry, std::slice::from_ref(label), false, false)?;
         found.retain(|tried| tried.label() == label);
         let tried = found.first().ok_or_else(|| Error::Ranks(format!("{label} is not a candidate")))?;
         windows.push(window(&team, source, tried.maker()).map_err(failed)?);

@@ -45,6 +45,8 @@ pub struct Recorded {
     pub remarks: Vec<String>,
     /// The policy of the recorded run.
     pub policy: Option<String>,
+    /// The mode of the window, if it was one of an MPI: such a program chooses a policy by a variable or an info key.
+    pub mpi: Option<String>,
     shape: Shape,
     config: Config,
     steps: Vec<Vec<Step>>,
@@ -105,6 +107,7 @@ impl Source {
             shape: trace.shape().clone().in_segments(),
             config,
             policy: trace.info().get("rmalab_lock_policy").map(str::to_owned),
+            mpi: trace.info().get("rmalab_mode").map(str::to_owned),
             steps,
         }))
     }
@@ -119,7 +122,11 @@ impl Source {
             }
             Source::Trace(trace) => {
                 let steps: usize = trace.steps.iter().map(Vec::len).sum();
-                let by = trace.policy.as_ref().map_or(String::new(), |policy| format!(", recorded with {policy}"));
+                let by = match (&trace.policy, &trace.mpi) {
+                    (Some(policy), _) => format!(", recorded with {policy}"),
+                    (None, Some(_)) => ", recorded with the locks of the MPI".to_owned(),
+                    (None, None) => String::new(),
+                };
                 format!("trace {}: {of}, {steps} steps{by}", trace.path.display())
             }
         }
@@ -144,6 +151,16 @@ impl Source {
     /// The present policy of the window: the recorded one, or the default of windows.
     pub(super) fn policy(&self) -> PolicyKind {
         self.config().policy
+    }
+
+    /// Returns whether this is the trace of a program on windows of an MPI.
+    pub(super) fn is_mpi(&self) -> bool {
+        matches!(self, Source::Trace(Recorded { mpi: Some(_), .. }))
+    }
+
+    /// Returns whether the recorded locks were those of an MPI, and of no policy.
+    pub(super) fn has_other_locks(&self) -> bool {
+        matches!(self, Source::Trace(Recorded { mpi: Some(_), policy: None, .. }))
     }
 
     /// Returns whether some acquisition is shared: several ranks can hold the lock at a time.
