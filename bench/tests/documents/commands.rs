@@ -49,7 +49,7 @@ const SMALLER: [(&str, &str); 9] = [
 ];
 
 /// Commands that do not run, and the reason.
-const LEFT_OUT: [(&str, &str); 17] = [
+const LEFT_OUT: [(&str, &str); 21] = [
     ("rmalab", "the main study takes more than a minute; command.rs runs studies"),
     ("rmalab study --seed 1", "the same"),
     ("rmalab verify", "it takes minutes; CI runs it"),
@@ -68,6 +68,10 @@ const LEFT_OUT: [(&str, &str); 17] = [
         "it takes half a minute; advise.rs runs each of its options",
     ),
     ("rmalab advise --trace trace", "the trace is that of a program of the user; advise.rs records one"),
+    ("rmalab preload -- mpirun -n 4 ./program", "it needs an MPI; scripts/mpi-preload-suite runs it"),
+    ("rmalab preload --policy hierarchical -- mpirun -n 4 ./program", "the same"),
+    ("rmalab preload --record traces -- mpirun -n 4 ./program", "the same"),
+    ("rmalab advise --trace traces", "the same"),
     ("rmalab reproduce fx100-lockall", "it takes half a minute; CI runs three experiments"),
     ("rmalab reproduce fx100-lockall fompi-locks", "the same"),
     ("rmalab reproduce --all", "it takes minutes"),
