@@ -139,6 +139,8 @@ struct Needed {
     words: Vec<Address>,
     /// The number of choices of each rank.
     choices: usize,
+    /// True if a rank fences for all.
+    fences: bool,
 }
 
 type Known = Arc<Mutex<Needed>>;
@@ -166,7 +168,7 @@ pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome
 }
 
 fn explore(run: &Arc<Run>, options: &Options) -> Result<()> {
-    let known = Known::default();
+    let known = Known::new(Mutex::new(Needed { fences: run.check.subject.fences(), ..Needed::default() }));
     loop {
         let before = lock(&known).clone();
         let ended = quietly(|| model(run, options, &known));
@@ -238,8 +240,8 @@ struct World {
     words: BTreeMap<Address, AtomicU64>,
     /// For each rank: whether its oldest put is still late. Each choice is read once.
     choices: Vec<Vec<AtomicU64>>,
-    /// For each rank: an atomic that its puts and the fences for all access, so that loom tries both orders. Empty for
-    /// a subject without such fences.
+    /// For each rank: an atomic that its puts and the fences for all access, so that loom tries both orders. Empty while
+    /// no rank has fenced for all.
     posted: Vec<AtomicU64>,
     /// The data of bulk operations, word by word.
     data: BTreeMap<Address, Mutex<UnsafeCell<()>>>,
@@ -251,7 +253,7 @@ struct World {
 
 impl World {
     fn new(run: &Arc<Run>, options: &Options, known: &Known) -> World {
-        let Needed { words: addresses, choices } = lock(known).clone();
+        let Needed { words: addresses, choices, fences } = lock(known).clone();
         let ranks = run.check.active();
         let network = if options.orderings.buffers_puts() { Network::LatePuts } else { Network::Sc };
         let observer = Observer::new(&run.check, Some(options.polls), network);
@@ -262,7 +264,7 @@ impl World {
             known: Arc::clone(known),
             words: addresses.iter().map(|&at| (at, AtomicU64::new(0))).collect(),
             choices: (0..ranks).map(|_| (0..choices).map(|_| AtomicU64::new(0)).collect()).collect(),
-            posted: (0..if run.check.subject.fences() { ranks } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
+            posted: (0..if fences { ranks } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
             data: addresses.iter().map(|&at| (at, Mutex::new(UnsafeCell::new(())))).collect(),
             sections: (0..run.check.scenario.targets()).map(|_| Mutex::new(UnsafeCell::new(()))).collect(),
             parked: Mutex::new((0..ranks).map(|_| None).collect()),
@@ -508,9 +510,14 @@ impl One<'_> {
         }
     }
 
-    /// Waits until all store buffers are empty.
+    /// Waits until all store buffers are empty. The first fence ends this execution, and the next one has the atomics for
+    /// it.
     fn fence_everywhere(&self, call: Call) {
         let observer = &self.world.observer;
+        if self.world.posted.is_empty() {
+            lock(&self.world.known).fences = true;
+            abandon();
+        }
         for posted in &self.world.posted {
             posted.fetch_add(0, Ordering::Acquire);
         }

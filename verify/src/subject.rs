@@ -234,8 +234,8 @@ impl Subject {
         Subject { has_home: false, ..self }
     }
 
-    /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere). Loom needs to know
-    /// that; the explorer finds it out.
+    /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere). Engines find that
+    /// out, too, but then begin again.
     #[must_use]
     pub fn fencing(self) -> Subject {
         Subject { fences: true, ..self }

@@ -125,7 +125,7 @@ impl Program {
 
     /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere).
     ///
-    /// Without this, the explorer assumes that no rank's call observes another rank's posted puts.
+    /// Without this, engines assume that no rank's call observes another rank's posted puts, until one does.
     #[must_use]
     pub fn fencing(self) -> Program {
         Program { fences: true, ..self }
