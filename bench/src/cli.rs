@@ -140,6 +140,7 @@ const VERIFY_MANUAL: &str = "\
 Scenarios:
   3R1Wx2        3 readers and 1 writer, 2 acquisitions each
   3Rx1+1Wx2     3 readers with 1 acquisition each, 1 writer with 2
+  2R1Wxinf      2 readers and 1 writer that acquire again and again, without end
   4Wx2/2        4 writers on nodes of 2 ranks; 4Wx2/1/2: on nodes of 1 rank, in racks of 2 nodes
   1A1E@0 1S@1   of a window: lock_all, an exclusive lock of target 0, a shared one of target 1
 

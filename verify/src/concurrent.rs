@@ -419,12 +419,16 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// The errors of [`Check::validate`], and [`Error::Unsupported`] for any network except [`Network::Sc`] and for
-    /// deadlines.
+    /// The errors of [`Check::validate`], and [`Error::Unsupported`] for any network except [`Network::Sc`], for
+    /// deadlines and for acquisitions without end.
     pub(crate) fn new(engine: &'static str, check: &Check) -> Result<Arc<Run>> {
         check.validate()?;
         if check.network != Network::Sc {
             let why = format!("this engine supports only the network sc, not {}; use the explorer", check.network);
+            return Err(Error::Unsupported { engine, why });
+        }
+        if check.scenario.is_endless() {
+            let why = format!("an execution has an end, but {} has none; use the explorer", check.scenario);
             return Err(Error::Unsupported { engine, why });
         }
         if check.scenario.has(Form::Timed) {

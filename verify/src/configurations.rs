@@ -47,12 +47,13 @@ type Row = (Network, Special, &'static [&'static str]);
 
 /// Locks that poll have few states: their handles remember almost nothing.
 const TAS: &[Row] = &[
-    (Sc, Plain, &["4Wx2", "1W1Wtry 2Wtimed x2"]),
-    (LatePuts, Plain, &["4Wx2", "1W1Wtry 2Wtimed x2"]),
+    (Sc, Plain, &["4Wx2", "4Wxinf", "1W1Wtry 2Wtimed x2"]),
+    (LatePuts, Plain, &["4Wx2", "4Wxinf", "1W1Wtry 2Wtimed x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// Its numbers have no end while a rank waits, and no scenario either.
 const TICKET: &[Row] = &[
     (Sc, Plain, &["4Wx2", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
@@ -62,25 +63,25 @@ const TICKET: &[Row] = &[
 ];
 
 const MCS: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "5Wx1", "2W2Wtry x2"]),
+    (Sc, Plain, &["3Wx2", "5Wx1", "4Wxinf", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
-    (LatePuts, Plain, &["3Wx2", "5Wx1", "2W2Wtry x2"]),
+    (LatePuts, Plain, &["3Wx2", "5Wx1", "4Wxinf", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
 
 /// Its links are sums, which no permutation of ranks maps: it has no symmetry.
 const OSHMEM_MCS: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
+    (Sc, Plain, &["3Wx2", "4Wx1", "3Wxinf", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
-    (LatePuts, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1", "3Wxinf", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
 
 const RECIPROCATING: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
-    (LatePuts, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
+    (Sc, Plain, &["3Wx2", "4Wx1", "3Wxinf", "4Wxinf", "2W2Wtry x2"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1", "3Wxinf", "2W2Wtry x2"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
 ];
@@ -123,7 +124,7 @@ const HAPAX: &[Row] = &[
 
 /// The nodes are named, so that the first rank of a node takes no part in symmetry: it has the words of the restriction.
 const GCR: &[Row] = &[
-    (Sc, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (Sc, Plain, &["2Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
     (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
     (UnorderedBulk, Data, &["2Wx2/2"]),
     (Hca, Plain, &["3Wx1/3"]),
@@ -133,7 +134,7 @@ const GCR: &[Row] = &[
 
 /// With two active ranks, and a threshold of one release.
 const GCR_2: &[Row] = &[
-    (Sc, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (Sc, Plain, &["2Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
     (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
     (UnorderedBulk, Data, &["2Wx2/2"]),
     (Hca, Plain, &["3Wx1/3"]),
@@ -148,7 +149,7 @@ const GCR_RW: &[Row] = &[
 
 /// Two nodes of two ranks, and one node.
 const COHORT: &[Row] = &[
-    (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
+    (Sc, Plain, &["4Wx1/2", "3Wx2/2", "3Wxinf/2"]),
     (LatePuts, Plain, &["4Wx1/2", "3Wx2/2", "3Wx2/1", "3Wx2"]),
     (Sc, Long, &["4Wx2/2"]),
     (LatePuts, Long, &["4Wx2/2"]),
@@ -158,7 +159,7 @@ const COHORT: &[Row] = &[
 
 /// Two nodes of two ranks, with the home on a third; and three levels with two racks.
 const RMA_MCS: &[Row] = &[
-    (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
+    (Sc, Plain, &["4Wx1/2", "3Wx2/2", "3Wxinf/2"]),
     (LatePuts, Plain, &["4Wx1/2", "3Wx2/2"]),
     (UnorderedBulk, Data, &["2Wx2/2"]),
     (Hca, Plain, &["3Wx1/2"]),
@@ -179,24 +180,26 @@ const RMA_RW: &[Row] = &[
 ];
 
 const TAS_RW: &[Row] = &[
-    (Sc, Plain, &["2R2Wx2", "1R1W1Rtimed 1Wtimed x2", "1R1Rtry 1Wtry 1Wtimed x2"]),
-    (LatePuts, Plain, &["2R2Wx2", "1R1W1Rtimed 1Wtimed x2", "1R1Rtry 1Wtry 1Wtimed x2"]),
+    (Sc, Plain, &["2R2Wx2", "2R2Wxinf", "1R1W1Rtimed 1Wtimed x2", "1R1Rtry 1Wtry 1Wtimed x2"]),
+    (LatePuts, Plain, &["2R2Wx2", "2R2Wxinf", "1R1W1Rtimed 1Wtimed x2", "1R1Rtry 1Wtry 1Wtimed x2"]),
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
 /// The reader-preference and the writer-preference queue lock.
 const MCS_RW: &[Row] = &[
-    (Sc, Plain, &["2R2Wx2"]),
+    (Sc, Plain, &["2R2Wx2", "2R1Wxinf", "1R2Wxinf"]),
     (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
-    (LatePuts, Plain, &["2R2Wx2"]),
+    (LatePuts, Plain, &["2R2Wx2", "2R1Wxinf"]),
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
+    (Sc, Long, &["2R2Wxinf"]),
+    (LatePuts, Long, &["2R2Wxinf"]),
 ];
 
 /// A writer polls and puts at every rank.
 const BIG_READER: &[Row] = &[
-    (Sc, Plain, &["2R2Wx2"]),
+    (Sc, Plain, &["2R2Wx2", "2R2Wxinf"]),
     (LatePuts, Plain, &["2R1Wx2", "1R2Wx2"]),
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
@@ -205,7 +208,7 @@ const BIG_READER: &[Row] = &[
 
 /// A reader's put may be under way until a writer fences.
 const BIG_READER_FENCE: &[Row] = &[
-    (Sc, Plain, &["2R1Wx2", "1R2Wx2"]),
+    (Sc, Plain, &["2R1Wx2", "1R2Wx2", "1R1Wxinf"]),
     (LatePuts, Plain, &["2R1Wx1", "1R2Wx1", "1R1Wx2"]),
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
@@ -248,7 +251,7 @@ const DSLR_WIDE: &[Row] = &[
 
 /// Combinations of a policy's six calls: all targets against one, and one against another.
 const GLOBAL: &[Row] = &[
-    (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1A1E@0 1S@0x2"]),
+    (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1A1E@0 1S@0x2", "1A1E@0 1S@0xinf"]),
     (LatePuts, Plain, &["1A1E@0 1S@1x1"]),
     (UnorderedBulk, Data, &["1A1E@1x1"]),
     (Hca, Plain, &["1A1E@0 1S@1x1"]),
@@ -257,7 +260,7 @@ const GLOBAL: &[Row] = &[
 
 /// A lock_all may take one lock per rank.
 const PER_TARGET: &[Row] = &[
-    (Sc, Plain, &["1A1E@0 1E@1 1S@0x1", "1A1E@0 1S@0x2"]),
+    (Sc, Plain, &["1A1E@0 1E@1 1S@0x1", "1A1E@0 1S@0x2", "1A1E@0 1S@0xinf"]),
     (LatePuts, Plain, &["1A1E@0 1S@1x1"]),
     (UnorderedBulk, Data, &["1A1E@1x1"]),
     (Hca, Plain, &["1A1E@0 1S@1x1"]),
@@ -267,7 +270,16 @@ const PER_TARGET: &[Row] = &[
 
 /// It has no queues, and few states.
 const TWO_LEVEL: &[Row] = &[
-    (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1S@0timed 1E@0timed 1Atimed x2", "1S@0try 1Atry 1E@0try 1E@1x2"]),
+    (
+        Sc,
+        Plain,
+        &[
+            "1E@0 1E@1 1S@0 2Ax1",
+            "1E@0 1E@1 1S@0 1Axinf",
+            "1S@0timed 1E@0timed 1Atimed x2",
+            "1S@0try 1Atry 1E@0try 1E@1x2",
+        ],
+    ),
     (LatePuts, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1S@0timed 1E@0timed 1Atimed x2", "1S@0try 1Atry 1E@0try 1E@1x1"]),
     (Sc, Plain, &["1A1E@0 1S@0x2", "1S@0timed 1E@0timed 1A1Atimed x1"]),
     (UnorderedBulk, Data, &["1A1E@1x1"]),
@@ -276,7 +288,16 @@ const TWO_LEVEL: &[Row] = &[
 
 /// A policy over the test-and-set lock, whose locks can be tried and have deadlines.
 const TIMED: &[Row] = &[
-    (Sc, Plain, &["1Atimed 1E@0timed 1S@0timed x2", "1Atry 1E@0try 1S@0try 1E@1x2", "1A1E@0timed 1S@1timed x2"]),
+    (
+        Sc,
+        Plain,
+        &[
+            "1A1E@0 1E@1 1S@0xinf",
+            "1Atimed 1E@0timed 1S@0timed x2",
+            "1Atry 1E@0try 1S@0try 1E@1x2",
+            "1A1E@0timed 1S@1timed x2",
+        ],
+    ),
     (LatePuts, Plain, &["1Atimed 1E@0timed 1S@0timed x2", "1Atry 1E@0try 1S@0try x2"]),
     (UnorderedBulk, Data, &["1Atimed 1E@1timed x1"]),
     (Hca, Plain, &["1Atimed 1E@0timed x1"]),

@@ -38,6 +38,7 @@
 //! - The scenario bounds the search: its numbers of ranks and of acquisitions.
 
 mod breadth;
+mod bypass;
 mod depth;
 mod experiments;
 mod learned;
@@ -52,6 +53,7 @@ mod space;
 mod state;
 mod store;
 mod symmetry;
+mod transitions;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -68,8 +70,9 @@ use space::{Assumed, Sometimes, Space, Walker};
 use store::Store;
 
 use crate::outcome::{Finding, Limit, Livelocks, Outcome, Progress, Watch};
+use crate::play::Section;
 use crate::workload::Workload;
-use crate::{Check, Counterexample, Error, Property, Result, replay};
+use crate::{Check, Counterexample, Error, Form, Property, Result, replay};
 
 /// Searches all behaviours of `check`.
 ///
@@ -78,6 +81,10 @@ use crate::{Check, Counterexample, Error, Property, Result, replay};
 /// Returns an error if the check is invalid, or if the explorer cannot guarantee its result.
 pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     check.validate()?;
+    if check.scenario.is_endless() && (check.section == Section::Data || check.scenario.has(Form::Timed)) {
+        let why = format!("{}: acquisitions without end have no deadlines and count no writes of data", check.scenario);
+        return Err(Error::Unsupported { engine: "explorer", why });
+    }
     let check = Arc::new(check.clone());
     // A program remembers what it has read, and compares it at its end.
     let merging = options.merging && !matches!(check.subject.workload(), Workload::Program(_));
@@ -182,7 +189,7 @@ fn search(
         return Ok(Outcome { bounded, missed, livelocks, ..Outcome::new(finding, progress, sometimes) });
     }
     let store = Store::new();
-    let (end, sometimes) = breadth::search(space, &store, &shared)?;
+    let (end, sometimes, transitions) = breadth::search(space, &store, &shared)?;
     polls_are_told_apart(space, assumed)?;
     let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
@@ -200,7 +207,8 @@ fn search(
             Finding::Holds
         }
         End::Complete => {
-            match liveness::search(space, &store, &mut || shared.goes_on(&|| store.memory() + space.memory()))? {
+            let mut go_on = || shared.goes_on(&|| store.memory() + space.memory());
+            match liveness::search(space, &store, transitions.as_ref(), &mut go_on)? {
                 Some(livelock) => {
                     livelocks = Livelocks::Searched;
                     let last = Last::Repeats(&livelock);
@@ -218,8 +226,13 @@ fn search(
             }
         }
     };
+    let mut bypass = Vec::new();
+    if let (Finding::Holds, Some(transitions)) = (&finding, &transitions) {
+        let memory = store.memory() + space.memory() + transitions.memory();
+        bypass = bypass::measure(space, &store, transitions, options.max_bytes.saturating_sub(memory));
+    }
     let (bounded, sometimes) = (sometimes.bounded, space::sometimes(space, &sometimes));
-    Ok(Outcome { bounded, livelocks, ..Outcome::new(finding, shared.progress(store.memory()), sometimes) })
+    Ok(Outcome { bounded, livelocks, bypass, ..Outcome::new(finding, shared.progress(store.memory()), sometimes) })
 }
 
 /// Rejects a search that uses symmetry although ranks poll, if it merges polls by a rule and not by experiments.

@@ -70,7 +70,9 @@ pub use error::{Error, Result};
 pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
-pub use outcome::{CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch};
+pub use outcome::{
+    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch,
+};
 pub use play::DATA;
 pub use property::{Property, Violation};
 pub use scenario::{Access, Form, Group, Nodes, ParseError, Role, Scenario};

@@ -127,7 +127,8 @@ impl Live {
         };
         for rank in (0..ranks).map(Rank) {
             let actor = Actor::new(&check, rank)?;
-            live.players.push(Player { actor, calls: None, status: Status::default() });
+            let status = Status::of(&check.scenario, rank);
+            live.players.push(Player { actor, calls: None, status });
             let (_, violation) = live.resume(rank, Answer::Done);
             live.at_once = live.at_once.or(violation);
         }

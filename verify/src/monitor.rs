@@ -16,6 +16,11 @@ impl Check {
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
+    /// Returns whether an acquisition of `rank` is its last one, or one of those without end.
+    pub(crate) fn is_last(&self, rank: Rank, acquisition: u32) -> bool {
+        self.scenario.is_endless() || self.access(rank, acquisition + 1).is_none()
+    }
+
     /// Returns whether the first accesses of two different ranks exclude each other or not, as `exclude` says, and the
     /// form of one of them is as `is` says.
     fn some_pair(&self, exclude: bool, is: impl Fn(Form) -> bool) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Counterexample;
+use crate::{Counterexample, Form, Role};
 
 /// The progress of an engine.
 ///
@@ -81,6 +81,30 @@ pub enum Livelocks {
     NotSearched,
 }
 
+/// How often other ranks enter while a rank of one group of the scenario waits.
+///
+/// A rank *waits* from the first wait of its acquisition on, or from its first pause, until it enters: its doorway, the
+/// steps until then, is not a part of that. Only entries that exclude its own count. The number is the largest in any
+/// schedule of the scenario, also in unfair ones.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bypass {
+    /// The role of the group.
+    pub role: Role,
+    /// The form of its acquisitions.
+    pub form: Form,
+    /// The number of entries; `None` if there is a cycle of states in which the rank waits and another one enters.
+    pub most: Option<u32>,
+}
+
+impl std::fmt::Display for Bypass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.most {
+            Some(most) => write!(f, "{}{} {most}", self.role, self.form.name()),
+            None => write!(f, "{}{} unbounded", self.role, self.form.name()),
+        }
+    }
+}
+
 /// The result of an engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -94,6 +118,9 @@ pub struct Outcome {
     pub missed: f64,
     /// The result of the search for livelocks.
     pub livelocks: Livelocks,
+    /// The bypass of each group of the scenario. Only the explorer measures it, if a breadth-first search of a lock is
+    /// complete and has memory for the transitions; else it is empty.
+    pub bypass: Vec<Bypass>,
     /// The number of executions that were cut short, or no longer varied, by the limit of a rank's polls or of an
     /// execution's steps.
     pub cut: u64,
@@ -119,6 +146,7 @@ impl Outcome {
             bounded: false,
             missed: 0.0,
             livelocks: Livelocks::NotSearched,
+            bypass: Vec::new(),
             cut: 0,
             behaviours: 0,
             sometimes,

@@ -136,8 +136,13 @@ pub struct Group {
     pub role: Role,
     /// The form of its acquisitions.
     pub form: Form,
-    /// The acquisitions of each of them, at least 1.
+    /// The acquisitions of each of them, at least 1, or [`ENDLESS`](Group::ENDLESS).
     pub acquisitions: u32,
+}
+
+impl Group {
+    /// Acquisitions without end. Only the explorer can search them.
+    pub const ENDLESS: u32 = u32::MAX;
 }
 
 /// The placement of ranks, in blocks from rank 0 on. It includes ranks that only provide memory.
@@ -152,7 +157,7 @@ pub struct Nodes {
 /// Which ranks acquire the lock, how, and how often.
 ///
 /// The text form has numbers of ranks with their roles, then `x` and the acquisitions of each rank. The default is one
-/// acquisition. `+` joins parts with different numbers of acquisitions. `×` is the same as `x`, and case does not
+/// acquisition, and `xinf` stands for acquisitions without end. `+` joins parts with different numbers of acquisitions. `×` is the same as `x`, and case does not
 /// matter. A final `/` and number give the ranks per node; a second `/` and number give the nodes per rack. The default
 /// is one node.
 ///
@@ -167,6 +172,7 @@ pub struct Nodes {
 /// | `2A+1E@0+1S@1` | of a window: two lock_all, an exclusive lock of target 0, a shared one of target 1 |
 /// | `1W2Wtry x2` | one writer waits, two writers try, twice each |
 /// | `1Rtimed1W` | a reader with a deadline and a writer that waits |
+/// | `2R1Wxinf` | two readers and a writer that acquire again and again |
 /// | `4Wx2/2` | four writers on two nodes of two ranks |
 /// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
 ///
@@ -279,6 +285,11 @@ impl Scenario {
         self.groups.iter().any(|group| group.form == form)
     }
 
+    /// Returns whether some rank acquires without end.
+    pub fn is_endless(&self) -> bool {
+        self.groups.iter().any(|group| group.acquisitions == Group::ENDLESS)
+    }
+
     /// The same scenario, with all acquisitions in this form.
     #[must_use]
     pub fn in_form(mut self, form: Form) -> Scenario {
@@ -288,9 +299,12 @@ impl Scenario {
         self
     }
 
-    /// The accesses of `rank`, in order; none if it takes no part.
+    /// The accesses of `rank`, in order; none if it takes no part. An endless iterator if it acquires without end.
     pub fn accesses(&self, rank: Rank) -> impl Iterator<Item = Access> {
-        self.part(rank).into_iter().flat_map(move |(role, times)| (0..times).map(move |i| role.access(rank, i)))
+        self.part(rank).into_iter().flat_map(move |(role, times)| {
+            let all = (0..=u32::MAX).cycle().map(move |i| role.access(rank, i));
+            all.take(if times == Group::ENDLESS { usize::MAX } else { times as usize })
+        })
     }
 
     /// The least number of targets of the window: one more than the highest named target.
@@ -333,7 +347,10 @@ impl fmt::Display for Scenario {
                 f.write_str(" ")?;
             }
             if next.is_none_or(|next| next.acquisitions != group.acquisitions) {
-                write!(f, "x{}", group.acquisitions)?;
+                match group.acquisitions {
+                    Group::ENDLESS => write!(f, "x{INFINITE}")?,
+                    times => write!(f, "x{times}")?,
+                }
                 if next.is_some() {
                     f.write_str("+")?;
                 }
@@ -369,12 +386,26 @@ impl FromStr for Scenario {
     }
 }
 
+/// The text of acquisitions without end, after `x`.
+const INFINITE: &str = "inf";
+
+/// The number of acquisitions that the text after `x` gives.
+fn times(text: &str) -> Result<u32, String> {
+    if text.eq_ignore_ascii_case(INFINITE) {
+        return Ok(Group::ENDLESS);
+    }
+    match number(text, "acquisitions after x")? {
+        Group::ENDLESS => Err(format!("{text} acquisitions are too many; x{INFINITE} has no end")),
+        times => Ok(times),
+    }
+}
+
 fn parse(text: &str) -> Result<Scenario, String> {
     let mut groups = Vec::new();
     let (text, places) = text.split_once('/').map_or((text, None), |(text, places)| (text, Some(places)));
     for part in text.split('+').map(str::trim) {
         let (roles, times) = match part.split_once(['x', 'X', '×']) {
-            Some((roles, times)) => (roles.trim_end(), number(times.trim_start(), "acquisitions after x")?),
+            Some((roles, times)) => (roles.trim_end(), self::times(times.trim_start())?),
             None => (part, 1),
         };
         if roles.is_empty() {
@@ -461,6 +492,8 @@ mod tests {
             "1W2Wtry x2",
             "1Rtimed 2W1Mtry x1+1Wtimed x3/2",
             "1E@0try 2S@1timed 1Ax1",
+            "2R1Wxinf",
+            "2Rxinf+1Wx2/2",
         ] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
         }
@@ -474,6 +507,7 @@ mod tests {
             ("2W try 1R", "2Wtry 1Rx1"),
             ("1Rtimed1W", "1Rtimed 1Wx1"),
             ("1e@0 1S@1Timed", "1E@0 1S@1timed x1"),
+            ("3W × Inf", "3Wxinf"),
         ] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), canonical);
         }
@@ -496,6 +530,14 @@ mod tests {
         assert_eq!(forms, [Form::Wait, Form::Try, Form::Timed, Form::Timed, Form::Wait]);
         assert!(scenario.has(Form::Try));
         assert_eq!(scenario.in_form(Form::Wait).to_string(), "1R1Wx1+2Mx5");
+    }
+
+    #[test]
+    fn acquisitions_without_end_alternate_like_others() {
+        let scenario: Scenario = "2Mxinf".parse().unwrap();
+        assert!(scenario.is_endless() && !"2Mx9".parse::<Scenario>().unwrap().is_endless());
+        let first: Vec<bool> = scenario.accesses(Rank(1)).take(5).map(Access::writes).collect();
+        assert_eq!(first, [true, false, true, false, true]);
     }
 
     #[test]
@@ -537,6 +579,7 @@ mod tests {
         assert_eq!(why("1S@"), "it lacks the number of the target after S@");
         assert_eq!(why("3Rx"), "it lacks the number of acquisitions after x");
         assert_eq!(why("3Rx2y"), "\"2y\" is not a number of acquisitions after x up to 4294967295");
+        assert_eq!(why("3Rx4294967295"), "4294967295 acquisitions are too many; xinf has no end");
         assert_eq!(why("2W/"), "it lacks the number of ranks per node after /");
         assert_eq!(why("2W/2/"), "it lacks the number of nodes per rack after the second /");
         assert_eq!(why("2W/2/0"), "a node needs at least 1 rank, and a rack at least 1 node");

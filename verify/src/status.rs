@@ -1,6 +1,9 @@
 //! The progress of a rank.
 
+use rmalab_atomics::Rank;
+
 use crate::play::Event;
+use crate::{Group, Role, Scenario};
 
 /// The phase of a rank in its current acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -21,15 +24,38 @@ pub enum Phase {
 pub struct Status {
     /// The phase.
     pub phase: Phase,
-    /// The number of completed acquisitions, which is also the number of the current one, or of the next one.
+    /// The number of completed acquisitions, which is also the number of the current one, or of the next one. If the rank
+    /// acquires without end, it is the number of an equal one.
     pub acquisition: u32,
     /// The number of writes of the data that it has not made, since it gave up.
     pub unwritten: u32,
     /// The phase that its next call begins.
     next: Option<Phase>,
+    /// The number of acquisitions after which they repeat, without end; 0 if they have an end.
+    period: u32,
 }
 
 impl Status {
+    /// The status of `rank` before it begins.
+    pub fn of(scenario: &Scenario, rank: Rank) -> Status {
+        let period = match scenario.part(rank) {
+            Some((Role::Mixed, Group::ENDLESS)) => 2,
+            Some((_, Group::ENDLESS)) => 1,
+            _ => 0,
+        };
+        Status { period, ..Status::default() }
+    }
+
+    /// Counts an acquisition that is over.
+    fn is_over(&mut self) {
+        self.next = None;
+        self.phase = Phase::Outside;
+        self.acquisition += 1;
+        if self.period > 0 {
+            self.acquisition %= self.period;
+        }
+    }
+
     /// Records an answer to the rank's call, which may begin a phase.
     pub fn answered(&mut self) {
         if let Some(phase) = self.next.take() {
@@ -46,15 +72,9 @@ impl Status {
                 self.next = None;
                 self.phase = Phase::Inside;
             }
-            Event::Left => {
-                self.next = None;
-                self.phase = Phase::Outside;
-                self.acquisition += 1;
-            }
+            Event::Left => self.is_over(),
             Event::GaveUp { writes } => {
-                self.next = None;
-                self.phase = Phase::Outside;
-                self.acquisition += 1;
+                self.is_over();
                 self.unwritten += u32::from(writes);
             }
             Event::Saw { .. } => {}

@@ -163,6 +163,10 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         let why = format!("it only waits for locks, but {scenario} has other forms");
         return Err(Error::Unsupported { engine: "stress", why });
     }
+    if scenario.is_endless() {
+        let why = format!("a run has an end, but {scenario} has none");
+        return Err(Error::Unsupported { engine: "stress", why });
+    }
     let place = Place::alloc(ra, options.home, L::words(size), L::NODE)?;
     let section = Section::alloc(ra, options.home)?;
     let mut lock = L::bind(ra, place, options.params)?;

@@ -17,8 +17,8 @@ use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, Watch, replay,
-    subjects,
+    Check, Choice, Counterexample, Group, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, Watch,
+    replay, subjects,
 };
 
 use rmalab_job::{Error, Result};
@@ -177,7 +177,8 @@ fn bounded(check: &Check) -> Result<()> {
     if scenario.ranks() > MAX_RANKS || scenario.targets() > MAX_RANKS {
         return Err(Error::usage(format!("scenario {scenario}: a check has at most {MAX_RANKS} ranks and targets")));
     }
-    if scenario.groups().iter().any(|group| group.acquisitions > MAX_ACQUISITIONS) {
+    let is_too_many = |times| times > MAX_ACQUISITIONS && times != Group::ENDLESS;
+    if scenario.groups().iter().any(|group| is_too_many(group.acquisitions)) {
         return Err(Error::usage(format!("scenario {scenario}: a rank makes at most {MAX_ACQUISITIONS} acquisitions")));
     }
     // One more than the ranks that take part or are targets: that is the default home of the words.

@@ -9,6 +9,7 @@ use super::options::Options;
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;
 use super::store::{Added, NOWHERE, SHARDS, StateId, Store};
+use super::transitions::{Move, Recorded, Recorder, Transitions};
 use crate::Violation;
 use crate::counterexample::Choice;
 use crate::outcome::{Limit, Progress, Watch};
@@ -154,13 +155,22 @@ impl<'o> Shared<'o> {
     }
 }
 
-/// Visits every state, and adds it to `store`.
-pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Result<(End, Sometimes), Failure> {
+/// The part of the memory of a search that its transitions may take.
+const OF_MEMORY: u64 = 4;
+
+/// Visits every state, and adds it to `store`. Returns all transitions, if there is memory for them.
+pub(super) fn search(
+    space: &Space,
+    store: &Store,
+    shared: &Shared<'_>,
+) -> Result<(End, Sometimes, Option<Transitions>), Failure> {
     let threads = shared.threads();
-    let mut walkers: Vec<Walker<'_>> = (0..threads).map(|_| Walker::new(space)).collect();
-    let start = walkers[0].start()?;
+    let recorder = Recorder::new(if space.bound.is_none() { shared.options.max_bytes / OF_MEMORY } else { 0 });
+    let worker = |_| Worker { walker: Walker::new(space), recorded: Recorded::default() };
+    let mut workers: Vec<Worker<'_>> = (0..threads).map(worker).collect();
+    let start = workers[0].walker.start()?;
     let mut bytes = Vec::new();
-    walkers[0].encode(&start, &mut bytes)?;
+    workers[0].walker.encode(&start, &mut bytes)?;
     store.add(&bytes, NOWHERE);
     shared.count(1, 0);
     let mut begins = vec![0; SHARDS];
@@ -184,17 +194,17 @@ pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Resul
         let taken = AtomicUsize::new(0);
         // Starting a thread costs as much as expanding some hundred states.
         if threads == 1 || size < 4 * u64::from(UNIT) {
-            expand(&mut walkers[0], store, shared, &units, &taken);
+            expand(&mut workers[0], store, shared, &recorder, &units, &taken);
         } else {
             std::thread::scope(|scope| {
-                let (units, taken) = (&units, &taken);
-                let (own, others) = walkers.split_first_mut().expect("there is a walker for each thread");
+                let (recorder, units, taken) = (&recorder, &units, &taken);
+                let (own, others) = workers.split_first_mut().expect("there is a worker for each thread");
                 // If the system refuses a thread, this thread does its work.
-                for walker in others {
-                    let work = move || expand(walker, store, shared, units, taken);
+                for worker in others {
+                    let work = move || expand(worker, store, shared, recorder, units, taken);
                     let _ = std::thread::Builder::new().spawn_scoped(scope, work);
                 }
-                expand(own, store, shared, units, taken);
+                expand(own, store, shared, recorder, units, taken);
             });
         }
         if shared.stop.load(Ordering::Relaxed) {
@@ -204,23 +214,34 @@ pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Resul
         begins = ends;
     }
     let mut sometimes = Sometimes::default();
-    for walker in &walkers {
-        sometimes.merge(walker.sometimes);
+    for worker in &workers {
+        sometimes.merge(worker.walker.sometimes);
     }
-    let end = lock(&shared.end).take();
-    Ok((end.unwrap_or(Ok(End::Complete))?, sometimes))
+    let end = lock(&shared.end).take().unwrap_or(Ok(End::Complete))?;
+    let recorded = workers.into_iter().map(|worker| worker.recorded).collect();
+    let transitions = if let End::Complete = end { recorder.finish(store, recorded) } else { None };
+    Ok((end, sometimes, transitions))
+}
+
+/// One thread of a search.
+struct Worker<'s> {
+    walker: Walker<'s>,
+    recorded: Recorded,
 }
 
 /// Expands the states of one level that no other thread has taken.
 fn expand(
-    walker: &mut Walker<'_>,
+    worker: &mut Worker<'_>,
     store: &Store,
     shared: &Shared<'_>,
+    recorder: &Recorder,
     units: &[(usize, u32, u32)],
     taken: &AtomicUsize,
 ) {
+    let Worker { walker, recorded } = worker;
     let mut state = walker.space.blank();
     let (mut copied, mut ends, mut bytes, mut choices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut moves = Vec::new();
     while let Some(&(shard, begin, end)) = units.get(taken.fetch_add(1, Ordering::Relaxed)) {
         store.copy(shard, begin..end, &mut copied, &mut ends);
         let (mut at, mut transitions, mut new) = (0, 0, 0);
@@ -235,6 +256,7 @@ fn expand(
             {
                 shared.end(Ok(End::Violation(id, None, violation)));
             }
+            moves.clear();
             for &choice in &choices {
                 transitions += 1;
                 match walker.step(&state, choice) {
@@ -245,23 +267,28 @@ fn expand(
                 let next = std::mem::replace(&mut walker.next, State::nothing());
                 let encoded = walker.encode(&next, &mut bytes);
                 walker.next = next;
-                if let Err(failure) = encoded {
-                    shared.end(Err(failure));
-                    return;
-                }
-                match store.add(&bytes, id) {
-                    Added::New => new += 1,
-                    Added::Known => {}
-                    Added::Full => shared.end(Ok(End::Limit(Limit::Memory))),
-                }
+                let by = match encoded {
+                    Ok(by) => by,
+                    Err(failure) => return shared.end(Err(failure)),
+                };
+                let to = match store.add(&bytes, id) {
+                    Added::New(to) => {
+                        new += 1;
+                        to
+                    }
+                    Added::Known(to) => to,
+                    Added::Full => return shared.end(Ok(End::Limit(Limit::Memory))),
+                };
+                moves.push(Move { choice, enters: walker.entered, to, by });
             }
+            recorded.add(recorder, id, &moves);
             if shared.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
         shared.count(new, transitions);
         shared.expanded.fetch_add(u64::from(end - begin), Ordering::Relaxed);
-        if !shared.goes_on(&|| store.memory() + walker.space.memory()) {
+        if !shared.goes_on(&|| store.memory() + walker.space.memory() + recorder.memory()) {
             return;
         }
     }

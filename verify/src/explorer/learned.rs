@@ -231,7 +231,7 @@ impl Learner {
             acts_on_clock: false,
         };
         for rank in (0..check.active()).map(Rank) {
-            let mut status = Status::default();
+            let mut status = Status::of(&check.scenario, rank);
             for &event in &learner.runs.stop(rank.0).events {
                 status.record(event);
             }
@@ -287,7 +287,8 @@ impl Learner {
         let before = self.nodes.len();
         let to = self.add(rank, status, handle, way)?;
         let gave_up = stop.events.iter().any(|event| matches!(event, Event::GaveUp { .. }));
-        let edge = Edge { answer, to, saw, gave_up };
+        let enters = stop.events.contains(&Event::Entered);
+        let edge = Edge { answer, to, saw, enters, gave_up };
         let roots = &mut self.roots[node as usize];
         roots.edges.push(edge);
         roots.moves.push(way.run);
@@ -303,7 +304,10 @@ impl Learner {
         for way in others {
             self.witness(to, way)?;
         }
-        if let Some(round) = self.round(node, to) {
+        // A next acquisition is no round of a loop: its histories are witnesses like others.
+        if !stop.is_boundary()
+            && let Some(round) = self.round(node, to)
+        {
             self.go_round(node, answer, round)?;
             self.pump(node, answer, to, round)?;
         }
@@ -339,7 +343,7 @@ impl Learner {
     /// Returns whether some rank's code has a loop, so that schedules need not end.
     pub(super) fn has_loops(&self) -> bool {
         if self.forget != Forget::Unused {
-            return self.has_loops;
+            return self.has_loops || self.check.scenario.is_endless();
         }
         // Nodes without an edge that leads to them are taken away until none is left (A. Kahn, 1962).
         let mut edges_to = vec![0_usize; self.nodes.len()];
@@ -467,7 +471,7 @@ impl Learner {
             self.has_loops |= matches!(key, Some(Key::Poll { .. }));
             // A loop's further rounds are tested by `go_round`, so that they leave room for other histories here.
             let (parent, _) = way.from.expect("only a rank's first node has no parent");
-            if self.round(parent, known).is_none() {
+            if handle.is_some() || self.round(parent, known).is_none() {
                 self.witness(known, way)?;
             }
             return Ok(known);

@@ -1,8 +1,8 @@
 //! Weakly fair livelocks: cycles of states in which every rank goes on, but no rank enters.
 //!
 //! If no rank's code has a loop, every schedule ends, so that there is no livelock. Otherwise the search finds the
-//! strongly connected components of the state graph (Tarjan 1972), and computes the edges again from the states.
-//! Acquisitions are counted, so that no rank enters or leaves inside a component. A component is a livelock if a
+//! strongly connected components of the state graph without the transitions in which a rank enters (Tarjan 1972). A
+//! component is a livelock if a
 //! schedule that stays in it forever can be weakly fair. That needs, for each rank, a step in the component, or a state
 //! of it in which the rank waits. It also needs, for each rank, an arrival of one of its posted puts, or a state in
 //! which it has none. On a network whose atomics take two steps, another rank's operation can lock a word. A rank that
@@ -22,7 +22,8 @@ use super::node::Failure;
 use super::permutation::Permutation;
 use super::space::{Space, Walker};
 use super::state::State;
-use super::store::{SHARDS, StateId, Store};
+use super::store::{StateId, Store};
+use super::transitions::{Move, Transitions};
 use crate::counterexample::Choice;
 use crate::status::Phase;
 use crate::{Property, Violation};
@@ -52,9 +53,9 @@ impl Livelock {
     }
 }
 
-/// A transition of a representative.
+/// A transition of a representative in which no rank enters.
 #[derive(Clone, Copy)]
-struct Move {
+struct Step {
     choice: Choice,
     /// The representative of the resulting state.
     to: StateId,
@@ -62,34 +63,53 @@ struct Move {
     back: Permutation,
 }
 
+impl Step {
+    fn of(one: &Move) -> Option<Step> {
+        (!one.enters).then(|| Step { choice: one.choice, to: one.to, back: one.by.inverse() })
+    }
+}
+
 /// The transitions of a representative.
-type Steps = Vec<Move>;
+type Steps = Vec<Step>;
 
 struct Graph<'s> {
     walker: Walker<'s>,
     store: &'s Store,
     state: State,
-    /// For each shard, the number of states in the shards before it.
-    offsets: Vec<usize>,
+    /// The numbers of the states.
+    numbers: &'s Transitions,
+    /// The transitions, if the search has recorded them.
+    recorded: Option<&'s Transitions>,
 }
 
 impl Graph<'_> {
     fn dense(&self, id: StateId) -> usize {
-        self.offsets[id as usize % SHARDS] + id as usize / SHARDS
+        self.numbers.dense(id)
     }
 
-    /// Loads a state, and returns its transitions.
-    fn steps(&mut self, id: StateId) -> Result<Steps, Failure> {
+    /// Loads a state.
+    fn load(&mut self, id: StateId) {
         let (bytes, _) = self.store.get(id);
         self.walker.decode(&bytes, &mut self.state);
+    }
+
+    /// The transitions of a state.
+    fn steps(&mut self, id: StateId) -> Result<Steps, Failure> {
+        if let Some(recorded) = self.recorded {
+            return Ok(recorded.of(recorded.dense(id)).filter_map(|one| Step::of(&one)).collect());
+        }
+        self.load(id);
         let (mut choices, mut encoded, mut steps) = (Vec::new(), Vec::new(), Steps::new());
         self.walker.choices(&self.state, &mut choices);
         for choice in choices {
             self.walker.step(&self.state, choice)?;
+            if self.walker.entered {
+                continue;
+            }
             let next = self.walker.next.clone();
             let back = self.walker.encode(&next, &mut encoded)?.inverse();
             let to = self.store.find(&encoded).expect("a complete search has stored every state");
-            steps.push(Move { choice, to, back });
+            steps.push(Step { choice, to, back });
         }
         Ok(steps)
     }
@@ -102,24 +122,20 @@ struct Frame {
     next: usize,
 }
 
-/// Searches for a livelock among the states of a complete search. It calls `go_on` from time to time.
+/// Searches for a livelock among the states of a complete search. Transitions that were not recorded are computed again
+/// from the states. It calls `go_on` from time to time.
 pub(super) fn search(
     space: &Space,
     store: &Store,
+    recorded: Option<&Transitions>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Livelock>, Failure> {
     let lens = store.lens();
-    let offsets: Vec<usize> = lens
-        .iter()
-        .scan(0, |sum, &len| {
-            let first = *sum;
-            *sum += len as usize;
-            Some(first)
-        })
-        .collect();
-    let count: usize = lens.iter().map(|&len| len as usize).sum();
+    let unrecorded = Transitions::without_moves(store);
+    let numbers = recorded.unwrap_or(&unrecorded);
+    let count = numbers.len();
     let (walker, state) = (Walker::new(space), space.blank());
-    let mut graph = Graph { walker, store, state, offsets };
+    let mut graph = Graph { walker, store, state, numbers, recorded };
     // The position in the order of discovery, counted from 1, and the lowest position that is reachable; u32::MAX once
     // the component is known.
     let mut seen = vec![0_u32; count];
@@ -147,7 +163,7 @@ pub(super) fn search(
                 }
                 let Some(frame) = path.last_mut() else { break };
                 let at = graph.dense(frame.id);
-                if let Some(&Move { to, .. }) = frame.steps.get(frame.next) {
+                if let Some(&Step { to, .. }) = frame.steps.get(frame.next) {
                     frame.next += 1;
                     let to_at = graph.dense(to);
                     if seen[to_at] == 0 {
@@ -206,6 +222,7 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
     let mut acquiring = Vec::new();
     for &id in members {
         let steps: Steps = graph.steps(id)?.into_iter().filter(|step| known.contains(&step.to)).collect();
+        graph.load(id);
         let mut fair = vec![false; 2 * ranks];
         for rank in 0..ranks {
             let call = graph.walker.node(&graph.state, rank).issued.map(|issued| issued.call);

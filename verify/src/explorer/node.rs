@@ -46,6 +46,8 @@ pub(super) struct Edge {
     pub(super) to: NodeId,
     /// The read of a target's data in this move.
     pub(super) saw: Option<(Rank, u64)>,
+    /// True if the rank enters in this move.
+    pub(super) enters: bool,
     /// True if the rank gives up in this move.
     pub(super) gave_up: bool,
 }

@@ -201,7 +201,9 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
         let call = node.issued.map(|issued| issued.call);
         let mut silent = 0;
         loop {
-            let lags = progress(live.statuses()[rank.index()]) < progress(node.status);
+            let (is, wanted) = (progress(live.statuses()[rank.index()]), progress(node.status));
+            // Acquisitions without end are not counted.
+            let lags = if space.check.scenario.is_endless() { is != wanted } else { is < wanted };
             let all = breaks(rank) || then == Then::Ends;
             let now = live.calls().nth(rank.index()).flatten();
             if now.is_none() || !lags && (!all || now == call) {

@@ -42,9 +42,9 @@ pub(super) struct Store {
 /// The result of adding a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Added {
-    New,
+    New(StateId),
     /// The set contained it.
-    Known,
+    Known(StateId),
     /// The set has no number left for it, or the encoding is too long.
     Full,
 }
@@ -65,9 +65,9 @@ impl Shard {
         &chunk[at + 2..at + 2 + len]
     }
 
-    fn add(&mut self, hash: u64, bytes: &[u8], parent: StateId) -> Added {
-        if self.table.find(hash, |&index| self.bytes(index) == bytes).is_some() {
-            return Added::Known;
+    fn add(&mut self, shard: usize, hash: u64, bytes: &[u8], parent: StateId) -> Added {
+        if let Some(&known) = self.table.find(hash, |&index| self.bytes(index) == bytes) {
+            return Added::Known(Store::id(shard, known));
         }
         let Ok(len) = u16::try_from(bytes.len()) else { return Added::Full };
         let need = bytes.len() + 2;
@@ -97,7 +97,7 @@ impl Shard {
             let len = usize::from(u16::from_le_bytes([chunk[at], chunk[at + 1]]));
             self::hash(&chunk[at + 2..at + 2 + len])
         });
-        Added::New
+        Added::New(Store::id(shard, index))
     }
 
     fn memory(&self) -> u64 {
@@ -120,7 +120,7 @@ impl Store {
         let hash = hash(bytes);
         // The table uses the upper seven bits and the low bits of the hash, so that the shard uses bits in between.
         let shard = (hash >> 40) as usize % SHARDS;
-        self.shard(shard).add(hash, bytes, parent)
+        self.shard(shard).add(shard, hash, bytes, parent)
     }
 
     /// The number of the state with this encoding, if the set contains it.
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn a_set_refuses_a_state_that_is_too_long() {
         let store = Store::new();
-        assert_eq!(store.add(&[7; 65_535], NOWHERE), Added::New);
-        assert_eq!(store.add(&[7; 65_535], NOWHERE), Added::Known);
+        let Added::New(id) = store.add(&[7; 65_535], NOWHERE) else { panic!("it is new") };
+        assert_eq!(store.add(&[7; 65_535], NOWHERE), Added::Known(id));
         assert_eq!(store.add(&[7; 65_536], NOWHERE), Added::Full);
     }
 }

@@ -26,6 +26,7 @@ use super::learned::Learner;
 use super::node::{Edge, Failure, NodeId};
 use super::permutation::{Permutation, RANKS, holds};
 use super::state::State;
+use crate::Access;
 use crate::check::Check;
 use crate::network::{Change, Delivered, Issued, Memory, Posted};
 use crate::subject::Holds;
@@ -59,12 +60,14 @@ pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
         if check.is_named(rank) || topology.nodes() > 1 && is_first(rank) {
             continue;
         }
-        let (part, form) = (check.scenario.accesses(rank).collect::<Vec<_>>(), check.scenario.form(rank));
+        // The first two accesses repeat, if there are as many.
+        let part = |rank| {
+            let first: Vec<Access> = check.scenario.accesses(rank).take(2).collect();
+            (first, check.scenario.part(rank).map(|(_, times)| times), check.scenario.form(rank))
+        };
         let same = |group: &&mut Vec<usize>| {
             let of_group = Rank(group[0] as u32);
-            topology.node_of(of_group) == topology.node_of(rank)
-                && check.scenario.form(of_group) == form
-                && check.scenario.accesses(of_group).eq(part.iter().copied())
+            topology.node_of(of_group) == topology.node_of(rank) && part(of_group) == part(rank)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(rank.index()),

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod assumptions;
+mod bypass;
 mod hca;
 mod limits;
 mod local;

@@ -16,7 +16,7 @@ taken; with timed: no rank gives up ahead of its deadline. Checks may run side b
 /// From this number of states on, memory grows with it; below, it is that of an empty search.
 const MANY: u64 = 500_000;
 
-fn row(checked: &Checked) -> [Cell; 13] {
+fn row(checked: &Checked) -> [Cell; 14] {
     let searched = checked.states > 0;
     let number = |value: Value| if searched { value } else { Value::None };
     let lock = match checked.mutant {
@@ -40,6 +40,7 @@ fn row(checked: &Checked) -> [Cell; 13] {
         Value::Time(checked.seconds * 1e9),
         number(Value::Rate(checked.states_per_second())),
         if checked.states >= MANY { Value::Number(checked.bytes_per_state()) } else { Value::None },
+        checked.bypass.as_deref().map_or(Value::None, Value::from),
         checked.verdict.to_string().into(),
     ]
     .map(Cell::from)
@@ -52,8 +53,13 @@ impl Outcome {
         document.summary = self.notes().lines().map(str::to_owned).collect();
         let columns = ["lock", "engine", "network", "scenario", "section", "order"].map(Column::from);
         let counts = ["states", "transitions", "depth"].map(Column::neither);
-        let costs =
-            [Column::neither("time"), "states per second".into(), Column::lower("bytes/state"), "verdict".into()];
+        let costs = [
+            Column::neither("time"),
+            "states per second".into(),
+            Column::lower("bytes/state"),
+            "bypass".into(),
+            "verdict".into(),
+        ];
         let mut table = Table::new("Checks", columns.into_iter().chain(counts).chain(costs)).keyed(6);
         for checked in &self.checks {
             table.row(row(checked));
@@ -78,7 +84,7 @@ impl Outcome {
     fn data(&self) -> Table {
         let text = ["lock", "mutant", "engine", "network", "scenario", "section", "order"].map(Column::from);
         let numbers = ["home", "states", "transitions", "executions", "behaviours", "depth", "time", "bytes", "missed"];
-        let rest = ["livelocks", "verdict", "never happened"].map(Column::from);
+        let rest = ["livelocks", "bypass", "verdict", "never happened"].map(Column::from);
         let columns = text.into_iter().chain(numbers.map(Column::neither)).chain(rest);
         let mut table = Table::new("All checks", columns).keyed(7);
         for checked in &self.checks {
@@ -101,6 +107,7 @@ impl Outcome {
                 Value::Bytes(checked.bytes),
                 Value::Number(checked.missed),
                 checked.livelocks.into(),
+                optional(checked.bypass.as_deref()),
                 checked.verdict.to_string().into(),
                 checked.never().join(", ").into(),
             ]);

@@ -44,7 +44,7 @@ impl Engine {
 
     /// Returns whether it supports `check`.
     pub fn takes(self, check: &Check) -> bool {
-        let takes = check.network == Network::Sc && !check.scenario.has(Form::Timed);
+        let takes = check.network == Network::Sc && !check.scenario.has(Form::Timed) && !check.scenario.is_endless();
         match self {
             Engine::Explorer => true,
             Engine::Loom => takes && check.active() <= loom_engine::MAX_RANKS,

@@ -62,6 +62,8 @@ pub struct Checked {
     pub bytes: u64,
     /// The search for livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
     pub livelocks: &'static str,
+    /// How often other ranks enter while a rank waits, for each group of the scenario; `None` if it was not measured.
+    pub bypass: Option<String>,
     /// An upper bound on the probability that the search missed a state, since it keeps only fingerprints of states.
     pub missed: f64,
     /// The verdict.
@@ -142,6 +144,7 @@ impl Checked {
             seconds: took.as_secs_f64(),
             bytes: 0,
             livelocks: "not-searched",
+            bypass: None,
             missed: 0.0,
             verdict: Verdict::Holds,
             sometimes: BTreeMap::new(),
@@ -167,6 +170,11 @@ impl Checked {
             Livelocks::Impossible => "impossible",
             Livelocks::Searched => "searched",
             Livelocks::NotSearched => "not-searched",
+        };
+        self.bypass = match found.bypass.as_slice() {
+            [] => None,
+            [one] => Some(one.most.map_or("unbounded".to_owned(), |most| most.to_string())),
+            many => Some(many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
         };
         let expected = |name: &str| match name {
             WAITED => job.check.some_rank_waits(),
