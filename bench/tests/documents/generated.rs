@@ -65,6 +65,35 @@ fn without_item_links(text: &str) -> String {
     plain.lines().map(|line| if line.starts_with('#') { format!("#{line}\n") } else { format!("{line}\n") }).collect()
 }
 
+/// The measured bypass of the lock `name`, from the page of the explorer's results: in scenarios without end if it has
+/// one, else in those in which every rank waits.
+fn bypass(name: &str) -> String {
+    let results = read(&root().join("docs/results/checked.md"));
+    let cells =
+        |line: &str| -> Vec<String> { line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let rows: Vec<Vec<String>> = results.lines().filter(|line| line.starts_with('|')).map(cells).collect();
+    let head = rows.iter().find(|row| row.iter().any(|cell| cell == "bypass")).expect("a table with the bypass");
+    let at = |name: &str| head.iter().position(|cell| cell == name).expect("a column");
+    let [lock, scenario, network, order, is] = ["lock", "scenario", "network", "order", "bypass"].map(at);
+    let measured = |row: &&Vec<String>| row.len() == head.len() && row[lock] == name && row[is] != "–";
+    let (endless, ending): (Vec<_>, Vec<_>) =
+        rows.iter().filter(measured).partition(|row| row[scenario].contains("xinf"));
+    let waits = |row: &&Vec<String>| {
+        let forms = row[scenario].contains("try") || row[scenario].contains("timed");
+        !forms && row[network] == "sc" && row[order] == "–"
+    };
+    let rows = if endless.is_empty() { ending.into_iter().filter(waits).collect() } else { endless };
+    let rows: String =
+        rows.iter().map(|row| format!("| `{}` | {} | {} |\n", row[scenario], row[network], row[is])).collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "## Bypass\n\nHow often ranks enter ahead of one that waits, at most, in any schedule of a scenario, as the \
+         [explorer](../verify.md) measures it.\n\n| scenario | network | bypass |\n| --- | --- | --- |\n{rows}\n"
+    )
+}
+
 /// The page of the lock or policy `name`.
 fn lock_page(name: &str) -> String {
     let source = format!("locks/src/{}.rs", name.replace('-', "_"));
@@ -76,8 +105,10 @@ fn lock_page(name: &str) -> String {
         .map(|(part, text)| if part % 2 == 0 { without_item_links(text) } else { format!("```{text}```") })
         .collect();
     let text = parts.concat().replace("\n\n\n", "\n\n");
+    let bypass = bypass(name);
     format!(
-        "# {name}\n\n<!-- Generated from the head of {source}: change it there. -->\n\n{text}\n*Source: `{source}`.*\n"
+        "# {name}\n\n<!-- Generated from the head of {source} and from results/checked.md: change it there. -->\n\n\
+         {text}\n{bypass}*Source: `{source}`.*\n"
     )
 }
 
