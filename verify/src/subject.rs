@@ -36,6 +36,19 @@ pub enum Holds {
     Number,
     /// A rank, by [`pointer`](rmalab_locks::qnode::pointer): the lower 32 bits are its number plus one, or nil.
     Pointer,
+    /// The same in this number of low bits, for a word with other fields above them.
+    PointerIn(u32),
+}
+
+impl Holds {
+    /// The bits that have the pointer, if there is one.
+    pub(crate) const fn pointer_bits(self) -> Option<u64> {
+        match self {
+            Holds::Number => None,
+            Holds::Pointer => Some(u32::MAX as u64),
+            Holds::PointerIn(bits) => Some(u64::MAX >> (u64::BITS - bits)),
+        }
+    }
 }
 
 /// One named word, for diagrams, mutants and symmetry.

@@ -5,7 +5,7 @@ use rmalab_atomics::{Address, Rank, Until};
 
 use crate::check::Check;
 use crate::play::DATA;
-use crate::subject::{At, Holds};
+use crate::subject::At;
 use crate::workload::Workload;
 
 /// The name of the word at `at`, from the view of the rank `actor`.
@@ -25,10 +25,10 @@ pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
 
 /// A value of the word at `at`: a rank if the word holds pointers, otherwise a number.
 pub(super) fn value(check: &Check, at: Address, value: u64) -> String {
-    if check.word_at(at).is_none_or(|word| word.holds != Holds::Pointer) {
+    let Some(bits) = check.word_at(at).and_then(|word| word.holds.pointer_bits()) else {
         return number(value);
-    }
-    let (plus_one, tag) = (value as u32, value >> 32);
+    };
+    let (plus_one, tag) = ((value & bits) as u32, value >> bits.count_ones());
     let name = if plus_one == 0 { "nil".to_owned() } else { Rank(plus_one - 1).to_string() };
     if tag == 0 { name } else { format!("{name} #{}", number(tag)) }
 }

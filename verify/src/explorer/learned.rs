@@ -483,8 +483,8 @@ impl Learner {
         let before = parent.filter(|_| !merges).map_or(0, |parent| {
             let parent = self.nodes[parent as usize].as_ref();
             let holds = parent.issued.and_then(|issued| holds(&self.check, self.slots.address(issued.slot)));
-            let answer = match holds {
-                Some(Holds::Pointer) if way.answer as u32 != 0 => u64::MAX,
+            let answer = match holds.and_then(Holds::pointer_bits) {
+                Some(bits) if way.answer & bits != 0 => u64::MAX,
                 _ => way.answer,
             };
             FxBuildHasher.hash_one((parent.class, answer))

@@ -48,17 +48,11 @@ impl Permutation {
         }
     }
 
-    fn pointer(&self, word: u64) -> u64 {
-        match word as u32 {
-            0 => word,
-            plus_one => word & !u64::from(u32::MAX) | (self.rank(plus_one as usize - 1) as u64 + 1),
-        }
-    }
-
     pub(super) fn word(&self, holds: Holds, word: u64) -> u64 {
-        match holds {
-            Holds::Pointer => self.pointer(word),
-            Holds::Number => word,
+        let bits = holds.pointer_bits().unwrap_or(0);
+        match word & bits {
+            0 => word,
+            plus_one => word & !bits | (self.rank(plus_one as usize - 1) as u64 + 1),
         }
     }
 

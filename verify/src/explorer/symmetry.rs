@@ -214,21 +214,18 @@ impl Symmetry {
         for (class_of, &local) in first.iter_mut().zip(&state.locals) {
             *class_of = class(local);
         }
-        let of = |pointer: u64| match pointer as u32 {
+        let of = |word: u64, bits: u64| match word & bits {
             0 => 0,
-            plus_one => first.get(plus_one as usize - 1).copied().unwrap_or(1) ^ pointer >> 32,
+            plus_one => first.get(plus_one as usize - 1).copied().unwrap_or(1) ^ (word & !bits).rotate_left(32),
         };
         self.keys = first;
         for (&word, &(owner, at, holds)) in state.memory.words.iter().zip(&self.slots) {
-            let value = match holds {
-                Holds::Number => word,
-                Holds::Pointer => of(word),
-            };
+            let value = holds.pointer_bits().map_or(word, |bits| of(word, bits));
             if value != 0 && owner < ranks {
                 self.keys[owner] = self.keys[owner].wrapping_add(mix([at, value, 1]));
             }
-            if holds == Holds::Pointer
-                && let Some(pointed) = (word as u32 as usize).checked_sub(1)
+            if let Some(bits) = holds.pointer_bits()
+                && let Some(pointed) = ((word & bits) as usize).checked_sub(1)
                 && pointed < ranks
             {
                 let owner = first.get(owner).copied().unwrap_or(0);
