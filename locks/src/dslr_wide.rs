@@ -40,6 +40,11 @@
 //!   the overflow of the upper half is lost. With readers in the lower half, a reader could wait for readers to release when
 //!   their number overflows.
 //! - Left out: the leases by which ranks take over from failed holders.
+//! - A test of the explorer (`verify/tests/explorer/dslr.rs`) has the paper's lock with small counts, and finds what is wrong with
+//!   it. Ranks that draw again and again while it is frozen keep it from being reset: a livelock, 1R+1W×1. A ticket that is given
+//!   back after a forced reset is taken from another rank, so that two writers enter: 3W×1. A reader that takes itself for
+//!   skipped because later readers are served, although it is its own turn, leaves its ticket behind, and a writer waits for it for
+//!   ever: 2R+2W×1.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 2 (add, get), release 1 (add). Each further poll adds 1.

@@ -5,6 +5,7 @@
 mod agreement;
 mod assumptions;
 mod bypass;
+mod dslr;
 mod hca;
 mod limits;
 mod local;
