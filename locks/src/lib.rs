@@ -2,8 +2,8 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`Gcr`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`GcrRw`], [`Bravo`] | [`RwLock`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`] | [`Mutex`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`] | [`RwLock`] |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![warn(unnameable_types)]
 
+pub mod alock;
 pub mod backoff;
 pub mod big_reader;
 pub mod bravo;
@@ -33,6 +34,7 @@ pub mod mcs;
 pub mod mcs_rw_neutral;
 pub mod mcs_rw_rp;
 pub mod mcs_rw_wp;
+pub mod mpi4py_mcs;
 pub mod nocheck;
 pub mod oshmem_mcs;
 pub mod per_target;
@@ -42,6 +44,8 @@ mod raw;
 pub mod reciprocating;
 pub mod rma_mcs;
 pub mod rma_rw;
+pub mod sherman;
+pub mod shiftlock;
 pub mod suite;
 pub mod tas;
 pub mod tas_rw;
@@ -50,6 +54,7 @@ pub mod two_level;
 pub mod window_guard;
 pub mod window_locks;
 
+pub use alock::{ALock, ALockParams};
 pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
 pub use bravo::{Bravo, BravoParams};
@@ -71,6 +76,7 @@ pub use mcs::Mcs;
 pub use mcs_rw_neutral::McsRwNeutral;
 pub use mcs_rw_rp::McsRwRp;
 pub use mcs_rw_wp::McsRwWp;
+pub use mpi4py_mcs::Mpi4pyMcs;
 pub use nocheck::NoCheck;
 pub use oshmem_mcs::OshmemMcs;
 pub use per_target::PerTarget;
@@ -82,6 +88,8 @@ pub use raw::{
 pub use reciprocating::Reciprocating;
 pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};
+pub use sherman::{Sherman, ShermanParams};
+pub use shiftlock::{ShiftLock, ShiftLockParams};
 pub use tas::Tas;
 pub use tas_rw::TasRw;
 pub use ticket::{Ticket, TicketParams};

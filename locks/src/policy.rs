@@ -16,9 +16,10 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax, Hierarchical,
-    LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, RawMutex, RawRwLock,
-    Reciprocating, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax,
+    Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget,
+    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -208,6 +209,8 @@ policies! {
     rw_lock DecLock: DecLock;
     /// One [`DslrWide`] for the whole window: additions draw and serve tickets, and waiters poll.
     rw_lock DslrWide: DslrWide;
+    /// One [`ShiftLock`] for the whole window: exclusive locks pass it on, and let in the shared locks that wait after some of them.
+    rw_lock ShiftLock: ShiftLock;
     /// One [`McsRwNeutral`] for the whole window, for which few ranks compete at a time.
     rw_lock GcrRw: GcrRw<McsRwNeutral>;
     /// One [`McsRwNeutral`] for the whole window, which lock_all bypasses in its own rank's memory while no exclusive lock comes.
@@ -218,6 +221,8 @@ policies! {
     mutex Mcs: Mcs;
     /// One [`OshmemMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex OshmemMcs: OshmemMcs;
+    /// One [`Mpi4pyMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    mutex Mpi4pyMcs: Mpi4pyMcs;
     /// One [`Reciprocating`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Reciprocating: Reciprocating;
     /// One [`Cna`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
@@ -232,6 +237,10 @@ policies! {
     mutex Ticket: Ticket;
     /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Cohort: Cohort;
+    /// One [`ALock`] mutex for the whole window, as [`Mcs`](Self::Mcs): the ranks of the home's node and all others take turns.
+    mutex ALock: ALock;
+    /// One [`Sherman`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
+    mutex Sherman: Sherman;
     /// One [`Mcs`] mutex for the whole window, for which few ranks compete at a time.
     mutex Gcr: Gcr<Mcs>;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).

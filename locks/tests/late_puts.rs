@@ -11,9 +11,10 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, DecLock, DslrWide,
-    DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
-    McsRwWp, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, suite,
+    ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
+    DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Malthusian, MalthusianParams, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
+    Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -179,7 +180,10 @@ fn mutexes() {
     late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<OshmemMcs, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<Mpi4pyMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Reciprocating, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<ALock, _>(ra, ALockParams::default(), 150));
+    late(|ra| suite::mutex_on::<Sherman, _>(ra, ShermanParams { max: 2, ranks: 2, ..ShermanParams::default() }, 150));
     for active in [1, 2] {
         late(|ra| suite::mutex_on::<Gcr<Mcs>, _>(ra, gcr(active), 150));
     }
@@ -206,6 +210,10 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<BigReader, _>(ra, BigReaderParams::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DecLock, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DslrWide, _>(ra, DslrWideParams::default(), 150, writers));
+        for n in [1, 3] {
+            let params = ShiftLockParams { n, ..ShiftLockParams::default() };
+            late(|ra| suite::rw_lock_on::<ShiftLock, _>(ra, params, 150, writers));
+        }
         late(|ra| suite::rw_lock_on::<GcrRw<McsRwNeutral>, _>(ra, gcr(1), 150, writers));
         for inhibit in [0, 1] {
             let params = BravoParams { inhibit, ..BravoParams::default() };

@@ -3,8 +3,8 @@
 use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
     Assert, Contended, Error, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LockKind, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, TasRw, TwoLevel, TwoLevelParams,
-    WindowLock, WindowLockTimed, WindowLocks,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, ShiftLock, ShiftLockParams, TasRw,
+    TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
@@ -135,6 +135,7 @@ fn compositions_of_queues_exclude() {
     excludes::<PerTarget<McsRwRp>>(());
     excludes::<PerTarget<McsRwWp>>(());
     excludes::<PerTarget<McsRwNeutral>>(());
+    excludes::<PerTarget<ShiftLock>>(ShiftLockParams::default());
     excludes::<PerTarget<Exclusive<Mcs>>>(());
 }
 
@@ -152,8 +153,15 @@ fn policies_by_name_exclude() {
 #[test]
 fn allocations_are_all_that_a_policy_takes() {
     for &kind in PolicyKind::ALL {
-        let keeps =
-            [PolicyKind::Hierarchical, PolicyKind::DecLock, PolicyKind::DslrWide, PolicyKind::Bravo, PolicyKind::Hapax];
+        let keeps = [
+            PolicyKind::Hierarchical,
+            PolicyKind::DecLock,
+            PolicyKind::DslrWide,
+            PolicyKind::ShiftLock,
+            PolicyKind::Bravo,
+            PolicyKind::Hapax,
+            PolicyKind::ALock,
+        ];
         let rests_at_zero = !keeps.contains(&kind);
         let world = World::threads(3).run(|ra| {
             let collectives = Collectives::new(ra).unwrap();
@@ -210,6 +218,7 @@ fn shared_locks_are_shared() {
     shares::<TwoLevel>(Default::default());
     shares::<Global<TasRw>>(Default::default());
     shares::<PerTarget<TasRw>>(Default::default());
+    shares::<PerTarget<ShiftLock>>(Default::default());
     shares::<Hierarchical>(Default::default());
     shares::<NoCheck>(());
 }

@@ -79,6 +79,30 @@ const OSHMEM_MCS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+const MPI4PY_MCS: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
+    (Sc, Order, &["3Wx2"]),
+    (LatePuts, Plain, &["3Wx2", "4Wx1", "2W2Wtry x2"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
+
+/// The home is the last rank. So two ranks are far and one near in `3W/2`, three and one in `4W/3`; all are near without nodes.
+const ALOCK: &[Row] = &[
+    (Sc, Plain, &["3Wx2/2", "4Wx1/3", "3Wx2"]),
+    (LatePuts, Plain, &["3Wx2/2", "4Wx1/3", "3Wx2"]),
+    (UnorderedBulk, Data, &["3Wx1/2"]),
+    (Hca, Plain, &["3Wx1/2"]),
+];
+
+/// Two nodes of two ranks, and one node.
+const SHERMAN: &[Row] = &[
+    (Sc, Plain, &["4Wx1/2", "3Wx2/2", "3Wx2", "4Wx2/2"]),
+    (LatePuts, Plain, &["4Wx1/2", "3Wx2/2", "3Wx2"]),
+    (UnorderedBulk, Data, &["3Wx1/2"]),
+    (Hca, Plain, &["3Wx1/2"]),
+];
+
 const RECIPROCATING: &[Row] = &[
     (Sc, Plain, &["3Wx2", "4Wx1", "3Wxinf", "4Wxinf", "2W2Wtry x2"]),
     (LatePuts, Plain, &["3Wx2", "4Wx1", "3Wxinf", "2W2Wtry x2"]),
@@ -249,6 +273,26 @@ const DSLR_WIDE: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
+/// A writer remembers the word, with its count of releases, from one acquisition to the next.
+const SHIFTLOCK: &[Row] = &[
+    (Sc, Plain, &["2R2Wx1", "2R1Wx2", "1R+2Wx2", "3Wx1"]),
+    (LatePuts, Plain, &["2R2Wx1", "2R1Wx2", "1R+2Wx2", "3Wx1"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+    (Sc, Long, &["1R2Wx2", "3Wx2"]),
+    (LatePuts, Long, &["1R2Wx2", "3Wx2"]),
+];
+
+/// Every second release changes the mode, and not every one.
+const SHIFTLOCK_2: &[Row] = &[
+    (Sc, Plain, &["2R2Wx1", "2Wx2", "3Wx1"]),
+    (LatePuts, Plain, &["2R2Wx1", "2Wx2", "3Wx1"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["1R2Wx1"]),
+    (Sc, Long, &["1R2Wx2", "3Wx2"]),
+    (LatePuts, Long, &["1R2Wx2", "3Wx2"]),
+];
+
 /// Combinations of a policy's six calls: all targets against one, and one against another.
 const GLOBAL: &[Row] = &[
     (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1A1E@0 1S@0x2", "1A1E@0 1S@0xinf"]),
@@ -331,6 +375,9 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("ticket", _) => TICKET,
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,
+        ("mpi4py-mcs", _) => MPI4PY_MCS,
+        ("alock" | "alock-1", _) => ALOCK,
+        ("sherman", _) => SHERMAN,
         ("reciprocating", _) => RECIPROCATING,
         ("cna", _) => CNA,
         ("cna-2", _) => CNA_2,
@@ -350,6 +397,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("declock", _) => DECLOCK,
         ("dslr-wide", _) => DSLR_WIDE,
+        ("shiftlock", _) => SHIFTLOCK,
+        ("shiftlock-2", _) => SHIFTLOCK_2,
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],

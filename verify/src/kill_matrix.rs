@@ -64,7 +64,9 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
         (Workload::Lock(_), true) if has_levels => {
             "1R1W/1, 1R1W/2, 1R1Wx2/1, 1R1Wx2/2, 2R1W/2, 1R1W1R/2, 1R2W/2, 2R1Wx2/2, 1R2Wx2/2, 1R1W1R1W/2"
         }
-        _ if matches!(subject.name(), "cohort" | "cna" | "cna-2") => "2W, 2W/1, 2Wx2, 2Wx2/1, 3W/2, 3W/1, 3Wx2/2",
+        _ if matches!(subject.name(), "cohort" | "cna" | "cna-2" | "alock" | "alock-1" | "sherman") => {
+            "2W, 2W/1, 2Wx2, 2Wx2/1, 3W/2, 3W/1, 3Wx2/2"
+        }
         // Usually one rank per node: each node has a leaf, and so has the home. Two words are above them.
         _ if subject.name() == "hierarchical" => {
             "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 2E@0, 1A+1E@0x2/1, 1A1E@0x2/1, 1S@0 1E@0x2/1, 2A1E@0/1, \

@@ -25,6 +25,7 @@ macro_rules! table {
 }
 pub(crate) use table;
 
+mod alock;
 mod any;
 mod big_reader;
 mod bravo;
@@ -41,11 +42,14 @@ mod malthusian;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
 mod mcs_rw_wp;
+mod mpi4py_mcs;
 mod mutexes;
 mod oshmem_mcs;
 mod reciprocating;
 mod rma_mcs;
 mod rma_rw;
+mod sherman;
+mod shiftlock;
 mod tas_rw;
 mod windows;
 
@@ -207,11 +211,14 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
         oshmem_mcs::MUTANTS,
+        mpi4py_mcs::MUTANTS,
         reciprocating::MUTANTS,
         cna::MUTANTS,
         malthusian::MUTANTS,
         hapax::MUTANTS,
         cohort::MUTANTS,
+        alock::MUTANTS,
+        sherman::MUTANTS,
         gcr::MUTANTS,
         rma_mcs::MUTANTS,
         tas_rw::MUTANTS,
@@ -223,6 +230,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         rma_rw::MUTANTS,
         declock::MUTANTS,
         dslr_wide::MUTANTS,
+        shiftlock::MUTANTS,
         windows::MUTANTS,
         hierarchical::MUTANTS,
         any::MUTANTS,

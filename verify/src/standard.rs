@@ -3,15 +3,15 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock,
-    DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
-    LINE, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget,
-    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    TwoLevelParams,
+    ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
+    Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical,
+    HierarchicalParams, LINE, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
+    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Sherman, ShermanParams,
+    ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
-use crate::subject::Holds::{self, Number, Pointer};
+use crate::subject::Holds::{self, Number, Pointer, PointerIn};
 use crate::subject::{Order, Subject, WORDS};
 
 /// Pauses are no steps of a model checker, so that their lengths would only multiply the states of a handle.
@@ -19,6 +19,9 @@ const SHORTEST: Backoff = Backoff { min: 1, max: 1 };
 
 const NODE: Disp = WORDS.plus(LINE);
 const QNODE: [(&str, Holds); 2] = [("next", Pointer), ("unblocked", Number)];
+
+/// The count of releases and the mode of ShiftLock.
+const SHIFTLOCK_AT_REST: u64 = u64::MAX << 43 | 1 << 21;
 
 /// All subjects, in the order of lists: mutexes, reader-writer locks, policies.
 pub fn subjects() -> Vec<Subject> {
@@ -44,6 +47,10 @@ pub fn subjects() -> Vec<Subject> {
             NODE,
             &[("gate", Pointer)],
         ),
+        Subject::tried_mutex::<Mpi4pyMcs>(())
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("tail", Pointer)])
+            .words(Each, NODE, &QNODE),
         cna(1),
         cna(2).named("cna-2"),
         malthusian(2),
@@ -55,6 +62,9 @@ pub fn subjects() -> Vec<Subject> {
             .keeps("arrive", u64::MAX)
             .keeps("depart", u64::MAX << 32),
         cohort(),
+        alock(2),
+        alock(1).named("alock-1"),
+        sherman(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
         gcr(1, 1),
@@ -85,6 +95,8 @@ pub fn subjects() -> Vec<Subject> {
             .words(Home, WORDS, &[("drawn", Number), ("served", Number)])
             .keeps("drawn", u64::MAX)
             .keeps("served", u64::MAX),
+        shiftlock(1),
+        shiftlock(2).named("shiftlock-2"),
         Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
             .words(Home, WORDS, &rp_words)
             .words(Each, NODE, &QNODE),
@@ -97,6 +109,11 @@ pub fn subjects() -> Vec<Subject> {
             WORDS,
             &[("lock", Number)],
         ),
+        Subject::window::<PerTarget<ShiftLock>>(|_| ShiftLockParams { n: 1, backoff: SHORTEST })
+            .named("per-target-shiftlock")
+            .without_home()
+            .words(Each, WORDS, &[("lock", PointerIn(21))])
+            .keeps("lock", SHIFTLOCK_AT_REST),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
         hierarchical(),
@@ -128,6 +145,22 @@ fn cohort() -> Subject {
         .words(Home, WORDS, &[("global_tail", Pointer)])
         .words(Each, NODE, &[("next", Pointer), ("state", Number), ("global", Number)])
         .words(Each, NODE.plus(LINE), &of_cohort)
+}
+
+/// With a small budget of both classes, since otherwise no check reaches it. At rest, the last victim stays.
+fn alock(budget: u32) -> Subject {
+    Subject::mutex::<ALock>(ALockParams { near: budget, far: budget, backoff: SHORTEST })
+        .words(Home, WORDS, &[("near_tail", Pointer), ("far_tail", Pointer), ("victim", Number)])
+        .words(Each, NODE, &[("next", Pointer), ("budget", Number)])
+        .keeps("victim", 0b11)
+}
+
+/// Its nodes hold the lock twice in a row.
+fn sherman() -> Subject {
+    Subject::mutex::<Sherman>(ShermanParams { max: 2, ranks: 0, backoff: SHORTEST })
+        .words(Home, WORDS, &[("global", Pointer)])
+        .words(Each, NODE, &[("next", Pointer), ("turn", Number)])
+        .words(Each, NODE.plus(LINE), &[("local_tail", Pointer)])
 }
 
 /// Of mcs, with small thresholds, since otherwise no check reaches them.
@@ -184,6 +217,14 @@ fn declock() -> Subject {
         .words(Each, WORDS.plus(2 * LINE), &[("grant", Number)])
         .keeps("header", u64::MAX << 4)
         .keeps("slot", u64::MAX)
+}
+
+/// With a small `n`, since otherwise no check reaches it.
+fn shiftlock(n: u32) -> Subject {
+    Subject::lock::<ShiftLock>(ShiftLockParams { n, backoff: SHORTEST })
+        .words(Home, WORDS, &[("lock", PointerIn(21))])
+        .words(Each, NODE, &[("suc", Pointer), ("note", Number)])
+        .keeps("lock", SHIFTLOCK_AT_REST)
 }
 
 /// Its leaves are the nodes, and each word of its tree has two children. At rest, leaves stay open.

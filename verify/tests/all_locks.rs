@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax, Hierarchical,
-    LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, OshmemMcs, PerTarget,
-    Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket,
-    TwoLevel, WindowLock,
+    ALock, BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
+    Hierarchical, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
+    OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
+    Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -72,6 +72,10 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Cohort>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<OshmemMcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<Mpi4pyMcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<ALock>, A>(ra, &scenario, Rest::Zero));
+    let params = ShermanParams { max: 2, ranks: 2, ..ShermanParams::default() };
+    note(stress::run::<Exclusive<Sherman>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<Exclusive<Reciprocating>, A>(ra, &scenario, Rest::Zero));
     let params = CnaParams { threshold: 3, scan: 4, ranks: 2 };
     note(stress::run::<Exclusive<Cna>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
@@ -93,6 +97,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(stress::run::<RmaRw, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<DecLock, A>(ra, &scenario, Rest::Zero));
     note(run::<DslrWide, A>(ra, &scenario, Rest::Zero));
+    note(run::<ShiftLock, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<PerTarget<McsRwRp>>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<Hierarchical>, A>(ra, &scenario, Rest::Zero));

@@ -6,7 +6,7 @@ use rmalab_locks::{Place, RawRwLock, Result};
 use rmalab_verify::explorer::{self, Options};
 use rmalab_verify::subject::{At, Holds, WORDS};
 use rmalab_verify::{
-    Check, Counterexample, Finding, Outcome, Property, Subject, loom_engine, replay, shuttle_engine, subject,
+    Check, Counterexample, Finding, Network, Outcome, Property, Subject, loom_engine, replay, shuttle_engine, subject,
 };
 
 /// A test-and-set lock whose word is at the first rank of the node, so that it excludes no rank on other nodes.
@@ -125,4 +125,21 @@ fn like_ranks_of_one_node_are_interchangeable() {
     assert!(some < all && 2 * some >= all, "ranks 1 and 2 are interchangeable: {some} of {all}");
     // A lock that depends on the placement is searched with that placement.
     assert!(found(&check("3W/3")).iter().all(Option::is_none));
+}
+
+#[test]
+fn near_and_far_ranks_of_an_alock_exclude_each_other() {
+    // Ranks 0 and 1 are far, ranks 2 and 3 near: the home takes part.
+    for (lock, network) in [("alock", Network::Sc), ("alock", Network::LatePuts), ("alock-1", Network::LatePuts)] {
+        let check = Check::new(subject(lock).unwrap(), "4Wx1/2".parse().unwrap());
+        let check = Check { network, home: Some(Rank(3)), ..check };
+        let outcome = explorer::explore(&check, &Options::default(), &|_| true).unwrap();
+        assert_eq!(outcome.finding, Finding::Holds, "{lock} on {network}");
+    }
+}
+
+#[test]
+fn a_pointer_beside_other_fields_is_renumbered_with_its_rank() {
+    let [all, some] = [false, true].map(|symmetry| states("shiftlock", "3W", symmetry));
+    assert!(some < all && 6 * some >= all, "three ranks are interchangeable: {some} of {all}");
 }

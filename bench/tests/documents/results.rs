@@ -71,16 +71,20 @@ fn the_other_pages_of_checks_name_locks_that_exist() {
 /// Locks that are newer than the page of the study. The page of the next study has them.
 const AFTER_THE_STUDY: &[&str] = &[
     "oshmem-mcs",
+    "mpi4py-mcs",
     "reciprocating",
     "cna",
     "malthusian",
     "hapax",
+    "alock",
+    "sherman",
     "gcr",
     "big-reader",
     "gcr-rw",
     "bravo",
     "declock",
     "dslr-wide",
+    "shiftlock",
 ];
 
 #[test]

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    Backoff, BigReader, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
+    ALock, Backoff, BigReader, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
     Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams, Malthusian, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
-    RmaRwParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
+    RmaRwParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    WindowLock,
 };
 use rmalab_report::names;
 
@@ -85,12 +86,14 @@ candidates! {
     Hierarchical "hierarchical/fan-out-8": Hierarchical,
         HierarchicalParams { fan_out: 8, ..HierarchicalParams::default() };
     PerTarget "per-target": PerTarget<McsRwRp>, ();
+    PerTarget "per-target/shiftlock": PerTarget<ShiftLock>, ShiftLockParams::default();
     BigReader "big-reader": Global<BigReader>, GlobalParams::default();
     RmaRw "rma-rw": Global<RmaRw>, GlobalParams::default();
     RmaRw "rma-rw/t-r-100": Global<RmaRw>,
         GlobalParams { lock: RmaRwParams { t_r: 100, ..RmaRwParams::default() }, ..GlobalParams::default() };
     DecLock "declock": Global<DecLock>, GlobalParams::default();
     DslrWide "dslr-wide": Global<DslrWide>, GlobalParams::default();
+    ShiftLock "shiftlock": Global<ShiftLock>, GlobalParams::default();
     McsRwRp "mcs-rw-rp": Global<McsRwRp>, GlobalParams::default();
     McsRwWp "mcs-rw-wp": Global<McsRwWp>, GlobalParams::default();
     McsRwNeutral "mcs-rw-neutral": Global<McsRwNeutral>, GlobalParams::default();
@@ -105,6 +108,7 @@ candidates! {
         GlobalParams { lock: Backoff { min: 1, max: 512 }, ..GlobalParams::default() };
     Mcs "mcs": Global<Exclusive<Mcs>>, GlobalParams::default();
     OshmemMcs "oshmem-mcs": Global<Exclusive<OshmemMcs>>, GlobalParams::default();
+    Mpi4pyMcs "mpi4py-mcs": Global<Exclusive<Mpi4pyMcs>>, GlobalParams::default();
     Reciprocating "reciprocating": Global<Exclusive<Reciprocating>>, GlobalParams::default();
     Cna "cna": Global<Exclusive<Cna>>, GlobalParams::default();
     Cna "cna/threshold-64": Global<Exclusive<Cna>>,
@@ -118,6 +122,8 @@ candidates! {
     Cohort "cohort": Global<Exclusive<Cohort>>, GlobalParams::default();
     Cohort "cohort/pass-8": Global<Exclusive<Cohort>>,
         GlobalParams { lock: CohortParams { may_pass_local: 8, ranks: 0 }, ..GlobalParams::default() };
+    ALock "alock": Global<Exclusive<ALock>>, GlobalParams::default();
+    Sherman "sherman": Global<Exclusive<Sherman>>, GlobalParams::default();
     Gcr "gcr": Global<Exclusive<Gcr<Mcs>>>, GlobalParams::default();
     Gcr "gcr/active-2": Global<Exclusive<Gcr<Mcs>>>,
         GlobalParams { lock: GcrParams { active: 2, ..GcrParams::default() }, ..GlobalParams::default() };

@@ -1,9 +1,9 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams, Malthusian,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaRw, Tas, TasRw,
-    Ticket, TwoLevel, TwoLevelParams,
+    ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams,
+    Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs,
+    RmaRw, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -39,6 +39,12 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper("Open MPI, oshmem/shmem/c/shmem_lock.c, pull request 12003, 2023")
         .fairness("first come, first served");
     registry
+        .add_mutex::<Mpi4pyMcs>(
+            "MCS queue mutex of mpi4py: a release tries to empty the queue before it looks for a successor",
+        )
+        .paper("mpi4py, src/mpi4py/util/sync.py, class Mutex")
+        .fairness("first come, first served");
+    registry
         .add_mutex::<Reciprocating>(
             "reciprocating mutex: arrivals stack up on one word, are taken whole, and served last-in first",
         )
@@ -66,6 +72,18 @@ pub(super) fn fill(registry: &mut Registry) {
         )
         .paper("Dice, Marathe, Shavit: Lock Cohorting, PPoPP'12, doi:10.1145/2145816.2145848")
         .fairness("first come, first served on each node and among nodes; a node's turn is bounded");
+    registry
+        .add_mutex::<ALock>(
+            "ALock mutex: an MCS queue of the ranks on the home's node and one of all others, which take turns by Peterson's algorithm",
+        )
+        .paper("Baran, Nelson-Slivon, Tseng, Palmieri: ALock: Asymmetric Lock Primitive for RDMA Systems, SPAA'24, doi:10.1145/3626183.3659977")
+        .fairness("first come, first served in each class; the other class overtakes up to its budget");
+    registry
+        .add_mutex::<Sherman>(
+            "Sherman's hierarchical mutex: one rank of each node at a time polls one word, and passes it on within its node",
+        )
+        .paper("Wang, Lu, Shu: Sherman: A Write-Optimized Distributed B+Tree Index on Disaggregated Memory, SIGMOD'22, doi:10.1145/3514221.3517824")
+        .fairness("first come, first served on each node; a node may starve");
     registry
         .add_mutex::<RmaMcs>("RMA-MCS mutex: a tree of MCS queues, which passes the lock to near ranks first")
         .paper(RMA)
@@ -122,6 +140,12 @@ pub(super) fn fill(registry: &mut Registry) {
             "Yoon, Chowdhury, Mozafari: Distributed Lock Management with RDMA, SIGMOD'18, doi:10.1145/3183713.3196890",
         )
         .fairness("first come, first served");
+    registry
+        .add_rw_lock::<ShiftLock>(
+            "ShiftLock: writers hand the lock over from rank to rank, and a change of its mode lets in all readers that wait",
+        )
+        .paper("Gao, Wang, Shu: ShiftLock: Mitigate One-sided RDMA Lock Contention via Handover, FAST'25")
+        .fairness("writers first come, first served; waiting readers after at most N of them; readers may starve writers that arrive");
     registry
         .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")
