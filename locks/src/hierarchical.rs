@@ -1,5 +1,5 @@
-//! A window lock made for lock_all: the ranks of a leaf, a block of ranks of a node, share a word that admits them, until an
-//! exclusive lock anywhere closes it.
+//! A window lock made for lock_all: the ranks of a leaf, a block of ranks of a node, count themselves in one word, and the gate of
+//! the node admits them, until an exclusive lock anywhere closes it.
 //!
 //! # Sources
 //! Ours. The bias towards shared holders, and its revocation, are those of D. Dice and A. Kogan, "BRAVO: Biased Locking for
@@ -12,79 +12,86 @@
 //! - An exclusive lock of a target excludes the other locks of that target, and every lock_all. Different ranks can hold
 //!   exclusive locks of different targets at the same time.
 //! - In the steady state lock_all and unlock_all are one atomic operation each, on a word of the node, at any number of ranks.
-//! - No rank starves, and no rank polls. Exclusive locks and the openings of leaves are served in the order of their arrival
-//!   at one lock. A lock_all whose leaf is closed needs at most one opening. Locks of one target that have to wait are served
+//!   lock_all also reads another word of the node, which all its ranks share and no rank writes.
+//! - No rank starves, and no rank polls. Exclusive locks and the openings of gates are served in the order of their arrival
+//!   at one lock. A lock_all whose gate is closed needs at most one opening. Locks of one target that have to wait are served
 //!   in the order of a queue.
 //! - Each rank's memory is the same at any number of ranks, except for a word for each level of the tree.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks, livelocks included:
 //!   under sequential consistency and with posted puts that arrive late two lock_alls and two exclusive locks of one target,
 //!   and of two; sequentially consistent also three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock
 //!   twice each. On nodes of one rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one,
-//!   lock_all and one twice each. The locks of a target alone, on both networks: two exclusive and a shared one.
+//!   lock_all and one twice each. With two leaves below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and a shared one.
 //! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
 //!   exclusive one can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively, rank 2
 //!   asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which waits for 1. Programs
 //!   that acquire their exclusive locks first are safe.
 //!
 //! # State
-//! A *leaf* is a block of `leaf` ranks of a node; its words are at its first rank. By default `leaf` is the largest of 4, 3 and
-//! 2 that divides the number of ranks of a node, and that number if none does. Each word of the tree has `fan_out` children, 64
-//! by default.
+//! A *leaf* is a block of `leaf` ranks of a node. By default `leaf` is the largest of 4, 3 and 2 that divides the number of ranks of a
+//! node, and that number if none does. A *gate* admits the leaves of a node, or as many of them as divide that number, up to 16. The
+//! words of a gate and of its leaves are at its first rank. Each word of the tree has `fan_out` children, 64 by default.
 //!
 //! | word | displacement | home | values |
 //! | --- | --- | --- | --- |
-//! | leaf | `words` | first of a leaf | see below |
-//! | leaf_tail | `words` + 1 [`LINE`] | first of a leaf | of the [`Mcs`] mutex among the ranks of a leaf that find it closed |
+//! | gate | `words` | first of a gate | 0, or OPEN |
+//! | gate_tail | `words` + 1 [`LINE`] | first of a gate | of the [`Mcs`] mutex among the ranks of a gate that find it closed |
 //! | target, target_tail | `words` + 2 lines | each rank | of the lock of that target, see hierarchical/target.rs |
 //! | tail, reader_count, next_writer | `words` + 3 lines | root | of the phase lock: a [`McsRwNeutral`] |
-//! | revoker_tail | `words` + 3 lines + 24 | root | of the [`Mcs`] mutex among the ranks that may have to close leaves |
+//! | revoker_tail | `words` + 3 lines + 24 | root | of the [`Mcs`] mutex among the ranks that may have to close gates |
 //! | nodes | `words` + 4 lines | each rank | the queue nodes of these locks |
-//! | drained | `words` + 4 lines + 80 | each rank | the number of leaves that this rank is closing and that have no holder any more |
-//! | present | `words` + 5 lines, a word for each level | root, and the first leaf of each group of leaves | one bit for each child that is a leaf which may be open, or a word that is not 0 |
+//! | drained | `words` + 4 lines + 80 | each rank | the number of leaves that this rank waits for and that have no holder any more |
+//! | leaf | `words` + 5 lines, a line for each leaf | first of a gate | see below |
+//! | present | after the leaves, a word for each level | root, and the first gate of each group of gates | one bit for each child that is a gate which may be open, or a word that is not 0 |
 //!
-//! | bits of leaf | 63 | 62–32 | 31–0 |
-//! | --- | --- | --- | --- |
-//! | | OPEN | holders of a lock_all, and attempts | nil, or the pointer to the rank that closes it |
+//! | bits of leaf | 62–32 | 31–0 |
+//! | --- | --- | --- |
+//! | | holders of a lock_all, and attempts | nil, or the pointer to the rank that has closed its gate |
 //!
 //! # Protocol
-//! A rank that opens a leaf holds the phase lock for writing. Each rank that holds an exclusive lock, or waits for one, holds
+//! A rank that opens a gate holds the phase lock for writing. Each rank that holds an exclusive lock, or waits for one, holds
 //! it for reading. So the roles are the reverse of those for the window.
 //!
-//! - lock_all: count in the leaf, and be inside if it was OPEN. Otherwise take the count back, and try again under the leaf's
-//!   mutex. If the leaf is still closed, acquire the phase lock for writing, register the leaf in the tree from below up to
-//!   the first word that was not 0, and set OPEN.
+//! - lock_all: count in the leaf, then look at the gate, and be inside if it is OPEN. Otherwise take the count back, and try again
+//!   under the gate's mutex. If the gate is still closed, acquire the phase lock for writing, register the gate in the tree from
+//!   below up to the first word that was not 0, and set OPEN.
 //! - lock(exclusive): a rank without exclusive locks acquires the phase lock for reading and reads the root. If it is 0, no
-//!   leaf is open. Otherwise the rank acquires the revokers' mutex, reads the root again, follows the tree down, closes all
-//!   registered leaves, waits until their holders have left, and zeroes the root. Then it acquires the target's lock.
+//!   gate is open. Otherwise the rank acquires the revokers' mutex, reads the root again, follows the tree down, closes all
+//!   registered gates, and then reads the counts of their leaves. It leaves its pointer in each leaf that is not 0, waits until
+//!   the holders have left, and zeroes the root. Then it acquires the target's lock. The operations of one step, on words of a
+//!   level, on gates or on leaves, are all under way together.
 //! - lock(shared): acquire the target's lock.
 //!
 //! # Invariants
 //! - I1: only a holder of the phase lock for writing sets OPEN, and bits in the tree. Only holders for reading clear them, one
 //!   at a time: they hold the revokers' mutex.
-//! - I2: while the phase lock is free, a leaf is OPEN if and only if all bits on its path from the root are set.
-//! - I3: while the phase lock is held for reading and the root is 0, no leaf is OPEN and no rank holds a lock_all: the root is
+//! - I2: while the phase lock is free, a gate is OPEN if and only if all bits on its path from the root are set.
+//! - I3: while the phase lock is held for reading and the root is 0, no gate is OPEN and no rank holds a lock_all: the root is
 //!   zeroed after the last holder has left.
-//! - I4: a rank holds a lock_all if it counted in a leaf and saw OPEN in the same step. So the rank that clears OPEN sees the
-//!   count in that step.
+//! - I4: a rank holds a lock_all if it counted in a leaf and saw its gate OPEN after that. A closing rank reads the leaf after it has
+//!   cleared OPEN. So it sees the count.
 //! - I5: exactly one rank clears the pointer to a closing rank, and informs that rank: by the atomic step from (count 0,
-//!   closer) to 0. Each rank that leaves a closing leaf with a count of 0 tries this step. If it fails, another attempt is
+//!   closer) to 0. Each rank that leaves a leaf with such a pointer and a count of 0 tries this step. If it fails, another attempt is
 //!   counted, and that attempt leaves the leaf with a count of 0 again.
 //!
 //! # Rest
-//! At rest a leaf may be OPEN and registered in the tree, which saves work for the next lock_all. All counts, pointers,
+//! At rest a gate may be OPEN and registered in the tree, which saves work for the next lock_all. All counts, pointers,
 //! queues and target words are zero.
 //!
 //! # Memory ordering
-//! All operations on leaves, the tree and targets are complete when they return. No rank waits for posted operations to
-//! complete: see [`crate::qnode`].
+//! All operations on gates, leaves, the tree and targets are complete when they return, or are waited for before the next step. The
+//! bulk gets of leaves start after the closing of the gates is complete (I4). No rank waits for posted operations to complete: see
+//! [`crate::qnode`].
 //!
 //! # Cost
-//! Operations without contention: lock_all 1 / 1, on the leaf, so on the node. Remote ones: shared 1 / 1; the first exclusive
-//! lock of a rank 4 / 4 if no leaf is open (2 and 3 of them are the phase lock's, 1 the look at the root), each further one
-//! 1 / 1. With k open leaves 4 more, 1 for each word of the tree below the root, and 1 for each leaf, or 2 if it is held; its
-//! last holder adds 1 to its unlock_all, and 1 on the leaf. The first lock_all of a leaf after it was closed: 3 for the phase
-//! lock, 1 in the tree (one a level for the first leaf below a word), and 9 on the node.
+//! Operations without contention: lock_all 2 / 1, on the gate and the leaf, so on the node. Remote ones: shared 1 / 1; the first exclusive
+//! lock of a rank 4 / 4 if no gate is open (2 and 3 of them are the phase lock's, 1 the look at the root), each further one
+//! 1 / 1. With k open gates 4 more, 1 for each word of the tree below the root, 2 for each gate (swap, bulk get), and 1 for each leaf that
+//! is held; its last holder adds 1 to its unlock_all, and 1 on the leaf. The first lock_all of a gate after it was closed: 3 for the
+//! phase lock, 1 in the tree (one a level for the first gate below a word), and 12 on the node.
 
+use rmalab_atomics::bulk::{Owned, Piece};
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
 use crate::qnode::{pointer, rank_of};
@@ -96,15 +103,20 @@ mod tree;
 use target::Targets;
 use tree::Tree;
 
-/// In a leaf: lock_all may come in.
-const OPEN: u64 = 1 << 63;
+/// In a gate: lock_all may come in.
+const OPEN: u64 = 1;
 /// In a leaf: one holder.
 const HOLDER: u64 = 1 << 32;
-/// In a leaf: the rank that closes it.
+/// In a leaf: the rank that has closed its gate.
 const CLOSER: u64 = HOLDER - 1;
 
 /// The most ranks in a leaf by default, if they divide a node: a leaf's word goes from core to core, and each rank waits for it.
 pub const PART: u32 = 4;
+
+/// The most leaves of a gate, which take a line each in every rank's memory.
+const LEAVES: u32 = 16;
+/// Words from one leaf to the next.
+const STRIDE: usize = (LINE / WORD) as usize;
 
 /// The parameters of [`Hierarchical`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -112,8 +124,8 @@ pub struct HierarchicalParams {
     /// The rank whose segment holds the words that all ranks share.
     pub root: Rank,
     /// The number of ranks of a leaf, in blocks from rank 0 on. 0, the default, means the largest number from 2 to [`PART`] that
-    /// divides the number of ranks of a node, and that number if none does. A leaf whose ranks are on several nodes is correct,
-    /// but its lock_all is not local.
+    /// divides the number of ranks of a node, and that number if none does. A leaf or a gate whose ranks are on several nodes is
+    /// correct, but its lock_all is not local.
     pub leaf: u32,
     /// The number of children of a word of the tree, from 2 to 64, 64 by default; less counts as 2, more as 64.
     pub fan_out: u32,
@@ -130,9 +142,13 @@ impl Default for HierarchicalParams {
 #[derive(Debug)]
 pub struct Hierarchical {
     words: Disp,
+    /// This rank's gate.
+    gate: Address,
+    gate_mutex: Mcs,
     /// This rank's leaf.
     leaf: Address,
-    leaf_mutex: Mcs,
+    /// The number of leaves of a gate.
+    leaves: u32,
     phase: McsRwNeutral,
     revoker: Mcs,
     targets: Targets,
@@ -164,20 +180,27 @@ impl WindowLock for Hierarchical {
             }
             leaf => leaf,
         };
-        let first = Rank(rank.0 / leaf * leaf);
-        let mut tree = Tree::new(root, size, leaf, params.fan_out);
-        let words = ra.heap().alloc(5 * LINE + u64::from(tree.levels) * WORD, LINE)?;
+        let in_node = (ra.topology().ranks_per_node() / leaf).max(1);
+        let leaves = (1..=LEAVES).rev().find(|&leaves| in_node.is_multiple_of(leaves)).unwrap_or(1);
+        let gate = leaf * leaves;
+        let first = Rank(rank.0 / gate * gate);
+        let mut tree = Tree::new(root, size, gate, params.fan_out);
+        let bytes = (5 + u64::from(leaves)) * LINE + u64::from(tree.levels) * WORD;
+        let words = ra.heap().alloc(bytes, LINE)?;
         let line = |number| words.plus(number * LINE);
         let shared = line(3);
         let nodes = line(4);
         let at = |home, words, node| Place { home, words, node: nodes.word(node) };
-        tree.words = line(5);
+        tree.words = line(5 + u64::from(leaves));
+        let leaf_of_gate = u64::from((rank.0 - first.0) / leaf);
         Ok(Hierarchical {
             words,
-            leaf: first.at(words).unwatched(),
+            gate: first.at(words).unwatched(),
+            leaf: first.at(line(5 + leaf_of_gate)).unwatched(),
+            leaves,
             phase: McsRwNeutral::bind(ra, at(root, shared, 0), ())?,
             revoker: Mcs::bind(ra, at(root, shared.plus(McsRwNeutral::WORDS), 3), ())?,
-            leaf_mutex: Mcs::bind(ra, at(first, line(1), 5), ())?,
+            gate_mutex: Mcs::bind(ra, at(first, line(1), 5), ())?,
             targets: Targets::new(line(2), nodes.word(7)),
             drained: nodes.word(10),
             tree,
@@ -227,13 +250,14 @@ impl WindowLock for Hierarchical {
 }
 
 impl Hierarchical {
-    /// Counts this rank in its leaf; whether that was OPEN, and so whether it holds a lock_all now (I4).
+    /// Counts this rank in its leaf; whether its gate is OPEN then, and so whether it holds a lock_all now (I4).
     #[inline]
     fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
-        Ok(ra.fetch_add(self.leaf, HOLDER)? & OPEN != 0)
+        ra.fetch_add(self.leaf, HOLDER)?;
+        Ok(ra.get(self.gate)? == OPEN)
     }
 
-    /// Takes this rank's count out of its leaf, and tells the rank that closes it if it was the last one (I5).
+    /// Takes this rank's count out of its leaf, and tells the rank that has closed the gate if it was the last one (I5).
     #[inline]
     fn depart<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         let left = ra.fetch_add(self.leaf, HOLDER.wrapping_neg())?.wrapping_sub(HOLDER);
@@ -244,23 +268,24 @@ impl Hierarchical {
         Ok(())
     }
 
-    /// lock_all after this rank was counted in a closed leaf.
+    /// lock_all after this rank was counted below a closed gate.
     #[cold]
     fn lock_all_closed<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.depart(ra)?;
-        self.leaf_mutex.acquire(ra)?;
+        self.gate_mutex.acquire(ra)?;
         // The rank before this one may have opened it.
         if !self.arrive(ra)? {
             self.depart(ra)?;
             self.phase.acquire_write(ra)?;
-            self.tree.register(ra, u64::from(ra.rank().0) / self.tree.leaf)?;
-            ra.fetch_add(self.leaf, OPEN + HOLDER)?;
+            self.tree.register(ra, u64::from(ra.rank().0) / self.tree.gate)?;
+            ra.fetch_store(self.gate, OPEN)?;
+            ra.fetch_add(self.leaf, HOLDER)?;
             self.phase.release_write(ra)?;
         }
-        self.leaf_mutex.release(ra)
+        self.gate_mutex.release(ra)
     }
 
-    /// Closes all leaves, and waits until the last holder of a lock_all has left (I3).
+    /// Closes all gates, and waits until the last holder of a lock_all has left (I3).
     #[cold]
     fn revoke<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.revoker.acquire(ra)?;
@@ -268,7 +293,8 @@ impl Hierarchical {
         // The rank before this one may have closed them.
         let open = ra.get(root)?;
         if open != 0 {
-            let busy = self.close(ra, self.tree.levels - 1, 0, open)?;
+            let gates = self.tree.take(ra, open)?;
+            let busy = self.close(ra, &gates)?;
             if busy > 0 {
                 ra.wait_until(self.drained, Until::Eq(busy))?;
                 ra.fetch_add(ra.rank().at(self.drained), busy.wrapping_neg())?;
@@ -278,33 +304,43 @@ impl Hierarchical {
         self.revoker.release(ra)
     }
 
-    /// Closes the leaves below the word number `index` of a level, whose value is `bits`; returns how many of them are still
-    /// to be left by their holders.
-    fn close<A: RemoteAtomics + ?Sized>(&self, ra: &A, level: u32, index: u64, mut bits: u64) -> Result<u64> {
-        let mut busy = 0;
-        while bits != 0 {
-            let child = index * self.tree.fan_out + u64::from(bits.trailing_zeros());
-            bits &= bits - 1;
-            if level > 0 {
-                let bits = ra.fetch_store(self.tree.word(level - 1, child), 0)?;
-                busy += self.close(ra, level - 1, child, bits)?;
-            } else {
-                busy += u64::from(!self.close_leaf(ra, self.tree.leaf_at(child, self.words))?);
-            }
-        }
-        Ok(busy)
+    /// Closes these gates, all at a time; returns how many of their leaves are still to be left by their holders.
+    fn close<A: RemoteAtomics + ?Sized>(&self, ra: &A, gates: &[u64]) -> Result<u64> {
+        update(ra, gates.iter().map(|&gate| self.tree.child(gate).at(self.words).unwatched()), WordOp::FetchStore(0))?;
+        let held = self.held(ra, gates)?;
+        let closer = pointer(ra.rank());
+        let seen = update(ra, held.iter().copied(), WordOp::FetchAdd(closer))?;
+        // They may have left in between (I5).
+        let left = held.iter().zip(seen).filter(|&(_, seen)| seen == 0).map(|(&leaf, _)| leaf);
+        let seen = update(ra, left, WordOp::CompareAndSwap { expected: closer, desired: 0 })?;
+        let done = seen.into_iter().filter(|&seen| seen == closer).count();
+        Ok((held.len() - done) as u64)
     }
 
-    /// Closes a leaf, which is OPEN; whether all holders have left it.
-    fn close_leaf<A: RemoteAtomics + ?Sized>(&self, ra: &A, leaf: Address) -> Result<bool> {
-        if ra.compare_and_swap(leaf, OPEN, 0)? == OPEN {
-            return Ok(true);
-        }
-        let closer = pointer(ra.rank());
-        let left = ra.fetch_add(leaf, closer.wrapping_sub(OPEN))?.wrapping_sub(OPEN);
-        // They may have left in between (I5).
-        Ok(left == 0 && ra.compare_and_swap(leaf, closer, 0)? == closer)
+    /// The leaves of these gates in which a rank is counted.
+    fn held<A: RemoteAtomics + ?Sized>(&self, ra: &A, gates: &[u64]) -> Result<Vec<Address>> {
+        let leaves = self.leaves as usize;
+        // From the word of a gate's first leaf to that of its last one.
+        let words = (leaves - 1) * STRIDE + 1;
+        let len = words * WORD as usize;
+        let first = self.words.plus(5 * LINE);
+        let at = |gate: u64| self.tree.child(gate).at(first).unwatched();
+        let pieces = gates.iter().enumerate().map(|(i, &gate)| Piece { offset: i * len, at: at(gate), len });
+        let counts = Owned::get(ra, vec![0_u64; gates.len() * words], pieces)?.wait()?;
+        let leaf = |gate, leaf: usize| self.tree.child(gate).at(first.plus(leaf as u64 * LINE)).unwatched();
+        let of_gate = |(&gate, counts): (&u64, &[u64])| {
+            let held: Vec<Address> = (0..leaves).filter(|&i| counts[i * STRIDE] != 0).map(|i| leaf(gate, i)).collect();
+            held
+        };
+        Ok(gates.iter().zip(counts.chunks(words)).flat_map(of_gate).collect())
     }
+}
+
+/// Does the same to all of these words, at the same time; returns what they were.
+fn update<A: RemoteAtomics + ?Sized>(ra: &A, words: impl Iterator<Item = Address>, op: WordOp) -> Result<Vec<u64>> {
+    let words: Vec<Address> = words.collect();
+    let results = vec![0; words.len()];
+    Ok(Owned::update(ra, results, words.into_iter().map(|at| (at, op)))?.wait()?)
 }
 
 #[cfg(test)]

@@ -347,7 +347,7 @@ const TIMED: &[Row] = &[
     (Hca, Plain, &["1Atimed 1E@0timed x1"]),
 ];
 
-/// Nodes of two ranks and of one. With the home, there are three leaves, so that the tree has two levels.
+/// Nodes of two ranks and of one. With the home, there are three gates, so that the tree has two levels.
 const HIERARCHICAL: &[Row] = &[
     (Sc, Plain, &["1A1E@0x2/1", "2A1E@0x1/1", "1A2E@0x1/1", "2E@0 1S@0x1/2", "1A1E@0 1S@0x2/2", "1A1E@0 1A1E@1x1/2"]),
     (LatePuts, Plain, &["2A1E@0x1/1", "1A2E@0x1/1", "2E@0 1S@0x1/2", "1A1E@0 1S@1x1/2"]),
@@ -355,6 +355,14 @@ const HIERARCHICAL: &[Row] = &[
     (Hca, Plain, &["1A1E@0 1S@1x1/2"]),
     (Sc, Long, &["1A1E@0 1A1E@0x1/2", "2A1E@0 1Ax1/2", "2E@0 1S@0x2/2", "2S@0 1E@0x2/2"]),
     (LatePuts, Long, &["1A1E@0 1A1E@0x1/2", "1A1E@0 1A1E@1x1/2"]),
+];
+
+/// With two leaves below each gate.
+const HIERARCHICAL_1: &[Row] = &[
+    (Sc, Plain, &["2A1E@0x1/2", "1A1E@0 1Ax1/2"]),
+    (LatePuts, Plain, &["2A1E@0x1/2"]),
+    (UnorderedBulk, Data, &["1A1E@1x1/2"]),
+    (Hca, Plain, &["1A1E@0x1/2"]),
 ];
 
 /// For a lock from outside the workspace.
@@ -388,6 +396,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("gcr-2-1", _) => GCR_2,
         ("gcr-rw" | "gcr-rw-2-1", _) => GCR_RW,
         ("hierarchical", _) => HIERARCHICAL,
+        ("hierarchical-1", _) => HIERARCHICAL_1,
         ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,

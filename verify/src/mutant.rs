@@ -54,8 +54,8 @@ mod tas_rw;
 mod windows;
 
 pub use calls::{
-    Calls, any_call, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, now, put,
-    wait_until,
+    Calls, any_call, bulk_get, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, now,
+    put, wait_until,
 };
 pub use deviating::Deviating;
 

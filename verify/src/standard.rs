@@ -116,7 +116,8 @@ pub fn subjects() -> Vec<Subject> {
             .keeps("lock", SHIFTLOCK_AT_REST),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
-        hierarchical(),
+        hierarchical(0, 1),
+        hierarchical(1, 2).named("hierarchical-1"),
         Subject::window::<NoCheck>(|_| ()).without_home(),
     ]
 }
@@ -227,13 +228,12 @@ fn shiftlock(n: u32) -> Subject {
         .keeps("lock", SHIFTLOCK_AT_REST)
 }
 
-/// Its leaves are the nodes, and each word of its tree has two children. At rest, leaves stay open.
-fn hierarchical() -> Subject {
-    const OPEN: u64 = 1 << 63;
+/// Its gates are the nodes, with that many leaves each, and each word of its tree has two children. At rest, gates stay open.
+fn hierarchical(leaf: u32, leaves: u64) -> Subject {
     let line = |number| WORDS.plus(number * LINE);
-    Subject::window::<Hierarchical>(|root| HierarchicalParams { root, leaf: 0, fan_out: 2 })
-        .words(Each, line(0), &[("leaf", Pointer)])
-        .words(Each, line(1), &[("leaf_tail", Pointer)])
+    let subject = Subject::window::<Hierarchical>(move |root| HierarchicalParams { root, leaf, fan_out: 2 })
+        .words(Each, line(0), &[("gate", Number)])
+        .words(Each, line(1), &[("gate_tail", Pointer)])
         .words(Each, line(2), &[("target", Pointer), ("target_tail", Pointer)])
         .words(
             Home,
@@ -242,14 +242,17 @@ fn hierarchical() -> Subject {
         )
         .words(Each, line(4), &[("next", Pointer), ("unblocked", Number), ("state", Number)])
         .words(Each, line(4).word(3), &[("revoker_next", Pointer), ("revoker_unblocked", Number)])
-        .words(Each, line(4).word(5), &[("leaf_next", Pointer), ("leaf_unblocked", Number)])
+        .words(Each, line(4).word(5), &[("gate_next", Pointer), ("gate_unblocked", Number)])
         .words(
             Each,
             line(4).word(7),
             &[("target_next", Pointer), ("target_unblocked", Number), ("granted", Number), ("drained", Number)],
-        )
-        .words(Each, line(5), &[("present_0", Number), ("present_1", Number), ("present_2", Number)])
-        .keeps("leaf", OPEN)
+        );
+    let present = [("present_0", Number), ("present_1", Number), ("present_2", Number)];
+    (0..leaves)
+        .fold(subject, |subject, leaf| subject.words(Each, line(5 + leaf), &[("leaf", Pointer)]))
+        .words(Each, line(5 + leaves), &present)
+        .keeps("gate", 1)
         .keeps("present_0", 0b11)
         .keeps("present_1", 0b11)
         .keeps("present_2", 0b11)

@@ -175,7 +175,7 @@ impl<F: Fabric> WholeWorld for F {
 ///   notifies, may rely on the value.
 /// * Bulk operations are atomic only for each aligned word, and complete at flush. They are ordered neither among themselves nor with the
 ///   word operations of the same rank, not even with a later put to the same target, unless the backend keeps them in order
-///   ([`Capabilities::ordered_puts`]).
+///   ([`Capabilities::ordered_puts`]). A bulk get reads after the operations of this rank that were complete when it started.
 /// * A [started](Self::start) operation takes effect at one moment between its start and its completion, atomically. It is ordered neither
 ///   with other started operations nor with later operations of the same rank. It is complete at the target, and its result has arrived,
 ///   once the rank has waited for it or flushed its target.

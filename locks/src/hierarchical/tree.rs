@@ -1,7 +1,9 @@
-//! The tree that records which leaves of a [`Hierarchical`](super::Hierarchical) may be open.
+//! The tree that records which gates of a [`Hierarchical`](super::Hierarchical) may be open.
 
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 
+use super::update;
 use crate::Result;
 
 /// Where the words of the tree are, and what their bits mean.
@@ -12,21 +14,21 @@ pub(super) struct Tree {
     pub(super) words: Disp,
     pub(super) levels: u32,
     pub(super) fan_out: u64,
-    /// Ranks of a leaf.
-    pub(super) leaf: u64,
+    /// Ranks of a gate.
+    pub(super) gate: u64,
 }
 
 impl Tree {
-    pub(super) fn new(root: Rank, size: u32, leaf: u32, fan_out: u32) -> Tree {
+    pub(super) fn new(root: Rank, size: u32, gate: u32, fan_out: u32) -> Tree {
         let fan_out = u64::from(fan_out.clamp(2, u64::BITS));
-        let leaf = u64::from(leaf);
+        let gate = u64::from(gate);
         let mut levels = 1;
         let mut covered = fan_out;
-        while covered < u64::from(size).div_ceil(leaf) {
+        while covered < u64::from(size).div_ceil(gate) {
             covered *= fan_out;
             levels += 1;
         }
-        Tree { root, words: Disp(0), levels, fan_out, leaf }
+        Tree { root, words: Disp(0), levels, fan_out, gate }
     }
 
     /// The word number `index` of a level; the one of the highest is the root.
@@ -34,7 +36,7 @@ impl Tree {
         let rank = if level + 1 == self.levels {
             self.root
         } else {
-            Rank((index * self.fan_out.pow(level + 1) * self.leaf) as u32)
+            Rank((index * self.fan_out.pow(level + 1) * self.gate) as u32)
         };
         rank.at(self.words.word(level.into())).unwatched()
     }
@@ -43,12 +45,12 @@ impl Tree {
         self.word(self.levels - 1, 0)
     }
 
-    /// Leaf number `index`.
-    pub(super) fn leaf_at(&self, index: u64, leaves: Disp) -> Address {
-        Rank((index * self.leaf) as u32).at(leaves).unwatched()
+    /// The first rank of gate number `index`.
+    pub(super) fn child(&self, index: u64) -> Rank {
+        Rank((index * self.gate) as u32)
     }
 
-    /// Sets the bits from leaf number `index` up to the first word that was not 0 (I2).
+    /// Sets the bits from gate number `index` up to the first word that was not 0 (I2).
     pub(super) fn register<A: RemoteAtomics + ?Sized>(&self, ra: &A, mut index: u64) -> Result<()> {
         for level in 0..self.levels {
             let bit = 1 << (index % self.fan_out);
@@ -58,5 +60,25 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Zeroes all words below the root, whose value is `root`, level by level; returns the gates that were registered.
+    pub(super) fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, root: u64) -> Result<Vec<u64>> {
+        let mut children = self.children(&[0], &[root]);
+        for level in (0..self.levels - 1).rev() {
+            let words = update(ra, children.iter().map(|&index| self.word(level, index)), WordOp::FetchStore(0))?;
+            children = self.children(&children, &words);
+        }
+        Ok(children)
+    }
+
+    /// The numbers of the children whose bits are set in the words of these numbers.
+    fn children(&self, indices: &[u64], words: &[u64]) -> Vec<u64> {
+        let of = |(&index, &word): (&u64, &u64)| {
+            let set = (0..self.fan_out).filter(move |bit| word >> bit & 1 != 0);
+            let first = index * self.fan_out;
+            set.map(move |bit| first + bit)
+        };
+        indices.iter().zip(words).flat_map(of).collect()
     }
 }

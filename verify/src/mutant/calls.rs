@@ -19,6 +19,7 @@ enum Operation {
     Flush,
     WaitUntil,
     BulkPut,
+    BulkGet,
     FenceEverywhere,
     Now,
 }
@@ -96,7 +97,8 @@ constructors! {
     fetch_store FetchStore "Swaps of the word of this name."
     get Get "Gets of the word of this name."
     put Put "Posted puts of the word of this name."
-    wait_until WaitUntil "Waits for the local word of this name.";
+    wait_until WaitUntil "Waits for the local word of this name."
+    bulk_get BulkGet "Bulk gets of the word of this name.";
     any_call Any "All calls."
     flush Flush "Flushes of any target."
     fence_everywhere FenceEverywhere "Fences for all ranks."
@@ -186,6 +188,7 @@ impl Calls {
             }
             Call::WaitUntil { .. } => (Operation::WaitUntil, None, None),
             Call::BulkPut { value, .. } => (Operation::BulkPut, Some(value), None),
+            Call::BulkGet { .. } => (Operation::BulkGet, None, None),
             Call::FenceEverywhere => (Operation::FenceEverywhere, None, None),
             Call::Now => (Operation::Now, None, None),
             // No rule is about any of these alone.

@@ -25,6 +25,8 @@ pub struct Deviating<'p> {
     now: Cell<Moment>,
     /// Delayed calls of the lock.
     held: RefCell<Vec<Call>>,
+    /// The numbers of started operations that deviate, and their results.
+    started: RefCell<Vec<(u32, u64)>>,
 }
 
 impl<'p> Deviating<'p> {
@@ -39,7 +41,14 @@ impl<'p> Deviating<'p> {
         let has_phases = !matches!(subject.workload(), Workload::Program(_));
         let phase = has_phases.then_some(Phase::Outside);
         let now = Moment { rank, home, phase, access: Access::Read, waited: false };
-        Deviating { player, mutant, subject, now: Cell::new(now), held: RefCell::default() }
+        Deviating {
+            player,
+            mutant,
+            subject,
+            now: Cell::new(now),
+            held: RefCell::default(),
+            started: RefCell::default(),
+        }
     }
 
     fn fits(&self, calls: &Calls, call: &Call) -> bool {
@@ -151,6 +160,24 @@ impl<'p> Deviating<'p> {
         }
     }
 
+    /// Makes a started operation with its deviation at once: it may take effect at any time until it is finished.
+    fn start(&self, rule: &Rule, request: u32, call: Call) -> Answer {
+        let word = match self.deviate(rule, call) {
+            Answer::Word(word) => word,
+            Answer::Done => 0,
+            failed => return failed,
+        };
+        self.started.borrow_mut().push((request, word));
+        Answer::Done
+    }
+
+    /// The result of a started operation that deviates.
+    fn finish(&self, request: u32) -> Option<Answer> {
+        let mut started = self.started.borrow_mut();
+        let place = started.iter().position(|&(number, _)| number == request)?;
+        Some(Answer::Word(started.swap_remove(place).1))
+    }
+
     fn split(&self, call: Call, at: Address) -> Answer {
         let answer = self.player.call(Call::Get { at });
         let Answer::Word(old) = answer else { return answer };
@@ -227,12 +254,22 @@ fn succeeded(call: Call, answer: Answer) -> Answer {
 
 impl Executor for Deviating<'_> {
     fn call(&self, call: Call) -> Answer {
+        if let Call::Finish { request, .. } = call
+            && let Some(answer) = self.finish(request)
+        {
+            return answer;
+        }
         if !self.goes_before_held(&call) {
             self.make_held();
         }
-        let answer = match self.mutant.rules.iter().find(|rule| self.is(rule, &call)) {
-            Some(rule) => self.deviate(rule, call),
-            None => self.player.call(call),
+        let rule = |call| self.mutant.rules.iter().find(|rule| self.is(rule, call));
+        let answer = match (rule(&call), call) {
+            (Some(rule), _) => self.deviate(rule, call),
+            (None, Call::Start { request, at, op }) => match rule(&Call::new(at, op)) {
+                Some(rule) => self.start(rule, request, Call::new(at, op)),
+                None => self.player.call(call),
+            },
+            (None, _) => self.player.call(call),
         };
         if matches!(call, Call::WaitUntil { .. }) {
             self.now.set(Moment { waited: true, ..self.now.get() });

@@ -1,35 +1,36 @@
 //! Mutants of the hierarchical window lock.
 
 use super::Rule::{Answer, AsGet, ClaimSuccess, Late, See, Skip, Split};
-use super::{Mutant, compare_and_swap, fetch_add, fetch_store, get, put, wait_until};
+use super::{Mutant, bulk_get, compare_and_swap, fetch_add, fetch_store, get, put, wait_until};
 
 /// One holder of a lock_all in a leaf, and one holder of a shared lock in a target.
 const ONE: u64 = 1 << 32;
-/// The bits of the rank that closes a leaf, and of the rank that waits for a target.
+/// The bits of the rank that has closed a leaf's gate, and of the rank that waits for a target.
 const POINTER: u64 = ONE - 1;
 
 pub(super) const MUTANTS: &[Mutant] = table! {
     of ["hierarchical"]
-    "hierarchical-no-phase" "a leaf is opened without waiting for exclusive locks to end"
+    "hierarchical-no-phase" "a gate is opened without waiting for exclusive locks to end"
         [Answer(wait_until("unblocked").of_all(), 1)];
-    "hierarchical-unregistered" "a leaf is opened without being registered in the lowest word of the tree"
+    "hierarchical-unregistered" "a gate is opened without being registered in the lowest word of the tree"
         [Answer(fetch_add("present_0").of_all(), 0)];
     "hierarchical-split-arrival" "lock_all counts itself in the leaf by a get and a put"
         [Split(fetch_add("leaf").of_all().acquiring().of(ONE))];
-    "hierarchical-blind-root" "an exclusive lock does not check whether leaves are open"
+    "hierarchical-blind-gate" "lock_all does not look at the gate"
+        [See(get("gate").of_all(), |_| 1)];
+    "hierarchical-look-first" "lock_all looks at the gate before it counts itself"
+        [Late(&[fetch_add("leaf").of_all().acquiring().of(ONE)], &[get("gate").of_all()])];
+    "hierarchical-count-first" "an exclusive lock reads the counts before it has closed the gates"
+        [Late(&[fetch_store("gate").writing()], &[bulk_get("leaf")])];
+    "hierarchical-blind-root" "an exclusive lock does not check whether gates are open"
         [See(get("present_1").writing(), |_| 0)];
-    "hierarchical-stale-root" "a rank that has waited assumes that the only leaf is open, without another look"
-        [See(get("present_0").writing().after_wait(), |_| 1)]
-            .stands_for(
-                "hierarchical: the revoker does not look again (above two levels of the tree that is only slower)"
-            );
-    "hierarchical-forgotten-leaf" "of the leaves below a word of the tree, one is not closed"
+    "hierarchical-forgotten-gate" "of the gates below a word of the tree, one is not closed"
         [See(fetch_store("present_0").writing(), |bits| bits & bits.wrapping_sub(1))];
-    "hierarchical-kept-bits" "the bits of closed leaves stay in the tree"
+    "hierarchical-kept-bits" "the bits of closed gates stay in the tree"
         [AsGet(fetch_store("present_0").writing())];
-    "hierarchical-no-drain" "an exclusive lock does not wait until the closed leaves have been left"
+    "hierarchical-no-drain" "an exclusive lock does not wait until the leaves of closed gates have been left"
         [Answer(wait_until("drained"), 1)];
-    "hierarchical-early-root" "the root is zeroed before the closed leaves have been left"
+    "hierarchical-early-root" "the root is zeroed before the leaves of closed gates have been left"
         [Late(&[wait_until("drained"), fetch_add("drained").own()], &[fetch_store("present_1")])];
     "hierarchical-silent-departure" "the last holder that leaves a closing leaf does not notify the closer"
         [Skip(fetch_add("drained").another())];
@@ -38,7 +39,9 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "hierarchical-unchecked-claim"
         "each rank that finds itself the last in a closing leaf notifies the closer, even if another rank already has"
         [ClaimSuccess(compare_and_swap("leaf").of_all())];
-    "hierarchical-unchecked-close" "a leaf counts as closed and left without a look"
+    "hierarchical-blind-close" "an exclusive lock does not look at the counts of leaves"
+        [See(bulk_get("leaf"), |_| 0)];
+    "hierarchical-unchecked-close" "a leaf that its holders have left meanwhile counts as left, whoever has come since"
         [ClaimSuccess(compare_and_swap("leaf").writing())];
     "hierarchical-blind-shared" "a shared lock does not look at the target's exclusive bit"
         [See(fetch_add("target").reading().acquiring().of(ONE), |target| target & POINTER)];

@@ -8,7 +8,7 @@
 //! start-up costs more than the run, and it is several times slower where the destination begins up to 64 bytes after
 //! the source, modulo the page size (measured on Zen 4).
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 const WORD: usize = size_of::<u64>();
 
@@ -43,7 +43,7 @@ pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
     }
 }
 
-/// Copies `len` bytes from shared memory.
+/// Copies `len` bytes from shared memory, after the earlier atomic operations of this rank.
 ///
 /// # Safety
 ///
@@ -51,6 +51,10 @@ pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
 /// `shared` is accessed only by atomics or by these copies.
 #[inline(always)]
 pub(crate) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
+    // ORDER: a bulk get follows what this rank has completed. On x86, atomic operations that write are full fences.
+    if cfg!(not(any(target_arch = "x86", target_arch = "x86_64"))) {
+        fence(Ordering::SeqCst);
+    }
     // SAFETY: `shared` is aligned to the word (just checked), `dest` need not be; both have `len` bytes.
     unsafe {
         if len == WORD && shared.addr().is_multiple_of(WORD) {

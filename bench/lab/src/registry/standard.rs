@@ -160,11 +160,11 @@ pub(super) fn fill(registry: &mut Registry) {
         .fairness("none: exclusive locks may starve");
     registry
         .add_policy::<Hierarchical>(
-            "policy: a word of each leaf (a block of a node's ranks) admits lock_all until an exclusive lock closes it",
+            "policy: ranks are counted in words of their nodes, whose gates admit lock_all until an exclusive lock closes them",
             |root| HierarchicalParams { root, ..HierarchicalParams::default() },
         )
         .paper("this project's; parts from BRAVO (USENIX ATC'19), RMA-RW (HPDC'16) and MCS locks")
-        .fairness("exclusive locks and openings of leaves first come, first served; no rank starves");
+        .fairness("exclusive locks and openings of gates first come, first served; no rank starves");
     registry
         .add_policy::<NoCheck>("policy: no lock at all, which shows the rate of the load without one", |_| ())
         .paper("MPI_MODE_NOCHECK of the MPI standard")
