@@ -9,7 +9,7 @@ pub(crate) mod engine;
 mod events;
 pub(crate) mod host;
 pub(crate) mod native;
-pub(crate) mod one_thread;
+pub(crate) mod threads;
 mod types;
 
 use std::ffi::{c_char, c_int, c_void};
@@ -28,6 +28,7 @@ use rmalab_windows::{
 
 use self::engine::{Engine, Memory};
 use self::native::{Items, Native, Remote};
+use self::threads::{outside, pass};
 use crate::policy::{Failure, Managed};
 use crate::settings::{Control, Mode, Settings};
 use crate::table::Window;
@@ -121,20 +122,21 @@ fn agree(
     wanted: Option<Wanted>,
 ) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
-    let refused = u64::from(!host::has_one_thread());
+    let many = u64::from(threads::are_many());
+    let several = u64::from(!host::has_one_thread());
     // Each reason is a word of its own, since the largest of all ranks' words is taken.
     let fortran = u64::from(host::has_fortran());
     let (bytes, unit) = wanted.map_or((0, 0), |wanted| (wanted.bytes, wanted.unit));
     let odd = wanted.is_some()
         && (bytes < 0 || u32::try_from(unit).is_ok_and(|unit| unit == 0) || u32::try_from(unit).is_err());
     let (bytes, unit) = (bytes as u64, unit as u64);
-    if wanted.is_some() && plan.settings.mode == Mode::Native && refused == 0 && fortran == 0 {
+    if wanted.is_some() && plan.settings.mode == Mode::Native && fortran == 0 {
         plan.carrier = host::carrier(info).ok();
     }
     let no_handle = u64::from(plan.carrier.is_none());
-    let numbers = [digest, !digest, refused, fortran, u64::from(odd), no_handle, bytes, !bytes, unit, !unit];
+    let numbers = [digest, !digest, many, several, fortran, u64::from(odd), no_handle, bytes, !bytes, unit, !unit];
     let known = world::of(comm);
-    let [most, least, refused, fortran, odd, no_handle, bytes, no_bytes, unit, no_unit] =
+    let [most, least, many, several, fortran, odd, no_handle, bytes, no_bytes, unit, no_unit] =
         match known.as_ref().and_then(|worlds| worlds.shared()) {
             Some(ranks) => ranks.largest(&numbers)?,
             None => host::largest(comm, &numbers)?,
@@ -145,9 +147,6 @@ fn agree(
     plan.record = plan.settings.record.clone();
     if plan.settings.mode.is_hosts() {
         return Err(format!("its mode is {}", plan.settings.mode));
-    }
-    if refused != 0 {
-        return Err("the program may call MPI from several threads".to_owned());
     }
     (plan.most, plan.alike) = (bytes, bytes == !no_bytes && unit == !no_unit);
     if plan.settings.mode == Mode::Native {
@@ -165,8 +164,18 @@ fn agree(
             None
         };
     }
+    if many != 0 {
+        // A window of shared memory has all ranks' parts in one piece.
+        let parts = if wanted.is_some_and(|wanted| wanted.is_shared) { u64::from(plan.size) } else { 1 };
+        let room = if plan.why_not.is_none() && plan.settings.mode == Mode::Native {
+            bytes.checked_mul(parts)
+        } else {
+            Some(0)
+        };
+        return room.map(world::for_one_window).ok_or_else(|| "it is larger than all addresses".to_owned());
+    }
     let worlds = world::made_for(comm)?;
-    if fortran == 0 {
+    if fortran == 0 && several == 0 {
         // Otherwise some barriers may reach the host only, at some ranks.
         worlds.take_barriers();
     }
@@ -368,9 +377,11 @@ macro_rules! creations {
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            threads::learn(host::has_many_threads);
+            let _pass = pass();
             let plan = plan($comm, $info, None);
             // SAFETY: the program's own call, passed on.
-            let code = unsafe { ffi::$host($($argument),*) };
+            let code = outside(|| unsafe { ffi::$host($($argument),*) });
             if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
                 adopt(plan, stringify!($name), unsafe { *$win }, $comm, $part);
@@ -401,6 +412,8 @@ macro_rules! allocations {
             win: *mut ffi::MPI_Win,
         ) -> c_int {
             let wanted = Wanted { bytes: host::wide(size), unit: wide(disp_unit), is_shared: $is_shared };
+            threads::learn(host::has_many_threads);
+            let _pass = pass();
             let mut plan = plan(comm, info, Some(wanted));
             if let Some(plan) = &mut plan
                 && let Some((handle, memory)) = make_native(plan, stringify!($name), comm, wanted)
@@ -413,7 +426,7 @@ macro_rules! allocations {
                 return host::SUCCESS;
             }
             // SAFETY: the program's own call, passed on.
-            let code = unsafe { ffi::$host(size, disp_unit, info, comm, base, win) };
+            let code = outside(|| unsafe { ffi::$host(size, disp_unit, info, comm, base, win) });
             if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
                 adopt(plan, stringify!($name), unsafe { *win }, comm, wanted.part());
@@ -832,6 +845,7 @@ pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
     if let Err(why) = record::finish(handle) {
         print(&why);
     }
+    let _pass = pass();
     let (ended, is_reusable) = free(table::take(handle));
     let reported = code(handle, ended);
     if is_reusable {
@@ -841,7 +855,7 @@ pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
         return reported;
     }
     // SAFETY: the program's own call, passed on.
-    let freed = unsafe { ffi::PMPI_Win_free(win) };
+    let freed = outside(|| unsafe { ffi::PMPI_Win_free(win) });
     if reported == host::SUCCESS { freed } else { reported }
 }
 
@@ -918,6 +932,7 @@ fn summarize() {
 /// The host's windows are freed, too: MPICH over UCX otherwise ends with a failed assertion.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
+    let _pass = pass();
     while let Some(window) = table::take_oldest() {
         let mut win = window.win();
         // The program does not ask for the errors of these windows any more.
@@ -927,7 +942,7 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
             print(&format!("MPI_Finalize: {failure:?}"));
         }
         // SAFETY: the window was just taken out of the table, into which it came when the host had made it.
-        unsafe { ffi::PMPI_Win_free(&mut win) };
+        outside(|| unsafe { ffi::PMPI_Win_free(&mut win) });
     }
     if let Err(why) = record::finish_all() {
         print(&why);
@@ -936,5 +951,5 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
     world::forget_all();
     host::free_private();
     // SAFETY: the program's own call, passed on.
-    unsafe { ffi::PMPI_Finalize() }
+    outside(|| unsafe { ffi::PMPI_Finalize() })
 }

@@ -64,8 +64,9 @@
 //! # Limits
 //!
 //! * A library for one MPI under a program of the other ends the program in `MPI_Init`, with a line that says so.
-//! * A program that asks for `MPI_THREAD_SERIALIZED` or `MPI_THREAD_MULTIPLE` gets the host's windows: the engine belongs to one
-//!   thread.
+//! * With `MPI_THREAD_MULTIPLE`, calls of a process follow each other, except where they wait (`boundary::threads`). A window has a world
+//!   of its own, which has to be `shared`. While a call of one thread waits on a window, calls of other threads on that window wait
+//!   for that call: a program in which the wait ends only by such a call hangs.
 //! * Over `remote`, locks need a host whose atomics work. Open MPI 4 without RDMA needs `OMPI_MCA_osc=sm` on one node; otherwise its
 //!   compare-and-swap ends with a segmentation fault. The library finds that out, and leaves the window to the host.
 //! * Calls from Fortran reach this library where the host's Fortran wrappers call `MPI_*` in C (MPICH). Open MPI's call `PMPI_*`, so a

@@ -1,11 +1,12 @@
 //! The managed windows of this rank, by their handles.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 
 use crate::boundary::host::Win;
 use crate::boundary::native::{self, Native};
-use crate::boundary::one_thread::OneThread;
+use crate::boundary::threads::{self, Guarded, Pass};
 use crate::policy::Managed;
 
 /// A managed window.
@@ -32,21 +33,84 @@ impl Window {
     }
 }
 
-struct Table {
-    /// The window of the last call, which is mostly that of the next one.
-    last: Option<Rc<Window>>,
-    /// All windows, in the order in which they were made, which is the same at all ranks of a communicator.
-    all: Vec<Rc<Window>>,
+/// A window, and the mark of the call that uses it.
+struct Entry {
+    window: Window,
+    /// The number of the thread whose call is on its way, where there may be several, or 0.
+    mark: Cell<u64>,
 }
 
-static TABLE: OneThread<RefCell<Table>> = OneThread::new(RefCell::new(Table { last: None, all: Vec::new() }));
+struct Table {
+    /// The window of the last call, which is mostly that of the next one.
+    last: Option<Rc<Entry>>,
+    /// All windows, in the order in which they were made, which is the same at all ranks of a communicator.
+    all: Vec<Rc<Entry>>,
+}
+
+static TABLE: Guarded<RefCell<Table>> = Guarded::new(RefCell::new(Table { last: None, all: Vec::new() }));
+
+/// The window of a call, which no other thread's call uses meanwhile.
+pub(crate) struct Entered {
+    // Dropped in this order: the count of the entry belongs to the shared state.
+    entry: Rc<Entry>,
+    /// Whether this call has marked the window. A call that an error handler makes finds the mark of its own thread.
+    is_marked: bool,
+    _pass: Pass,
+}
+
+impl Deref for Entered {
+    type Target = Window;
+
+    #[inline(always)]
+    fn deref(&self) -> &Window {
+        &self.entry.window
+    }
+}
+
+impl Drop for Entered {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.is_marked {
+            self.entry.mark.set(0);
+            threads::notify_unmarked();
+        }
+    }
+}
 
 /// Returns the window with this handle, if it is managed.
 #[inline(always)]
-pub(crate) fn find(win: Win) -> Option<Rc<Window>> {
+pub(crate) fn find(win: Win) -> Option<Entered> {
+    let pass = threads::pass();
+    let entry = find_entry(win)?;
+    if threads::are_many() {
+        return enter(win, entry, pass);
+    }
+    Some(Entered { entry, is_marked: false, _pass: pass })
+}
+
+/// Marks the window, once no other thread's call uses it.
+#[cold]
+#[inline(never)]
+fn enter(win: Win, mut entry: Rc<Entry>, pass: Pass) -> Option<Entered> {
+    let number = threads::number();
+    loop {
+        let mark = entry.mark.get();
+        if mark == 0 || mark == number {
+            entry.mark.set(number);
+            return Some(Entered { entry, is_marked: mark == 0, _pass: pass });
+        }
+        drop(entry);
+        threads::wait_for_mark();
+        // Another thread may have freed it.
+        entry = find_entry(win)?;
+    }
+}
+
+#[inline(always)]
+fn find_entry(win: Win) -> Option<Rc<Entry>> {
     let table = TABLE.get()?;
     match &table.borrow().last {
-        Some(last) if last.win() == win => return Some(Rc::clone(last)),
+        Some(last) if last.window.win() == win => return Some(Rc::clone(last)),
         _ => {}
     }
     search(win)
@@ -54,33 +118,33 @@ pub(crate) fn find(win: Win) -> Option<Rc<Window>> {
 
 #[cold]
 #[inline(never)]
-fn search(win: Win) -> Option<Rc<Window>> {
+fn search(win: Win) -> Option<Rc<Entry>> {
     let mut table = TABLE.get()?.borrow_mut();
-    let found = table.all.iter().find(|window| window.win() == win).cloned()?;
+    let found = table.all.iter().find(|entry| entry.window.win() == win).cloned()?;
     table.last = Some(Rc::clone(&found));
-    native::set_last(&found);
+    native::set_last(&found.window);
     Some(found)
 }
 
 /// Adds a window.
 pub(crate) fn add(window: Window) {
-    TABLE.enter().borrow_mut().all.push(Rc::new(window));
+    TABLE.enter().borrow_mut().all.push(Rc::new(Entry { window, mark: Cell::new(0) }));
 }
 
-/// Takes out the window with this handle. No call on it is under way, since it is being freed.
+/// Takes out the window with this handle. The caller is inside the gate. No call on the window is under way, since it is being freed.
 pub(crate) fn take(win: Win) -> Option<Window> {
     let found = {
         let mut table = TABLE.get()?.borrow_mut();
         table.last = None;
         native::forget_last();
-        let at = table.all.iter().position(|window| window.win() == win)?;
+        let at = table.all.iter().position(|entry| entry.window.win() == win)?;
         table.all.remove(at)
     };
-    Rc::into_inner(found)
+    Rc::into_inner(found).map(|entry| entry.window)
 }
 
 /// Takes out the oldest window.
 pub(crate) fn take_oldest() -> Option<Window> {
-    let oldest = TABLE.get()?.borrow().all.first().map(|window| window.win())?;
+    let oldest = TABLE.get()?.borrow().all.first().map(|entry| entry.window.win())?;
     take(oldest)
 }

@@ -16,6 +16,7 @@ use rmalab_atomics::{Mapped, Mpi, Rank, RemoteAtomics, Topology, shm};
 
 use crate::boundary::engine::{Ranks, Shared};
 use crate::boundary::host::{self, Comm};
+use crate::boundary::threads::Guarded;
 
 /// A world in shared memory.
 pub(crate) struct InMemory {
@@ -33,20 +34,17 @@ pub(crate) struct Worlds {
     remote: RefCell<Option<Rc<Ranks<Mpi>>>>,
     /// Whether the communicator's barriers are in the world in shared memory, too.
     has_barriers: Cell<bool>,
+    /// The bytes at each rank that the one window needs which has these worlds alone.
+    only: Option<u64>,
 }
 
-thread_local! {
-    /// The worlds of all communicators, by the numbers that the communicators have as attributes.
-    ///
-    /// They are not dropped with the thread, since MPI may be gone by then.
-    static ALL: ManuallyDrop<RefCell<BTreeMap<usize, Rc<Worlds>>>> =
-        const { ManuallyDrop::new(RefCell::new(BTreeMap::new())) };
-}
+/// The worlds of all communicators, by the numbers that the communicators have as attributes.
+static ALL: Guarded<RefCell<BTreeMap<usize, Rc<Worlds>>>> = Guarded::new(RefCell::new(BTreeMap::new()));
 
 /// Returns the worlds that `comm` has, if it has any. All ranks get some, or none does.
 pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
     let number = host::mark_of(comm)?;
-    ALL.with(|all| all.borrow().get(&number).cloned())
+    ALL.get()?.borrow().get(&number).cloned()
 }
 
 thread_local! {
@@ -76,27 +74,34 @@ pub(crate) fn made_for(comm: Comm) -> Result<Rc<Worlds>, String> {
         return Ok(worlds);
     }
     let worlds = Rc::new(Worlds::default());
-    let number = ALL.with(|all| {
-        let mut all = all.borrow_mut();
+    let number = {
+        let mut all = ALL.enter().borrow_mut();
         let number = all.last_key_value().map_or(1, |(last, _)| last + 1);
         all.insert(number, Rc::clone(&worlds));
         number
-    });
+    };
     host::mark(comm, number).inspect_err(|_| forget(number))?;
     Ok(worlds)
+}
+
+/// Returns worlds that one window has alone, with room for that many bytes at each rank.
+///
+/// Threads may make and free the windows of a communicator in another order at each rank, but a world needs one order.
+pub(crate) fn for_one_window(bytes: u64) -> Rc<Worlds> {
+    Rc::new(Worlds { only: Some(bytes), ..Worlds::default() })
 }
 
 /// The communicator with this number is being freed.
 pub(crate) fn forget(number: usize) {
     // Dropped after the borrow: the end of a world may call the host.
     drop(LAST.with(|last| last.take()));
-    let worlds = ALL.with(|all| all.borrow_mut().remove(&number));
+    let worlds = ALL.get().and_then(|all| all.borrow_mut().remove(&number));
     drop(worlds);
 }
 
 /// MPI is being finalized, and there are no windows any more.
 pub(crate) fn forget_all() {
-    while let Some(first) = ALL.with(|all| all.borrow().keys().next().copied()) {
+    while let Some(first) = ALL.get().and_then(|all| all.borrow().keys().next().copied()) {
         forget(first);
     }
 }
@@ -120,12 +125,16 @@ impl Worlds {
 
     /// Returns the world in shared memory, and makes it for the first call. Collective; all ranks return it, or a reason.
     pub(crate) fn make_shared(&self, comm: Comm) -> Result<&Rc<Ranks<Shared>>, &str> {
-        let made = self.shared.get_or_init(|| new_shared(comm, None));
+        let made = self.shared.get_or_init(|| new_shared(comm, self.only));
         made.as_ref().map(|world| &world.ranks).map_err(String::as_str)
     }
 
     /// Returns the world in windows of the host, and makes one for the first call, or if there has to be a `fresh` one. Collective.
     pub(crate) fn make_remote(&self, comm: Comm, fresh: bool) -> Result<Rc<Ranks<Mpi>>, String> {
+        if self.only.is_some() {
+            // Its waits let no other thread pass.
+            return Err("several threads may call MPI at a time, and its ranks do not share memory".to_owned());
+        }
         if let Some(made) = &*self.remote.borrow()
             && !fresh
         {

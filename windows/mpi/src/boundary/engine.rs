@@ -7,11 +7,11 @@ use std::rc::Rc;
 use rmalab_atomics::{Attended, Mapped, Mpi, RemoteAtomics, Result as NetworkResult, Served};
 use rmalab_windows::{Config, RawWindow, Result, Team, Window};
 
-use super::host;
+use super::{host, threads};
 
 type Serve = fn() -> NetworkResult<Served>;
 
-/// A rank of a world in shared memory, which lets the host make progress while it waits.
+/// A rank of a world in shared memory, which lets the host and other threads make progress while it waits.
 pub(crate) type Shared = Attended<'static, Mapped, Serve>;
 
 /// A value on the heap that others borrow.
@@ -60,7 +60,9 @@ impl<A: RemoteAtomics> Ranks<A> {
     }
 
     fn take_team(&self) -> Result<Lent<Team<'static, A>>> {
-        match self.teams.borrow_mut().pop() {
+        // Another thread may use the teams while a new one is made.
+        let unused = self.teams.borrow_mut().pop();
+        match unused {
             Some(team) => Ok(team),
             None => Team::new(self.all).map(Lent::new),
         }
@@ -70,7 +72,7 @@ impl<A: RemoteAtomics> Ranks<A> {
 impl Ranks<Shared> {
     /// Makes the ranks of a world in shared memory.
     pub(crate) fn shared(world: Mapped) -> Rc<Ranks<Shared>> {
-        let serve: Serve = || Ok(host::progress());
+        let serve: Serve = || Ok(threads::breathe(host::progress));
         let inner = Lent::new(world);
         // SAFETY: `inner` is dropped last.
         let attended = Lent::new(Attended::new(unsafe { inner.get() }, serve).late());

@@ -13,6 +13,7 @@ use rmalab_atomics::{Mpi, Rank, Served, Topology, mpi};
 use rmalab_windows::{Class, Op};
 
 use super::native::Items;
+use super::threads::{self, Guarded, outside};
 use super::types;
 use crate::policy::{Failure, Result};
 
@@ -77,6 +78,13 @@ pub(crate) fn has_one_thread() -> bool {
     unsafe { ffi::PMPI_Query_thread(&mut provided) == SUCCESS && provided <= ffi::RSMPI_THREAD_FUNNELED }
 }
 
+/// Returns whether several threads may call MPI at a time.
+pub(crate) fn has_many_threads() -> bool {
+    let mut provided = 0;
+    // SAFETY: the call writes to a live variable; the constants are C's.
+    unsafe { ffi::PMPI_Query_thread(&mut provided) != SUCCESS || provided > ffi::RSMPI_THREAD_SERIALIZED }
+}
+
 /// Returns the communicator of all ranks.
 pub(crate) fn everyone() -> Comm {
     // SAFETY: a constant of C.
@@ -98,17 +106,18 @@ pub(crate) fn sum<const N: usize>(comm: Comm, numbers: &[u64; N]) -> std::result
 fn reduce<const N: usize>(comm: Comm, numbers: &[u64; N], op: ffi::MPI_Op) -> std::result::Result<[u64; N], String> {
     let mut reduced = [0; N];
     // SAFETY: both buffers have N words, as all ranks' do.
-    let code = unsafe {
+    let code = outside(|| unsafe {
         let (from, to) = (numbers.as_ptr().cast(), reduced.as_mut_ptr().cast());
         ffi::PMPI_Allreduce(from, to, N as c_int, ffi::RSMPI_UINT64_T, op, comm)
-    };
+    });
     ours(code, "agreeing with the other ranks").map(|()| reduced)
 }
 
 /// Copies rank 0's numbers to all ranks. Collective.
 pub(crate) fn broadcast<const N: usize>(comm: Comm, numbers: &mut [u64; N]) -> std::result::Result<(), String> {
     // SAFETY: the buffer has N words, as all ranks' do.
-    let code = unsafe { ffi::PMPI_Bcast(numbers.as_mut_ptr().cast(), N as c_int, ffi::RSMPI_UINT64_T, 0, comm) };
+    let code =
+        outside(|| unsafe { ffi::PMPI_Bcast(numbers.as_mut_ptr().cast(), N as c_int, ffi::RSMPI_UINT64_T, 0, comm) });
     ours(code, "receiving from rank 0")
 }
 
@@ -117,10 +126,10 @@ pub(crate) fn gather(comm: Comm, number: u64) -> std::result::Result<Vec<u64>, S
     let (_, size) = place(comm)?;
     let mut numbers = vec![0_u64; size as usize];
     // SAFETY: the first buffer has one word, as at all ranks, and the second one for each rank.
-    let code = unsafe {
+    let code = outside(|| unsafe {
         let of = ffi::RSMPI_UINT64_T;
         ffi::PMPI_Allgather((&raw const number).cast(), 1, of, numbers.as_mut_ptr().cast(), 1, of, comm)
-    };
+    });
     ours(code, "gathering from the other ranks").map(|()| numbers)
 }
 
@@ -131,7 +140,7 @@ pub(crate) fn topology(comm: Comm) -> std::result::Result<Topology, String> {
     let node = unsafe {
         let mut node = ffi::RSMPI_COMM_NULL;
         let split = ffi::RSMPI_COMM_TYPE_SHARED;
-        let code = ffi::PMPI_Comm_split_type(comm, split, rank as c_int, ffi::RSMPI_INFO_NULL, &mut node);
+        let code = outside(|| ffi::PMPI_Comm_split_type(comm, split, rank as c_int, ffi::RSMPI_INFO_NULL, &mut node));
         ours(code, "finding the ranks of this host").map(|()| node)
     }?;
     // The lowest rank of a node is its number.
@@ -212,6 +221,7 @@ unsafe extern "C" fn copy_nothing(
 
 /// The communicator is being freed.
 unsafe extern "C" fn forget(_comm: Comm, _key: c_int, number: *mut c_void, _extra: *mut c_void) -> c_int {
+    let _pass = threads::pass();
     crate::world::forget(number.addr());
     SUCCESS
 }
@@ -246,12 +256,11 @@ pub(crate) fn mark_of(comm: Comm) -> Option<usize> {
     (code == SUCCESS && found != 0).then_some(value.addr())
 }
 
-thread_local! {
-    /// A communicator of this rank alone, for copies from one type to another.
-    static ALONE: Cell<Option<Comm>> = const { Cell::new(None) };
-    /// Windows over this rank alone that no window of the program has.
-    static CARRIERS: RefCell<Vec<Win>> = const { RefCell::new(Vec::new()) };
-}
+/// A communicator of this rank alone, for copies from one type to another.
+static ALONE: Guarded<Cell<Option<Comm>>> = Guarded::new(Cell::new(None));
+
+/// Windows over this rank alone that no window of the program has.
+static CARRIERS: Guarded<RefCell<Vec<Win>>> = Guarded::new(RefCell::new(Vec::new()));
 
 /// Returns the error of a call on a private communicator, for the error handler of a window.
 fn class(code: c_int) -> Result<()> {
@@ -259,7 +268,8 @@ fn class(code: c_int) -> Result<()> {
 }
 
 fn alone() -> Result<Comm> {
-    if let Some(comm) = ALONE.get() {
+    let alone = ALONE.enter();
+    if let Some(comm) = alone.get() {
         return Ok(comm);
     }
     // SAFETY: MPI is initialized while there are windows; the calls write to a live variable, which begins as a constant of C.
@@ -269,7 +279,7 @@ fn alone() -> Result<Comm> {
         class(ffi::PMPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN))?;
         comm
     };
-    ALONE.set(Some(comm));
+    alone.set(Some(comm));
     Ok(comm)
 }
 
@@ -392,7 +402,7 @@ pub(crate) unsafe fn completed(request: *mut ffi::MPI_Request) -> Result<()> {
 /// Returns a window over this rank alone: one that a window of the program has given back, or a new one with this info. Local.
 pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
     let is_plain = is_null(info);
-    if is_plain && let Some(win) = CARRIERS.with_borrow_mut(Vec::pop) {
+    if is_plain && let Some(win) = CARRIERS.get().and_then(|carriers| carriers.borrow_mut().pop()) {
         return Ok((win, false));
     }
     // SAFETY: MPI is initialized; the call writes to live variables; the constants are C's.
@@ -411,16 +421,18 @@ pub(crate) fn give_back(mut carrier: Win, is_marked: bool) {
         unsafe { ffi::PMPI_Win_free(&mut carrier) };
         return;
     }
-    CARRIERS.with_borrow_mut(|carriers| carriers.push(carrier));
+    let _pass = threads::pass();
+    CARRIERS.enter().borrow_mut().push(carrier);
 }
 
 /// Frees what this library has made over this rank alone.
 pub(crate) fn free_private() {
-    for mut win in CARRIERS.take() {
+    let carriers = CARRIERS.get().map(RefCell::take).unwrap_or_default();
+    for mut win in carriers {
         // SAFETY: it was made by `carrier`, and no window of the program has it.
         unsafe { ffi::PMPI_Win_free(&mut win) };
     }
-    if let Some(mut comm) = ALONE.take() {
+    if let Some(mut comm) = ALONE.get().and_then(Cell::take) {
         // SAFETY: it was made by `alone`.
         unsafe { ffi::PMPI_Comm_free(&mut comm) };
     }
@@ -549,48 +561,48 @@ pub(crate) fn ranks(group: Group, all: Group) -> Result<Vec<Rank>> {
 /// Opens the host's epoch of all operations on a managed window. No other kind of lock is ever taken there.
 pub(crate) fn lock_all(win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win) }))
 }
 
 pub(crate) fn unlock_all(win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_unlock_all(win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_unlock_all(win) }))
 }
 
 #[inline]
 pub(crate) fn flush(target: Rank, win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_flush(target.0 as c_int, win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_flush(target.0 as c_int, win) }))
 }
 
 #[inline]
 pub(crate) fn flush_local(target: Rank, win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_flush_local(target.0 as c_int, win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_flush_local(target.0 as c_int, win) }))
 }
 
 #[inline]
 pub(crate) fn flush_all(win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_flush_all(win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_flush_all(win) }))
 }
 
 #[inline]
 pub(crate) fn flush_local_all(win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_flush_local_all(win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_flush_local_all(win) }))
 }
 
 #[inline]
 pub(crate) fn sync(win: Win) -> Result<()> {
     // SAFETY: see the module.
-    done(unsafe { ffi::PMPI_Win_sync(win) })
+    done(outside(|| unsafe { ffi::PMPI_Win_sync(win) }))
 }
 
 /// Calls the window's error handler, as the host does for its own errors, and returns the code.
 pub(crate) fn raise(win: Win, code: c_int) -> c_int {
     // SAFETY: see the module.
-    unsafe { ffi::PMPI_Win_call_errhandler(win, code) };
+    outside(|| unsafe { ffi::PMPI_Win_call_errhandler(win, code) });
     code
 }
 

@@ -16,7 +16,6 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 use mpi_sys as ffi;
@@ -25,6 +24,7 @@ use rmalab_windows::{Assert, Call, Error, FenceAssert, Kind, LockKind, Op, PostA
 
 use super::engine::{Engine, Shared};
 use super::host::{self, Group, Win};
+use super::threads;
 use super::types::{self, Dense, Types};
 use crate::policy::{Failure, Result, strategies};
 use crate::settings::{Control, Mode};
@@ -123,19 +123,18 @@ static LAST: AtomicPtr<Native> = AtomicPtr::new(std::ptr::null_mut());
 /// waits lets the host make progress, and a program must not free a window that it is locking.
 #[inline(always)]
 pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
-    // SAFETY: the table resets the pointer before it gives a window away to be freed. Programs with calls of several threads have no
-    // managed windows.
+    // SAFETY: the table resets the pointer before it gives a window away to be freed. Where several threads may call at a time, there is
+    // no such pointer (`set_last`).
     let last = unsafe { LAST.load(Ordering::Relaxed).as_ref() };
     last.filter(|last| last.win == win)
 }
 
 /// Notes the window of a call.
-pub(crate) fn set_last(window: &Rc<Window>) {
-    let at = match &**window {
-        // The short paths count and record no calls.
-        Window::Native(native) if !crate::summary::is_wanted() && !crate::record::is_on() => {
-            std::ptr::from_ref(native).cast_mut()
-        }
+pub(crate) fn set_last(window: &Window) {
+    let is_short = !crate::summary::is_wanted() && !crate::record::is_on() && !threads::are_many();
+    let at = match window {
+        // The short paths count and record no calls, and pass no gate.
+        Window::Native(native) if is_short => std::ptr::from_ref(native).cast_mut(),
         Window::Native(_) => std::ptr::null_mut(),
         Window::Policy(_) => std::ptr::null_mut(),
     };
