@@ -7,6 +7,7 @@
 
 pub(crate) mod engine;
 mod events;
+mod fortran;
 pub(crate) mod host;
 pub(crate) mod native;
 pub(crate) mod threads;
@@ -15,8 +16,8 @@ mod types;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 
 use mpi_sys as ffi;
 use rmalab_atomics::{Rank, Topology};
@@ -123,20 +124,20 @@ fn agree(
 ) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
     let many = u64::from(threads::are_many());
-    let several = u64::from(!host::has_one_thread());
+    // Some barriers of this rank are the host's.
+    let by_host = u64::from(!host::has_one_thread() || host::has_fortran());
     // Each reason is a word of its own, since the largest of all ranks' words is taken.
-    let fortran = u64::from(host::has_fortran());
     let (bytes, unit) = wanted.map_or((0, 0), |wanted| (wanted.bytes, wanted.unit));
     let odd = wanted.is_some()
         && (bytes < 0 || u32::try_from(unit).is_ok_and(|unit| unit == 0) || u32::try_from(unit).is_err());
     let (bytes, unit) = (bytes as u64, unit as u64);
-    if wanted.is_some() && plan.settings.mode == Mode::Native && fortran == 0 {
+    if wanted.is_some() && plan.settings.mode == Mode::Native {
         plan.carrier = host::carrier(info).ok();
     }
     let no_handle = u64::from(plan.carrier.is_none());
-    let numbers = [digest, !digest, many, several, fortran, u64::from(odd), no_handle, bytes, !bytes, unit, !unit];
+    let numbers = [digest, !digest, many, by_host, u64::from(odd), no_handle, bytes, !bytes, unit, !unit];
     let known = world::of(comm);
-    let [most, least, many, several, fortran, odd, no_handle, bytes, no_bytes, unit, no_unit] =
+    let [most, least, many, by_host, odd, no_handle, bytes, no_bytes, unit, no_unit] =
         match known.as_ref().and_then(|worlds| worlds.shared()) {
             Some(ranks) => ranks.largest(&numbers)?,
             None => host::largest(comm, &numbers)?,
@@ -154,8 +155,6 @@ fn agree(
             Some("its memory is the program's".to_owned())
         } else if plan.settings.control == Control::Remote {
             Some("rmalab_control is remote".to_owned())
-        } else if fortran != 0 {
-            Some("some calls of Fortran do not reach this library".to_owned())
         } else if odd != 0 {
             Some("its size or unit is wrong".to_owned())
         } else if no_handle != 0 {
@@ -175,8 +174,7 @@ fn agree(
         return room.map(world::for_one_window).ok_or_else(|| "it is larger than all addresses".to_owned());
     }
     let worlds = world::made_for(comm)?;
-    if fortran == 0 && several == 0 {
-        // Otherwise some barriers may reach the host only, at some ranks.
+    if by_host == 0 {
         worlds.take_barriers();
     }
     Ok(worlds)
@@ -377,6 +375,7 @@ macro_rules! creations {
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            check_host();
             threads::learn(host::has_many_threads);
             let _pass = pass();
             let plan = plan($comm, $info, None);
@@ -412,6 +411,7 @@ macro_rules! allocations {
             win: *mut ffi::MPI_Win,
         ) -> c_int {
             let wanted = Wanted { bytes: host::wide(size), unit: wide(disp_unit), is_shared: $is_shared };
+            check_host();
             threads::learn(host::has_many_threads);
             let _pass = pass();
             let mut plan = plan(comm, info, Some(wanted));
@@ -766,6 +766,15 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_attr(
     unsafe { ffi::PMPI_Win_get_attr(win, key, value, flag) }
 }
 
+/// Returns the value of a predefined attribute of a native window, as Fortran wants it. MPICH's keys of Fortran are one more than C's.
+fn fortran_attribute(win: ffi::MPI_Win, key: c_int) -> Option<i64> {
+    let key = if cfg!(open_mpi) { key } else { key.wrapping_sub(1) };
+    match table::find(win).as_deref() {
+        Some(Window::Native(window)) => window.attribute_value(key),
+        _ => None,
+    }
+}
+
 /// Defines the calls that ask for a rank's part of a window.
 macro_rules! queries {
     ($($(#[$attribute:meta])* $name:ident = $host:ident, $unit:ty;)*) => {$(
@@ -880,8 +889,14 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
     code
 }
 
-/// Ends the program if its MPI is not the one that this library is built for, whose handles have another form.
+/// Ends the program if its MPI is not the one that this library is built for, whose handles have another form. Fortran may begin without
+/// a call that reaches this library, so a new window asks, too.
 fn check_host() {
+    static CHECKED: Once = Once::new();
+    CHECKED.call_once(refuse_other_host);
+}
+
+fn refuse_other_host() {
     let found = host::library();
     let (built_for, other) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
     if found.starts_with("Open MPI") != cfg!(open_mpi) {

@@ -34,8 +34,7 @@
 //! host is still to send.
 //!
 //! Windows of `MPI_Win_create` and dynamic windows get the mode `policy` in place of `native`: their memory is the program's. So do
-//! windows of ranks on several hosts, and all windows of a process that has MPI's interface of Fortran, some of whose calls
-//! reach the host under names of its own.
+//! windows of ranks on several hosts.
 //!
 //! The hidden world belongs to the communicator, and its windows share it. It is an attribute of the communicator, whose delete callback
 //! frees it when the last of the windows is gone. It is one of two:
@@ -69,8 +68,7 @@
 //!   for that call: a program in which the wait ends only by such a call hangs.
 //! * Over `remote`, locks need a host whose atomics work. Open MPI 4 without RDMA needs `OMPI_MCA_osc=sm` on one node; otherwise its
 //!   compare-and-swap ends with a segmentation fault. The library finds that out, and leaves the window to the host.
-//! * Calls from Fortran reach this library where the host's Fortran wrappers call `MPI_*` in C (MPICH). Open MPI's call `PMPI_*`, so a
-//!   window that Fortran has made there is the host's.
+//! * Of Fortran, `boundary::fortran` has the functions of gfortran's names. Those with large counts are the host's.
 //!
 //! # Layers
 //!

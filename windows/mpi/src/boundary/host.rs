@@ -462,14 +462,14 @@ pub(crate) fn group_of_comm(comm: Comm) -> std::result::Result<Group, String> {
     }
 }
 
-/// Returns whether the process has MPI's interface of Fortran, some of whose calls reach the host and not this library.
+/// Returns whether the process has MPI's interface of Fortran, some of whose calls do not reach this library.
 pub(crate) fn has_fortran() -> bool {
     unsafe extern "C" {
         fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     }
     static HAS: OnceLock<bool> = OnceLock::new();
     // SAFETY: no library is named, which means all of the process; the name ends with 0.
-    *HAS.get_or_init(|| !unsafe { dlsym(std::ptr::null_mut(), c"mpi_win_get_attr_".as_ptr()) }.is_null())
+    *HAS.get_or_init(|| !unsafe { dlsym(std::ptr::null_mut(), c"mpi_win_set_attr_".as_ptr()) }.is_null())
 }
 
 /// A tag that programs hardly use, the largest that every MPI has.

@@ -227,7 +227,8 @@ impl Native {
             is_dirty: Cell::new(false),
             has_posted: Cell::new(false),
             last_type: Cell::new(Types::all().bytes()),
-            is_marked: Cell::new(is_marked),
+            // Fortran may change a carrier without a call that reaches this library.
+            is_marked: Cell::new(is_marked || host::has_fortran()),
             engine,
         })
     }
@@ -887,6 +888,21 @@ impl Native {
             (&raw const attributes.unit).cast(),
             (&raw const attributes.flavor).cast(),
             (&raw const attributes.model).cast(),
+        ];
+        keys.iter().position(|&other| other == key).map(|at| values[at])
+    }
+
+    /// Returns the value of a predefined attribute, as Fortran's `MPI_Win_get_attr` gives it.
+    pub(crate) fn attribute_value(&self, key: c_int) -> Option<i64> {
+        // SAFETY: constants of C.
+        let keys = unsafe { [WIN_BASE, WIN_SIZE, WIN_DISP_UNIT, WIN_CREATE_FLAVOR, WIN_MODEL] };
+        let attributes = &*self.attributes;
+        let values = [
+            self.base().addr() as i64,
+            host::wide(attributes.size),
+            attributes.unit.into(),
+            attributes.flavor.into(),
+            attributes.model.into(),
         ];
         keys.iter().position(|&other| other == key).map(|at| values[at])
     }
