@@ -151,7 +151,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         if locks.holds_all() {
             return self.core.target(Call::LockAll, target, false).map(Some);
         }
-        if locks.is_idle() { Ok(None) } else { Err(self.core.not_open(call, target)) }
+        if locks.is_idle() { Ok(None) } else { Err(self.core.not_locked(call, rank)) }
     }
 
     /// Returns the target, in an access epoch or a fence epoch.

@@ -248,6 +248,16 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.hear(Error::NotOpen { rank: self.ra.rank(), call, target })
     }
 
+    /// Returns the error of an operation on a target that this rank has not locked, though it has locked others.
+    #[cold]
+    pub(crate) fn not_locked(&self, call: Call, target: Rank) -> Error {
+        let size = self.ra.size();
+        if target.0 >= size {
+            return self.hear(Error::NoSuchTarget { call, target, size });
+        }
+        self.not_open(call, Some(target))
+    }
+
     #[cold]
     pub(crate) fn refuse(&self, call: Call, open: Open) -> Error {
         self.hear(Error::Conflict { rank: self.ra.rank(), call, open })
