@@ -230,7 +230,19 @@ const PLACE: usize = 7;
 
 type Place = [u64; PLACE];
 
+/// Returns the bytes that a file of this process may have. A longer one would end the process by a signal.
+fn longest_file() -> u64 {
+    const NAME: &str = "Max file size";
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let soft = limits.lines().find_map(|line| line.strip_prefix(NAME)?.split_whitespace().next());
+    soft.and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX)
+}
+
 fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
+    let (need, limit) = (layout.total_bytes(), longest_file());
+    if need > limit {
+        return Err(format!("a memory file of {need} bytes is longer than the limit of {limit} (ulimit -f)"));
+    }
     let file = File::from(shm::create(layout).map_err(|error| error.to_string())?);
     let mapping = Mapping::shared(file.as_fd(), layout, true).map_err(|error| error.to_string())?;
     let [kernel, boot] = kernel()?;
