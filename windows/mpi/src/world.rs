@@ -47,9 +47,12 @@ pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
     ALL.get()?.borrow().get(&number).cloned()
 }
 
+/// A communicator, with its ranks in shared memory.
+type Known = (Comm, Rc<Ranks<Shared>>);
+
 thread_local! {
-    /// The communicator of the last barrier, with its ranks. Not dropped with the thread, as above.
-    static LAST: ManuallyDrop<RefCell<Option<(Comm, Rc<Ranks<Shared>>)>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+    /// The communicator of the last barrier. Not dropped with the thread, as above.
+    static LAST: ManuallyDrop<RefCell<Option<Known>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Returns the ranks of `comm` in shared memory, if its windows have a world there. All ranks get some, or none does.

@@ -61,11 +61,11 @@ fn expected(rank: Rank, other: Rank) -> Vec<Step> {
 
 fn open(name: &str) -> Trace {
     let folder = std::env::var_os(FOLDER).expect("the variable names the folder of the traces");
-    Trace::open(PathBuf::from(folder).join(name)).unwrap()
+    Trace::open(PathBuf::from(folder).join(name)).expect("the program was recorded")
 }
 
 fn calls(trace: &Trace, rank: Rank) -> Vec<Step> {
-    let steps = trace.steps(rank).map(|step| step.unwrap());
+    let steps = trace.steps(rank).map(|step| step.expect("the trace is whole"));
     steps.filter(|step| !matches!(step, Step::Compute(_))).collect()
 }
 

@@ -112,6 +112,7 @@ pub struct Description {
 }
 
 /// A rank's part of a window of this crate.
+#[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) flavor: Flavor,
     pub(crate) bytes: u64,
