@@ -16,7 +16,7 @@
 //! The folders, from the ground up: `model` (the operations and the traits), `over` (code that runs on every backend), `join` (how a
 //! process finds its world), `backend` and `engine` (code that executes operations), `job` (starting ranks).
 //!
-//! [`Counted`], [`Attended`] and [`Probed`] wrap any backend. [`conformance`](mod@conformance) is the suite that every backend passes.
+//! [`Counted`], [`Attended`], [`Probed`] and [`Crashing`] wrap any backend. [`conformance`](mod@conformance) is the suite that every backend passes.
 
 #![warn(unnameable_types)]
 
@@ -47,6 +47,7 @@ pub use join::joined::{Joined, Wishes};
 pub use model::address::{Address, Disp, Rank};
 pub use model::error::{Error, Operation, Result};
 pub use model::fabric::{self, Fabric};
+pub use model::failed::Failed;
 pub use model::heap::SymmetricHeap;
 pub use model::registered;
 pub use model::remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD, WholeWorld};
@@ -57,6 +58,7 @@ pub use over::attended::{Attended, Served};
 pub use over::bulk;
 pub use over::collectives::{CHUNK_BYTES, Collectives};
 pub use over::counted::{ByDistance, Counted, Counts};
+pub use over::crashing::Crashing;
 pub use over::probed::Probed;
 pub use over::subset::{self, Subset};
 

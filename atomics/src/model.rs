@@ -3,6 +3,7 @@
 pub(crate) mod address;
 pub(crate) mod error;
 pub mod fabric;
+pub(crate) mod failed;
 pub(crate) mod heap;
 pub mod registered;
 pub(crate) mod remote;

@@ -4,5 +4,6 @@ pub(crate) mod attended;
 pub mod bulk;
 pub(crate) mod collectives;
 pub(crate) mod counted;
+pub(crate) mod crashing;
 pub(crate) mod probed;
 pub mod subset;

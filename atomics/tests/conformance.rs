@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use rmalab_atomics::conformance::{Failure, checks, litmus, peer_death};
+use rmalab_atomics::conformance::{Failure, checks, litmus, peer_death, survivors_go_on};
 use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
 
 rmalab_atomics::conformance!(local, Mapped, on_threads);
@@ -36,13 +36,16 @@ fn the_counting_wrapper_changes_nothing() {
     World::threads(3).run(|ra| all_checks(&Counted::new(ra))).unwrap();
 }
 
-#[test]
-fn all_ranks_get_the_death_of_a_rank() {
+/// A check with one rank's death.
+type Deadly = fn(&Mapped, fn()) -> Result<(), Failure>;
+
+/// Runs `check` on worlds of threads, in which rank 1 dies.
+fn with_a_death(check: Deadly) {
     for ranks in [3, 4, 8] {
         let failures = Mutex::new(Vec::new());
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             World::threads(ranks).run(|ra| {
-                if let Err(failure) = peer_death(ra, || panic!("rank 1 dies")) {
+                if let Err(failure) = check(ra, || panic!("rank 1 dies")) {
                     failures.lock().unwrap().push(failure.to_string());
                 }
                 ra.rank()
@@ -52,6 +55,17 @@ fn all_ranks_get_the_death_of_a_rank() {
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"rank 1 dies"));
         assert_eq!(failures.into_inner().unwrap(), Vec::<String>::new());
     }
+}
+
+#[test]
+fn all_ranks_get_the_death_of_a_rank() {
+    with_a_death(peer_death);
+}
+
+#[test]
+fn all_other_ranks_go_on_after_a_death() {
+    with_a_death(survivors_go_on);
+    with_a_death(|ra, die| survivors_go_on(&Counted::new(ra), die));
 }
 
 #[test]

@@ -8,14 +8,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rmalab_atomics::fabric::{
-    AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span,
-    Word, WordOp, WorldView,
+    AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, Failures, Leaving, LocalMemory, OuterWorld,
+    Registration, Span, Word, WordOp, WorldView,
 };
 use rmalab_atomics::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use rmalab_atomics::words::LocalWords;
 use rmalab_atomics::{
-    Address, Attended, Capabilities, Counted, Disp, Error, Rank, RemoteAtomics, Request, Result, Served, Subset,
-    SymmetricHeap, Time, Topology, Until,
+    Address, Attended, Capabilities, Counted, Crashing, Disp, Error, Failed, Rank, RemoteAtomics, Request, Result,
+    Served, Subset, SymmetricHeap, Time, Topology, Until,
 };
 
 /// A backend that only records calls.
@@ -91,6 +91,7 @@ impl Fabric for Probe {
         extras.fence = Some(self);
         extras.registration = Some(self);
         extras.leaving = Some(self);
+        extras.failures = Some(self);
         extras.outer = Some(self);
         extras
     }
@@ -153,6 +154,20 @@ impl Leaving for Probe {
     }
 }
 
+impl Failures for Probe {
+    fn failed(&self) -> Result<Failed> {
+        self.note("failed".to_owned(), Ok(Failed::from_iter([Rank(0)])))
+    }
+
+    fn acknowledge(&self, failed: &Failed) -> Result<()> {
+        self.note(format!("acknowledge {failed}"), Ok(()))
+    }
+
+    fn silence(&self, failed: &Failed) -> Result<()> {
+        self.note(format!("silence {failed}"), Ok(()))
+    }
+}
+
 impl OuterWorld for Probe {
     fn number_of(&self, rank: Rank) -> Rank {
         self.note(format!("world_rank {rank}"), rank)
@@ -193,6 +208,9 @@ const METHODS: &[Method] = &[
     ("pause", |ra, _| _ = ra.pause(1)),
     ("now", |ra, _| _ = ra.now()),
     ("compute", |ra, _| _ = ra.compute(Duration::ZERO)),
+    ("failed", |ra, _| _ = ra.failed()),
+    ("acknowledge", |ra, rank| _ = ra.acknowledge(&Failed::from_iter([rank]))),
+    ("silence", |ra, rank| _ = ra.silence(&Failed::from_iter([rank]))),
     ("world_rank", |ra, rank| _ = ra.world_rank(rank)),
     ("outer_world", |ra, _| _ = ra.outer_world()),
     ("shared_words", |ra, rank| _ = ra.shared_words(rank.at(AT), 1)),
@@ -288,6 +306,14 @@ fn an_attended_rank_passes_on_all_calls() {
     let attended = Attended::new(&probe, || Ok(Served::Never));
     assert_eq!(changed(&attended, &probe, |rank| rank), [""; 0]);
     assert_eq!(missing(&attended), ["shared"], "the function belongs to one thread");
+}
+
+#[test]
+fn a_rank_that_is_to_be_killed_later_passes_on_all_calls_that_can_be_numbered() {
+    let probe = Probe::new(3);
+    let crashing = Crashing::new(&probe, None);
+    assert_eq!(changed(&crashing, &probe, |rank| rank), ["shared_words", "direct_words", "local_words", "stored"]);
+    assert_eq!(missing(&crashing), ["shared", "memory"], "nobody could number loads and stores");
 }
 
 #[test]

@@ -551,6 +551,8 @@ impl One<'_> {
             // A wait writes its puts itself. Bulk operations and the clock are no steps for loom.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
             Call::Store { .. } | Call::Stored | Call::Finish { .. } | Call::Test { .. } => {}
+            // No rank fails.
+            Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => {}
             Call::Start { .. }
             | Call::FetchAdd { .. }
             | Call::CompareAndSwap { .. }
@@ -608,8 +610,9 @@ impl One<'_> {
                 self.fence_everywhere(call);
                 Answer::Done
             }
-            // Time stands still: no deadline passes.
-            Call::Now => Answer::Word(0),
+            // Time stands still: no deadline passes. And no rank fails.
+            Call::Now | Call::Failed => Answer::Word(0),
+            Call::Acknowledge { ranks } | Call::Silence { ranks } => Answer::Word(ranks),
         };
         self.world.observer.answered(self.rank, call, answer, orderings.is_exact());
         self.world.go_on();

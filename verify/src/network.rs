@@ -265,6 +265,7 @@ impl Memory {
                 !self.posts.iter().flatten().any(word_put)
             }
             Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now => true,
+            Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => true,
             // The adapter's writes are not ordered with its atomics.
             Call::Put { .. } | Call::BulkPut { .. } | Call::Load { .. } | Call::Store { .. } | Call::Stored => true,
             Call::Start { op: WordOp::Get | WordOp::Put(_), .. } => true,
@@ -353,6 +354,9 @@ impl Memory {
                 self.put(network.bulk_is_late(), rank, Posted { slot, target: at.rank, unordered: true, change })
             }
             Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => Some(Answer::Done),
+            // No rank fails.
+            Call::Failed => Some(Answer::Word(0)),
+            Call::Acknowledge { ranks } | Call::Silence { ranks } => Some(Answer::Word(ranks)),
             Call::Now => Some(Answer::Word(self.clocks[rank].0)),
         }
     }

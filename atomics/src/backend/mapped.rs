@@ -6,6 +6,7 @@
 
 mod asymmetric;
 pub(crate) mod copy;
+mod failures;
 mod memory;
 mod registered;
 mod registry;
@@ -76,6 +77,7 @@ struct Cells {
     unfenced: unfenced::Unfenced,
     registrations: registered::Registrations,
     forsaken: OnceLock<&'static str>,
+    deaths: failures::Deaths,
 }
 
 // SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
@@ -135,6 +137,7 @@ impl Mapped {
                 unfenced: unfenced::Unfenced::new(),
                 registrations,
                 forsaken: OnceLock::new(),
+                deaths: failures::Deaths::default(),
             }),
         })
     }
@@ -357,6 +360,7 @@ impl Fabric for Mapped {
             fence: Some(self),
             registration: Some(self),
             leaving: Some(self),
+            failures: Some(self),
             outer: None,
         }
     }

@@ -285,13 +285,15 @@ impl Liveness for Locks {
         let size = self.mapping.layout().size();
         let peers = size.min((QUESTIONS / size).max(1));
         let first = self.next.fetch_add(peers, Ordering::Relaxed);
-        (0..peers).map(|peer| Rank(first.wrapping_add(peer) % size)).find(|&peer| self.is_dead(peer))
+        let mut asked = (0..peers).map(|peer| Rank(first.wrapping_add(peer) % size));
+        asked.find(|&peer| !self.mapping.has_failed(peer) && self.is_dead(peer))
     }
 
     fn is_dead(&self, rank: Rank) -> bool {
         // A rank attaches after it has locked and departs before it unlocks: unlocked in between, it is dead. The second
         // look is for a rank that departs between the first and the question.
-        rank != self.rank && self.mapping.is_attached(rank) && !self.held(rank) && self.mapping.is_attached(rank)
+        let is_there = || self.mapping.is_attached(rank) || self.mapping.has_failed(rank);
+        rank != self.rank && is_there() && !self.held(rank) && is_there()
     }
 }
 

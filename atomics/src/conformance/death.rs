@@ -1,9 +1,10 @@
-//! The death of a rank: every operation that could wait for it forever returns an error, on every other rank.
+//! The death of a rank: every operation that could wait for it forever returns an error, on every other rank, until that
+//! rank has acknowledged the failure.
 
 use std::time::Duration;
 
 use super::{Failure, Lab, Outcome, require};
-use crate::{Error, Rank, RemoteAtomics, Result, Until};
+use crate::{Error, Failed, Rank, RemoteAtomics, Result, Until};
 
 /// Rank 1 dies in `die`. All other ranks, each blocked in another way, get [`PeerFailed`](Error::PeerFailed) with rank
 /// 1.
@@ -44,6 +45,77 @@ const CHECK: &str = "peer_death";
 
 /// The number of ways to block.
 const WAYS: u64 = 6;
+
+/// Rank 1 dies in `die`. All other ranks learn of it, acknowledge it, and go on.
+///
+/// The conditions are those of [`peer_death`].
+///
+/// # Errors
+///
+/// Those of [`peer_death`].
+pub fn survivors_go_on<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
+    let body = || -> Outcome {
+        let lab = Lab::new(SURVIVAL, ra)?;
+        require!(lab.size() >= 3, "this check needs 3 ranks");
+        let word = lab.alloc(3)?;
+        let token = word.word(2);
+        require!(ra.failed()?.is_empty(), "no rank has failed, but {} has", ra.failed()?);
+        let early = ra.acknowledge(&Failed::from_iter([Rank(1)]));
+        require!(matches!(early, Err(Error::NotFailed { rank: Rank(1) })), "a live rank: {early:?}");
+        lab.barrier()?;
+        if lab.me() == 1 {
+            // Its puts to a live rank are complete, so they are there.
+            ra.put(Rank(0).at(word.word(1)), 7)?;
+            ra.flush(Rank(0))?;
+            ra.wait_until(word, Until::Ge(lab.size() - 1))?;
+            die();
+            require!(false, "this rank should have died here");
+        }
+        ra.fetch_add(Rank(1).at(word), 1)?;
+        let told = ra.wait_until(word, Until::Ne(0));
+        require!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "a wait got {told:?}");
+        let failed = ra.failed()?;
+        require!(failed == Failed::from_iter([Rank(1)]), "rank 1 has failed, and this rank knows of {failed}");
+        let told = ra.pause(1);
+        require!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "a pause got {told:?}");
+        let wrong = ra.acknowledge(&Failed::from_iter([Rank(0), Rank(1)]));
+        require!(matches!(wrong, Err(Error::NotFailed { rank: Rank(0) })), "a live rank: {wrong:?}");
+        let wrong = ra.silence(&Failed::from_iter([Rank(1), Rank(lab.size() as u32)]));
+        require!(matches!(wrong, Err(Error::NotFailed { .. })), "a rank that does not exist: {wrong:?}");
+        let told = ra.pause(1);
+        require!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "not acknowledged: {told:?}");
+        ra.acknowledge(&failed)?;
+        ra.silence(&failed)?;
+        ra.pause(1)?;
+        let soon = ra.now().after(Duration::from_micros(10));
+        let none = ra.wait_until_deadline(word, Until::Eq(u64::MAX), soon)?;
+        require!(none.is_none(), "no rank writes {none:?}");
+        // A token goes around among the survivors. A rank that has left with an error passes none on.
+        let me = lab.me() as u32;
+        let next = Rank(if u64::from(me) + 1 == lab.size() { 0 } else { (me + 1).max(2) });
+        let before = Rank(match me {
+            0 => lab.size() as u32 - 1,
+            2 => 0,
+            _ => me - 1,
+        });
+        for round in 1..=3 {
+            if me != 0 {
+                ra.wait_until_from(token, Until::Eq(round), before)?;
+            }
+            ra.put(next.at(token), round)?;
+            if me == 0 {
+                ra.wait_until_from(token, Until::Eq(round), before)?;
+            }
+        }
+        let left = ra.get(Rank(0).at(word.word(1)))?;
+        require!(left == 7, "{left} and not the 7 that rank 1 has put before it died");
+        ra.flush_all()?;
+        Ok(())
+    };
+    body().map_err(|stop| stop.explain(SURVIVAL, ra))
+}
+
+const SURVIVAL: &str = "survivors_go_on";
 
 /// Waits, in one of the ways, for something that never happens.
 fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {

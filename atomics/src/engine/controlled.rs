@@ -21,11 +21,13 @@ use std::{fmt, slice};
 
 use crate::engine::coroutine::{Port, Task, Turn};
 use crate::model::fabric::{
-    AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, LocalMemory, Span, Word, WordOp, WorldView,
+    AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Failures, LocalMemory, Span, Word, WordOp,
+    WorldView,
 };
 use crate::model::words::{LocalEngine, LocalWords};
 use crate::{
-    Address, Capabilities, Disp, Error, Operation, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
+    Address, Capabilities, Disp, Error, Failed, Operation, Rank, Request, Result, SymmetricHeap, Time, Topology, Until,
+    WORD,
 };
 
 /// One call of a rank.
@@ -139,6 +141,20 @@ pub enum Call {
     },
     /// Answers the time, as a word of nanoseconds.
     Now,
+    /// Answers the ranks that are known here to have failed: bit i is rank i.
+    Failed,
+    /// From here on, waits of this rank go on after the failures of these ranks. Answers those that are not known here to
+    /// have failed: if there are any, none is acknowledged.
+    Acknowledge {
+        /// The ranks: bit i is rank i.
+        ranks: u64,
+    },
+    /// Answered when every live rank knows that these ranks have failed, and nothing that they issued takes effect any more.
+    /// Answers those that are not known here to have failed: if there are any, it does nothing.
+    Silence {
+        /// The ranks: bit i is rank i.
+        ranks: u64,
+    },
 }
 
 impl Call {
@@ -165,6 +181,9 @@ impl Call {
             | Call::Test { .. }
             | Call::WaitUntil { .. }
             | Call::Load { .. }
+            | Call::Failed
+            | Call::Acknowledge { .. }
+            | Call::Silence { .. }
             | Call::Now => true,
             Call::Put { .. }
             | Call::Store { .. }
@@ -197,6 +216,9 @@ impl Call {
             | Call::Flush { .. }
             | Call::FenceEverywhere
             | Call::Pause { .. }
+            | Call::Failed
+            | Call::Acknowledge { .. }
+            | Call::Silence { .. }
             | Call::Now => None,
         }
     }
@@ -233,8 +255,32 @@ impl fmt::Display for Call {
             Call::Pause { operations } => write!(f, "pause({operations})"),
             Call::FenceEverywhere => f.write_str("fence_everywhere"),
             Call::Now => f.write_str("now"),
+            Call::Failed => f.write_str("failed"),
+            Call::Acknowledge { ranks } => write!(f, "acknowledge({})", ranks_of(ranks)),
+            Call::Silence { ranks } => write!(f, "silence({})", ranks_of(ranks)),
         }
     }
+}
+
+/// The ranks of a mask of [`Call::Failed`], [`Call::Acknowledge`] and [`Call::Silence`].
+pub fn ranks_of(mask: u64) -> Failed {
+    (0..u64::BITS).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect()
+}
+
+/// Returns an error if a rank is not known to have failed.
+fn known(unknown: u64) -> Result<()> {
+    match ranks_of(unknown).iter().next() {
+        Some(rank) => Err(Error::NotFailed { rank }),
+        None => Ok(()),
+    }
+}
+
+/// The mask of [`Call::Acknowledge`] and [`Call::Silence`], if all ranks have a bit in it.
+fn mask_of(failed: &Failed) -> Result<u64> {
+    failed.iter().try_fold(0, |mask, rank| match 1_u64.checked_shl(rank.0) {
+        Some(bit) => Ok(mask | bit),
+        None => Err(Error::NotFailed { rank }),
+    })
 }
 
 /// The answer to a call.
@@ -545,7 +591,7 @@ impl<E: Executor> Fabric for Controlled<E> {
 
     fn extras(&self) -> Extras<'_> {
         let memory = self.local_words.then_some(self as &dyn LocalMemory);
-        Extras { fence: Some(self), memory, ..Extras::default() }
+        Extras { fence: Some(self), memory, failures: Some(self), ..Extras::default() }
     }
 }
 
@@ -588,6 +634,21 @@ impl<E: Executor> LocalEngine for Controlled<E> {
             WordOp::Put(value) => self.word(at, WordOp::FetchStore(value)).map(|_| 0),
             _ => self.word(at, op),
         }
+    }
+}
+
+/// The engine knows which of 64 ranks have failed. Other ranks never do.
+impl<E: Executor> Failures for Controlled<E> {
+    fn failed(&self) -> Result<Failed> {
+        self.answer(Call::Failed).map(ranks_of)
+    }
+
+    fn acknowledge(&self, failed: &Failed) -> Result<()> {
+        known(self.answer(Call::Acknowledge { ranks: mask_of(failed)? })?)
+    }
+
+    fn silence(&self, failed: &Failed) -> Result<()> {
+        known(self.answer(Call::Silence { ranks: mask_of(failed)? })?)
     }
 }
 

@@ -150,7 +150,14 @@ pub enum Error {
     /// A rank of this world has died, panicked, or left with an error, so a wait might never end.
     #[error("{rank} has failed")]
     PeerFailed {
-        /// The first rank that failed.
+        /// The first rank that failed; after [acknowledged](crate::RemoteAtomics::acknowledge) failures, a rank whose failure this rank
+        /// has not acknowledged.
+        rank: Rank,
+    },
+    /// A failure was acknowledged, or a rank silenced, that is not known here to have failed.
+    #[error("{rank} is not known to have failed; pass on only ranks that failed() has returned on this rank")]
+    NotFailed {
+        /// The rank.
         rank: Rank,
     },
     /// A rank of this world has left in good order, and this rank waits for something that only that rank could do.

@@ -12,8 +12,8 @@ use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 pub use crate::model::word::{Span, Word, WordOp};
 use crate::model::words::LocalWords;
 use crate::{
-    Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
-    Until, WORD,
+    Address, Capabilities, Disp, Error, Failed, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time,
+    Topology, Until, WORD,
 };
 
 /// A rank's view of its world, as data, so that no backend computes it again for each call.
@@ -194,7 +194,8 @@ pub enum Delay {
 /// Access of one rank to the memory of all ranks: the trait that a backend implements.
 ///
 /// [`RemoteAtomics`] defines the meaning of each operation, and its memory model holds here, too. Operations that could wait for ever return
-/// [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed.
+/// [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed that this rank has not
+/// [acknowledged](RemoteAtomics::acknowledge).
 ///
 /// A caller passes only a [`Word`] or [`Span`] that this fabric's [`view`](Self::view) has made.
 pub trait Fabric {
@@ -347,6 +348,8 @@ pub struct Extras<'a> {
     pub registration: Option<&'a dyn Registration>,
     /// Tracks which ranks have left.
     pub leaving: Option<&'a dyn Leaving>,
+    /// Lets this rank go on after the failure of another one.
+    pub failures: Option<&'a dyn Failures>,
     /// The world around this one; `None` if this one is the whole world.
     pub outer: Option<&'a dyn OuterWorld>,
 }
@@ -359,6 +362,7 @@ impl std::fmt::Debug for Extras<'_> {
             .field("fence", &self.fence.is_some())
             .field("registration", &self.registration.is_some())
             .field("leaving", &self.leaving.is_some())
+            .field("failures", &self.failures.is_some())
             .field("outer", &self.outer.is_some())
             .finish()
     }
@@ -414,6 +418,18 @@ pub trait Leaving {
 
     /// See [`RemoteAtomics::forsaken`].
     fn forsaken(&self) -> Option<&'static str>;
+}
+
+/// Lets a rank go on after the failure of another one. Only a backend that can outlive a rank has it.
+pub trait Failures {
+    /// See [`RemoteAtomics::failed`].
+    fn failed(&self) -> Result<Failed>;
+
+    /// See [`RemoteAtomics::acknowledge`].
+    fn acknowledge(&self, failed: &Failed) -> Result<()>;
+
+    /// See [`RemoteAtomics::silence`].
+    fn silence(&self, failed: &Failed) -> Result<()>;
 }
 
 /// The world around a handle that is over another one.

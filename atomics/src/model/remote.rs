@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use crate::model::fabric::{Bytes, Completion, Delay, Fabric, WordOp};
+use crate::model::fabric::{Bytes, Completion, Delay, Extras, Fabric, Failures, WordOp};
 use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::model::words::LocalWords;
-use crate::{Address, Disp, Error, Operation, Rank, Result, SymmetricHeap, Topology};
+use crate::{Address, Disp, Error, Failed, Operation, Rank, Result, SymmetricHeap, Topology};
 
 /// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
 pub const WORD: u64 = 8;
@@ -193,6 +193,21 @@ impl<F: Fabric> WholeWorld for F {
 /// [`RankOutOfRange`](crate::Error::RankOutOfRange), [`Misaligned`](crate::Error::Misaligned) or
 /// [`OutOfSegment`](crate::Error::OutOfSegment). Operations that could wait for ever return [`PeerFailed`](crate::Error::PeerFailed) once
 /// any rank of the world has failed.
+///
+/// # Failures of ranks
+///
+/// A rank *fails* when its process is killed or ends with an error, when its thread panics, or when it leaves something
+/// [undone](Self::forsake). It does so between two calls, and makes no call afterwards. Of the puts that it has posted to one target, the
+/// first ones arrive and the others do not; which ones is unknown, and they may arrive late. Of its bulk puts, any words may arrive.
+///
+/// A program that never asks ends with the failure, since each of its waits does. A program can also go on:
+///
+/// 1. [`failed`](Self::failed) returns the ranks that are known here to have failed.
+/// 2. [`acknowledge`](Self::acknowledge) makes this rank's waits go on. They end again when another rank fails.
+/// 3. [`silence`](Self::silence) returns when nothing that these ranks have issued can take effect any more, at any rank.
+///
+/// The memory of a rank that has failed stays readable and writable on backends whose ranks share memory, but a portable program does not
+/// use it. A backend that cannot go on after a failure returns [`Unsupported`](crate::Error::Unsupported) from all three.
 pub trait RemoteAtomics: Fabric + WholeWorld {
     /// Returns this rank.
     #[inline(always)]
@@ -388,6 +403,42 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().leaving?.forsaken()
     }
 
+    /// Returns the ranks that are known here to have failed, this one's failure excluded. Once a rank is known, it stays known.
+    ///
+    /// While no rank has failed, this is one load. It makes no look of its own at the other processes: that is done by waits and
+    /// pauses, twice a second.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::Error::Unsupported) on a backend that ends with its first failure: a program that has to survive one asks at
+    /// its start.
+    #[inline]
+    fn failed(&self) -> Result<Failed> {
+        survival(self.extras())?.failed()
+    }
+
+    /// Makes this rank's waits and pauses go on after these failures. Others still end them, with the first one that this rank has not
+    /// acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFailed`](crate::Error::NotFailed) for a rank that is not known here to have failed; then none is acknowledged.
+    /// [`Unsupported`](crate::Error::Unsupported).
+    fn acknowledge(&self, failed: &Failed) -> Result<()> {
+        survival(self.extras())?.acknowledge(failed)
+    }
+
+    /// Waits until every live rank knows of these failures, and nothing that these ranks have issued takes effect any more, at any rank.
+    ///
+    /// A repair calls this before it changes a word that a rank may have posted a put to before it failed.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFailed`](crate::Error::NotFailed) for a rank that is not known here to have failed. [`Unsupported`](crate::Error::Unsupported).
+    fn silence(&self, failed: &Failed) -> Result<()> {
+        survival(self.extras())?.silence(failed)
+    }
+
     /// Pauses between two polls of a remote word, for about the time of `operations` uncontended word operations.
     ///
     /// Long pauses yield the processor.
@@ -562,3 +613,11 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 }
 
 impl<F: Fabric> RemoteAtomics for F {}
+
+/// Returns what lets a rank go on after a failure, if its backend can.
+fn survival(extras: Extras<'_>) -> Result<&dyn Failures> {
+    extras.failures.ok_or(Error::Unsupported {
+        what: "going on after the failure of a rank",
+        why: "this backend ends with it; use threads or processes of one host",
+    })
+}

@@ -33,12 +33,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::model::fabric::{
-    Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span, Word, WordOp,
-    WorldView,
+    Bytes, Completion, Delay, Extras, Fabric, Failures, Leaving, LocalMemory, OuterWorld, Registration, Span, Word,
+    WordOp, WorldView,
 };
 use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::model::words::LocalWords;
-use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until};
+use crate::{
+    Address, Collectives, Disp, Error, Failed, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until,
+};
 
 /// A default arena is the parent's free memory divided by this number.
 ///
@@ -356,7 +358,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     #[cold]
     fn renamed(&self, mut error: Error) -> Error {
         match &mut error {
-            Error::NotRegistered { rank, .. } | Error::PeerLeft { rank } | Error::OutOfRegistered { rank, .. } => {
+            Error::NotRegistered { rank, .. }
+            | Error::PeerLeft { rank }
+            | Error::NotFailed { rank }
+            | Error::OutOfRegistered { rank, .. } => {
                 *rank = self.inner(*rank).unwrap_or(*rank);
             }
             _ => {}
@@ -427,6 +432,7 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Subset<'_, A> {
             memory: parent.memory.is_some().then_some(self as &dyn LocalMemory),
             registration: parent.registration.is_some().then_some(self as &dyn Registration),
             leaving: parent.leaving.is_some().then_some(self as &dyn Leaving),
+            failures: parent.failures.is_some().then_some(self as &dyn Failures),
             outer: Some(self),
             ..parent
         }
@@ -471,6 +477,23 @@ impl<A: RemoteAtomics + ?Sized> Leaving for Subset<'_, A> {
 
     fn forsaken(&self) -> Option<&'static str> {
         self.parent.forsaken()
+    }
+}
+
+/// The failures of members. Those of other ranks end waits here, too, and are acknowledged through the parent.
+impl<A: RemoteAtomics + ?Sized> Failures for Subset<'_, A> {
+    fn failed(&self) -> Result<Failed> {
+        Ok(self.parent.failed()?.iter().filter_map(|rank| self.inner(rank)).collect())
+    }
+
+    fn acknowledge(&self, failed: &Failed) -> Result<()> {
+        let outer = failed.iter().map(|rank| self.outer(rank)).collect();
+        self.parent.acknowledge(&outer).map_err(|error| self.renamed(error))
+    }
+
+    fn silence(&self, failed: &Failed) -> Result<()> {
+        let outer = failed.iter().map(|rank| self.outer(rank)).collect();
+        self.parent.silence(&outer).map_err(|error| self.renamed(error))
     }
 }
 

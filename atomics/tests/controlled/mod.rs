@@ -6,7 +6,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rmalab_atomics::conformance::{checks, litmus, peer_death};
+use rmalab_atomics::conformance::{Failure, checks, litmus, peer_death, survivors_go_on};
 use rmalab_atomics::controlled::{Answer, Shape, spawn};
 use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Until, WORD, bulk};
@@ -79,12 +79,14 @@ fn after_a_caught_panic_the_engine_uses_no_memory_of_the_rank() {
     }
 }
 
-#[test]
-fn all_ranks_get_the_death_of_a_rank() {
+/// A check with one rank's death.
+type Deadly = fn(&Ra<'_>, fn()) -> Result<(), Failure>;
+
+fn with_a_death(check: Deadly) {
     for ranks in [3, 4, 8] {
         for puts in [Puts::AtOnce, Puts::Late] {
-            let run = run(ranks, SEGMENT, puts, 1, |ra: &Ra<'_>| {
-                peer_death(ra, || panic!("rank 1 dies")).map_err(|failure| failure.to_string())
+            let run = run(ranks, SEGMENT, puts, 1, move |ra: &Ra<'_>| {
+                check(ra, || panic!("rank 1 dies")).map_err(|failure| failure.to_string())
             });
             for (rank, end) in run.ends.iter().enumerate() {
                 match end {
@@ -94,6 +96,16 @@ fn all_ranks_get_the_death_of_a_rank() {
             }
         }
     }
+}
+
+#[test]
+fn all_ranks_get_the_death_of_a_rank() {
+    with_a_death(|ra, die| peer_death(ra, die));
+}
+
+#[test]
+fn all_other_ranks_go_on_after_a_death() {
+    with_a_death(|ra, die| survivors_go_on(ra, die));
 }
 
 #[test]

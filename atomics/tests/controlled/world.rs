@@ -90,6 +90,8 @@ pub(crate) struct World<T: 'static> {
     /// Ranks with operations under way.
     posting: Vec<usize>,
     failed: Option<Rank>,
+    /// For each rank, whether it has acknowledged that failure.
+    acknowledged: Vec<bool>,
     made: u64,
     hash: DefaultHasher,
 }
@@ -135,6 +137,7 @@ pub(crate) fn run<T: 'static>(
         results: HashMap::new(),
         posting: Vec::new(),
         failed: None,
+        acknowledged: vec![false; ranks as usize],
         made: 0,
         hash: DefaultHasher::new(),
     };
@@ -333,7 +336,7 @@ impl<T: 'static> World<T> {
                 if until.holds(value) {
                     return Some(Answer::Word(value));
                 }
-                if let Some(failed) = self.failed {
+                if let Some(failed) = self.failed.filter(|_| !self.acknowledged[rank]) {
                     return Some(Answer::PeerFailed(failed));
                 }
                 if deadline.is_some_and(|deadline| deadline.0 <= self.clock) {
@@ -343,7 +346,7 @@ impl<T: 'static> World<T> {
                 self.block(rank, deadline.map(|deadline| deadline.0))
             }
             Call::Pause { operations } => {
-                if let Some(failed) = self.failed {
+                if let Some(failed) = self.failed.filter(|_| !self.acknowledged[rank]) {
                     self.pauses[rank] = None;
                     return Some(Answer::PeerFailed(failed));
                 }
@@ -356,6 +359,24 @@ impl<T: 'static> World<T> {
                 self.block(rank, Some(end))
             }
             Call::Now => Some(Answer::Word(self.clock)),
+            Call::Failed => Some(Answer::Word(self.failed.map_or(0, |failed| 1 << failed.0))),
+            Call::Acknowledge { ranks } => {
+                let unknown = ranks & !self.failed.map_or(0, |failed| 1 << failed.0);
+                self.acknowledged[rank] |= unknown == 0 && ranks != 0;
+                Some(Answer::Word(unknown))
+            }
+            Call::Silence { ranks } => {
+                let unknown = ranks & !self.failed.map_or(0, |failed| 1 << failed.0);
+                if unknown == 0 {
+                    for (of, posts) in self.posts.iter_mut().enumerate() {
+                        if ranks >> of & 1 == 1 {
+                            posts.clear();
+                        }
+                    }
+                    self.posting.retain(|&of| ranks >> of & 1 == 0);
+                }
+                Some(Answer::Word(unknown))
+            }
         }
     }
 }

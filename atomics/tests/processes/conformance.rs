@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rmalab_atomics::conformance::{Failure, checks, peer_death};
+use rmalab_atomics::conformance::{Failure, checks, peer_death, survivors_go_on};
 use rmalab_atomics::{Mapped, Rank};
 
 use super::{be_a_rank, here, is_rank_of_another_size, launcher, results, signal_of, world};
@@ -28,8 +28,11 @@ fn all_checks_fit_into_one_world() {
     assert!(outcome.success(), "{outcome:?}");
 }
 
-#[test]
-fn all_ranks_get_the_death_of_a_rank() {
+/// A check with one rank's death.
+type Deadly = fn(&Mapped, fn()) -> Result<(), Failure>;
+
+/// Runs `check` on worlds of processes, in which rank 1 is killed.
+fn with_a_death(test: &str, check: Deadly) {
     for ranks in [3, 4, 8] {
         if is_rank_of_another_size(ranks) {
             continue;
@@ -37,9 +40,9 @@ fn all_ranks_get_the_death_of_a_rank() {
         be_a_rank(ranks, |ra| {
             let die =
                 || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
-            peer_death(ra, die).map_err(|failure| failure.to_string())
+            check(ra, die).map_err(|failure| failure.to_string())
         });
-        let outcome = launcher(here!(), ranks).spawn().unwrap().wait().unwrap();
+        let outcome = launcher(test, ranks).spawn().unwrap().wait().unwrap();
         assert_eq!(outcome.first_failure, Some(Rank(1)));
         assert_eq!(signal_of(outcome.statuses[1]), Some(9));
         let told: BTreeMap<usize, Result<(), String>> =
@@ -47,4 +50,14 @@ fn all_ranks_get_the_death_of_a_rank() {
         let expected = (0..ranks as usize).filter(|&rank| rank != 1).map(|rank| (rank, Ok(()))).collect();
         assert_eq!(told, expected);
     }
+}
+
+#[test]
+fn all_ranks_get_the_death_of_a_rank() {
+    with_a_death(here!(), peer_death);
+}
+
+#[test]
+fn all_other_ranks_go_on_after_a_death() {
+    with_a_death(here!(), survivors_go_on);
 }

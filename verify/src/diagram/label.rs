@@ -1,6 +1,6 @@
 //! The text beside an arrow: the operation, the name of its word, its arguments and its result.
 
-use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::controlled::{Answer, Call, ranks_of};
 use rmalab_atomics::{Address, Rank, Until};
 
 use crate::check::Check;
@@ -96,6 +96,9 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
         Call::Pause { operations } => format!("pause {operations}"),
         Call::FenceEverywhere => "fence everywhere".to_owned(),
         Call::Now => "now".to_owned(),
+        Call::Failed => "failed".to_owned(),
+        Call::Acknowledge { ranks } => format!("acknowledge {}", ranks_of(ranks)),
+        Call::Silence { ranks } => format!("silence {}", ranks_of(ranks)),
     }
 }
 

@@ -22,23 +22,26 @@ struct Header {
     size: AtomicU32,
     /// The first rank that failed, plus one; 0 while all are well.
     failed: AtomicU32,
+    /// The number of ranks that have failed.
+    failures: AtomicU32,
 }
 
 /// "rmalab" and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x04");
 
 /// The control block ahead of a rank's segment: two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
 pub(super) struct Control {
     /// The displacement that this rank is parked on, plus one; 0 while it is not parked. Its low half is the futex.
     pub(super) parked: AtomicU64,
-    /// One of [`ABSENT`], [`ATTACHED`] and [`DEPARTED`].
+    /// One of [`ABSENT`], [`ATTACHED`], [`DEPARTED`] and [`FAILED`].
     state: AtomicU32,
 }
 
 const ABSENT: u32 = 0;
 const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
+const FAILED: u32 = 3;
 
 /// Bytes ahead of a rank's segment: a page, so that alignments up to a page in a segment are alignments in memory.
 pub(super) const CONTROL: usize = PAGE as usize;
@@ -325,10 +328,24 @@ impl Mapping {
         self.header().failed.load(Ordering::SeqCst).checked_sub(1).map(Rank)
     }
 
-    /// Marks `rank` as failed, unless another rank was first, and wakes all waiting ranks.
+    /// The number of ranks that have failed. Whoever reads it then finds that many in [`has_failed`](Self::has_failed).
+    #[inline]
+    pub fn failures(&self) -> u32 {
+        self.header().failures.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether `rank` is marked as failed.
+    pub fn has_failed(&self, rank: Rank) -> bool {
+        self.control(rank).state.load(Ordering::SeqCst) == FAILED
+    }
+
+    /// Marks `rank` as failed, and wakes all waiting ranks.
     pub fn mark_failed(&self, rank: Rank) {
-        let failed = &self.header().failed;
-        let _ = failed.compare_exchange(0, rank.0.saturating_add(1), Ordering::SeqCst, Ordering::SeqCst);
+        if self.control(rank).state.swap(FAILED, Ordering::SeqCst) != FAILED {
+            let header = self.header();
+            let _ = header.failed.compare_exchange(0, rank.0.saturating_add(1), Ordering::SeqCst, Ordering::SeqCst);
+            header.failures.fetch_add(1, Ordering::SeqCst);
+        }
         for peer in 0..self.layout.size {
             let control = self.control(Rank(peer));
             if control.parked.swap(0, Ordering::SeqCst) != 0 {
@@ -342,9 +359,10 @@ impl Mapping {
         self.control(rank).state.store(ATTACHED, Ordering::SeqCst);
     }
 
-    /// Notes that `rank` has left in good order: its end is not a failure.
+    /// Notes that `rank` has left in good order, unless it has failed: its end is not a failure.
     pub fn mark_departed(&self, rank: Rank) {
-        self.control(rank).state.store(DEPARTED, Ordering::SeqCst);
+        let state = &self.control(rank).state;
+        let _ = state.compare_exchange(ATTACHED, DEPARTED, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Returns whether `rank` has attached and not departed.

@@ -263,7 +263,7 @@ impl Mapped {
         if owner.0 >= self.view.size() {
             return Err(Error::RankOutOfRange { operation: Operation::Pin, rank: owner, size: self.view.size() });
         }
-        if self.mapping.failed() == Some(owner) {
+        if self.mapping.has_failed(owner) {
             return Err(Error::PeerFailed { rank: owner });
         }
         let refused = Error::NotRegistered { rank: owner, key };

@@ -49,16 +49,8 @@ const SLEEP: u64 = 50_000;
 pub(super) struct LastLook(AtomicU64);
 
 impl Mapped {
-    /// An error if any rank has failed.
-    fn check_failed(&self) -> Result<()> {
-        match self.mapping().failed() {
-            None => Ok(()),
-            Some(rank) => Err(Error::PeerFailed { rank }),
-        }
-    }
-
-    /// Returns an error if any rank has failed. At intervals it checks whether all live, and marks a dead rank as
-    /// failed for all.
+    /// Returns an error if a rank has failed, and this rank has not acknowledged that. At intervals it checks whether all
+    /// live, and marks a dead rank as failed for all.
     fn check_peers(&self, now: Time) -> Result<()> {
         let last = Time(self.last_look().0.load(Ordering::Relaxed));
         if now.since(last) >= LIVENESS {

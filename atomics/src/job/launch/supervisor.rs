@@ -543,7 +543,7 @@ impl Supervisor {
         drop(reaped);
         let mut stayed = false;
         if let Some(mapping) = &self.mapping {
-            stayed = mapping.is_attached(rank) || mapping.failed() == Some(rank);
+            stayed = mapping.is_attached(rank) || mapping.has_failed(rank);
             // A rank that has not left in good order has failed for the others, for any exit code; so has a rank whose
             // exit code reports a failure.
             if !status.success() || !mapping.has_departed(rank) {

@@ -1,0 +1,148 @@
+//! A rank whose process is killed ahead of an operation of a given number: real deaths that can be repeated.
+
+use std::cell::Cell;
+use std::fmt;
+
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::model::fabric::{
+    Bytes, Completion, Delay, Extras, Fabric, Failures, Leaving, Span, Word, WordOp, WorldView,
+};
+use crate::{Failed, Rank, RemoteAtomics, Request, Result, Time, Until};
+
+/// Kills this process by SIGKILL ahead of one of its operations, and passes on all others.
+///
+/// Word and bulk operations, flushes, waits, pauses and calls about failures are numbered from 1. Between two operations
+/// a rank only computes. So the deaths ahead of each number are all deaths between operations; a death amid a bulk
+/// operation, or between a store and its wake-up, is not among them. It has no loads and stores of local memory, which
+/// nobody could number.
+///
+/// One thread uses it.
+pub struct Crashing<'a, A: ?Sized> {
+    inner: &'a A,
+    view: &'a WorldView,
+    /// The number of operations that are still passed on; `None` is no end.
+    left: Cell<Option<u64>>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
+    /// Kills this process ahead of operation number `ahead_of`, counted from 1; never if there is none.
+    pub fn new(inner: &'a A, ahead_of: Option<u64>) -> Crashing<'a, A> {
+        Crashing { inner, view: inner.view(), left: Cell::new(ahead_of.map(|number| number.saturating_sub(1))) }
+    }
+
+    fn count(&self) {
+        match self.left.get() {
+            None => {}
+            Some(0) => {
+                // If the kernel refuses, the test that waits for this death says so.
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+            Some(left) => self.left.set(Some(left - 1)),
+        }
+    }
+}
+
+impl<A: ?Sized> fmt::Debug for Crashing<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crashing")
+            .field("rank", &self.view.rank())
+            .field("left", &self.left.get())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Fabric for Crashing<'_, A> {
+    fn view(&self) -> &WorldView {
+        self.view
+    }
+
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        self.count();
+        self.inner.word(at, op)
+    }
+
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        self.count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.start_word(at, op, result) }
+    }
+
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        self.count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.transfer(at, bytes, until) }
+    }
+
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.count();
+        self.inner.done(request)
+    }
+
+    fn finish(&self, request: Request) -> Result<()> {
+        self.count();
+        self.inner.finish(request)
+    }
+
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.count();
+        self.inner.complete(target)
+    }
+
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.count();
+        self.inner.wait_on(own, until, deadline)
+    }
+
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.count();
+        self.inner.delay(delay)
+    }
+
+    fn clock(&self) -> Time {
+        self.inner.clock()
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        let inner = self.inner.extras();
+        Extras {
+            shared: None,
+            memory: None,
+            leaving: inner.leaving.is_some().then_some(self as &dyn Leaving),
+            failures: inner.failures.is_some().then_some(self as &dyn Failures),
+            ..inner
+        }
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Leaving for Crashing<'_, A> {
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        self.count();
+        self.inner.wait_until_from(own.disp(), until, writer)
+    }
+
+    fn forsake(&self, what: &'static str) {
+        self.inner.forsake(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.inner.forsaken()
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Failures for Crashing<'_, A> {
+    fn failed(&self) -> Result<Failed> {
+        self.count();
+        self.inner.failed()
+    }
+
+    fn acknowledge(&self, failed: &Failed) -> Result<()> {
+        self.count();
+        self.inner.acknowledge(failed)
+    }
+
+    fn silence(&self, failed: &Failed) -> Result<()> {
+        self.count();
+        self.inner.silence(failed)
+    }
+}
