@@ -22,6 +22,14 @@ pub enum Error {
         /// The largest number of ranks that it can count.
         limit: u32,
     },
+    /// A rank failed inside, and the rank that was told has released the lock without declaring the data consistent.
+    #[error(
+        "{lock}: a rank failed inside, and the next one released the lock without declaring the data consistent; no rank can acquire it any more, so make a new lock"
+    )]
+    NotRecoverable {
+        /// The algorithm's name.
+        lock: &'static str,
+    },
     /// A parameter of the lock has a value that it cannot have.
     #[error("{lock}: {parameter}: {why}")]
     Parameter {

@@ -18,8 +18,8 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use crate::{
     ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax,
     Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget,
-    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
-    WindowLock,
+    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustMcs, RobustTas, RobustTicket, Sherman, ShiftLock,
+    Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -245,6 +245,12 @@ policies! {
     mutex Gcr: Gcr<Mcs>;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Tas: Tas;
+    /// One [`RobustTas`] mutex for the whole window, as [`Mcs`](Self::Mcs). A window ends with the failure of a rank all the same.
+    mutex RobustTas: RobustTas;
+    /// One [`RobustTicket`] mutex for the whole window, as [`RobustTas`](Self::RobustTas).
+    mutex RobustTicket: RobustTicket;
+    /// One [`RobustMcs`] mutex for the whole window, as [`RobustTas`](Self::RobustTas).
+    mutex RobustMcs: RobustMcs;
     /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }

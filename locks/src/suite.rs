@@ -22,7 +22,10 @@ use crate::{Place, RawRwLock, RawRwLockTimed, Result};
 
 mod mutexes;
 
-pub use mutexes::{mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try, mutex_try_on};
+pub use mutexes::{
+    Death, mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try, mutex_try_on, recoverable,
+    recoverable_cost, recoverable_on, survived_on,
+};
 
 /// Numbers of ranks: from 3 on a queue has a middle, and from 4 on readers and writers alternate in it in every way.
 const SIZES: [u32; 5] = [2, 3, 4, 8, 16];

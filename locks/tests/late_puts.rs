@@ -14,7 +14,7 @@ use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
     DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Malthusian, MalthusianParams, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, suite,
+    RobustMcs, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -179,6 +179,9 @@ fn mutexes() {
     late(|ra| suite::mutex_try_on::<Mcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
+    late(|ra| suite::mutex_on::<RobustMcs, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<RobustTas, _>(ra, Backoff::default(), 150));
+    late(|ra| suite::mutex_on::<RobustTicket, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<OshmemMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Mpi4pyMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Reciprocating, _>(ra, (), 150));

@@ -161,6 +161,8 @@ fn allocations_are_all_that_a_policy_takes() {
             PolicyKind::Bravo,
             PolicyKind::Hapax,
             PolicyKind::ALock,
+            PolicyKind::RobustTicket,
+            PolicyKind::RobustMcs,
         ];
         let rests_at_zero = !keeps.contains(&kind);
         let world = World::threads(3).run(|ra| {

@@ -1,9 +1,12 @@
 //! The mutexes' part of the suite.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use rmalab_atomics::{Rank, RemoteAtomics};
 
 use super::*;
-use crate::{RawMutex, RawMutexTimed, RawMutexTry};
+use crate::recoverable::{acknowledged, interruptible};
+use crate::{Entry, RawMutex, RawMutexTimed, RawMutexTry, Recoverable};
 
 /// Checks a mutex against its trait, on threads.
 pub fn mutex<L: RawMutex>(params: L::Params) {
@@ -150,4 +153,145 @@ pub fn mutex_cost<L: RawMutex>(params: L::Params) -> (u64, u64) {
         lock.release(ra)?;
         Ok((measure(ra, |ra| lock.acquire(ra))?, measure(ra, |ra| lock.release(ra))?))
     })
+}
+
+/// Like [`mutex_cost`], for the acquire that goes on after failures.
+pub fn recoverable_cost<L: Recoverable>(params: L::Params) -> (u64, u64) {
+    cost(L::WORDS, L::NODE, |ra, place| {
+        let mut lock = L::bind(ra, place, params)?;
+        let _ = lock.recoverable_acquire(ra)?;
+        lock.release(ra)?;
+        let acquire = measure(ra, |ra| lock.recoverable_acquire(ra).map(drop))?;
+        Ok((acquire, measure(ra, |ra| lock.release(ra))?))
+    })
+}
+
+/// Checks a mutex against [`Recoverable`], on threads: [`mutex_on`] by its other acquire, and the deaths of ranks by panics.
+pub fn recoverable<L: Recoverable>(params: L::Params) {
+    on_threads(|ra| recoverable_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
+    for size in SIZES.into_iter().filter(|&size| size > 2) {
+        for die in [Death::Inside, Death::Outside] {
+            let world =
+                || on_threads_of(size, |ra| survived_on::<L, _>(ra, params, die, || resume_unwind(Box::new(DIED))));
+            let panic = catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&DIED), "another rank has panicked");
+        }
+    }
+}
+
+const DIED: &str = "rank 1 dies";
+
+/// One rank's part of [`recoverable`] without deaths.
+pub fn recoverable_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    params: L::Params,
+    acquisitions: u32,
+) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let pair = Pair::alloc(ra)?;
+    let ra = &probed(ra, L::NAME)?;
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    for acquisition in 0..acquisitions {
+        if acquisition % ROUND == 0 {
+            all.barrier()?;
+        }
+        ra.begin("recoverable_acquire")?;
+        assert_eq!(lock.recoverable_acquire(ra)?, Entry::Clean, "{}: no rank has failed", ra.rank());
+        pair.increment(ra)?;
+        ra.begin("release")?;
+        lock.release(ra)?;
+    }
+    at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE_AT_REST)?;
+    assert_eq!(pair.check(ra)?, u64::from(acquisitions) * u64::from(ra.size()), "increments");
+    Ok(())
+}
+
+/// Where rank 1 dies in [`survived_on`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// While it holds the lock.
+    Inside,
+    /// After it has released the lock.
+    Outside,
+}
+
+/// The acquisitions of each survivor.
+const SURVIVALS: u64 = 100;
+
+/// One rank's part of [`recoverable`] with a death: rank 1 dies in `die`, and all others go on acquiring. Exactly one of them is told that a
+/// rank has failed inside, if it has. Then one of them gives the lock up for all.
+pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    params: L::Params,
+    death: Death,
+    die: impl FnOnce(),
+) -> Result<()> {
+    // On rank 0, and not in the memory of the dead: how many are there, told and done.
+    let words = ra.heap().alloc(3 * WORD, WORD)?;
+    let [arrived, told, done] = [0, 1, 2].map(|word| Rank(0).at(words.word(word)));
+    let place = Place::alloc(ra, Rank(0), L::WORDS, L::NODE)?;
+    let pair = Pair { left: Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?), right: Rank(2).at(words) };
+    let mut lock = L::bind(ra, place, params)?;
+    let mut ask = || acknowledged(ra).map(drop);
+    if ra.rank() == Rank(1) {
+        assert_eq!(lock.recoverable_acquire(ra)?, Entry::Clean);
+        if death == Death::Outside {
+            lock.release(ra)?;
+            ra.flush_all()?;
+        }
+        ra.fetch_add(arrived, 1)?;
+        meet(ra, arrived, u64::from(ra.size()), &mut ask)?;
+        die();
+        panic!("rank 1 should have died");
+    }
+    // Rank 1 holds the lock then.
+    meet(ra, arrived, 1, &mut ask)?;
+    ra.fetch_add(arrived, 1)?;
+    for _ in 0..SURVIVALS {
+        match lock.recoverable_acquire(ra)? {
+            Entry::Clean => {}
+            Entry::OwnerDead(failed) => {
+                assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
+                assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank is told");
+            }
+        }
+        pair.increment(ra)?;
+        lock.release(ra)?;
+    }
+    let survivors = u64::from(ra.size()) - 1;
+    ra.fetch_add(done, 1)?;
+    meet(ra, done, survivors, &mut ask)?;
+    assert_eq!(ra.get(told)?, u64::from(death == Death::Inside), "ranks that were told");
+    assert_eq!(pair.check(ra)?, survivors * SURVIVALS, "increments");
+    meet_again(ra, done, 2 * survivors, &mut ask)?;
+    if ra.rank() == Rank(0) {
+        let _ = lock.recoverable_acquire(ra)?;
+        lock.release_unrecovered(ra)?;
+        ra.flush_all()?;
+    }
+    meet_again(ra, done, 3 * survivors, &mut ask)?;
+    let refused = lock.recoverable_acquire(ra);
+    assert!(matches!(refused, Err(crate::Error::NotRecoverable { lock }) if lock == L::NAME), "{refused:?}");
+    meet_again(ra, done, 4 * survivors, &mut ask)
+}
+
+/// Adds one to the word, and polls it until it is `count`.
+fn meet_again<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    at: Address,
+    count: u64,
+    ask: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    ra.fetch_add(at, 1)?;
+    meet(ra, at, count, ask)
+}
+
+/// Polls the word until it is at least `count`, also after failures.
+fn meet<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, ask: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    while ra.get(at)? < count {
+        interruptible(ra.pause(64).map_err(crate::Error::from))?;
+        ask()?;
+    }
+    Ok(())
 }

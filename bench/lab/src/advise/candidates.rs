@@ -7,8 +7,8 @@ use rmalab_locks::{
     ALock, Backoff, BigReader, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
     Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams, Malthusian, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
-    RmaRwParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
-    WindowLock,
+    RmaRwParams, RobustMcs, RobustTas, RobustTicket, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket,
+    TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -116,6 +116,9 @@ candidates! {
     Malthusian "malthusian": Global<Exclusive<Malthusian>>, GlobalParams::default();
     Hapax "hapax": Global<Exclusive<Hapax>>, GlobalParams::default();
     Ticket "ticket": Global<Exclusive<Ticket>>, GlobalParams::default();
+    RobustTas "robust-tas": Global<Exclusive<RobustTas>>, GlobalParams::default();
+    RobustMcs "robust-mcs": Global<Exclusive<RobustMcs>>, GlobalParams::default();
+    RobustTicket "robust-ticket": Global<Exclusive<RobustTicket>>, GlobalParams::default();
     Ticket "ticket/hold-8": Global<Exclusive<Ticket>>,
         GlobalParams { lock: TicketParams { hold: 8 }, ..GlobalParams::default() };
     RmaMcs "rma-mcs": Global<Exclusive<RmaMcs>>, GlobalParams::default();

@@ -3,7 +3,7 @@
 use rmalab_locks::{
     ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams,
     Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs,
-    RmaRw, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    RmaRw, RobustMcs, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -92,6 +92,18 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_mutex::<Gcr<Mcs>>("concurrency restriction of mcs: one rank of each node at a time goes on to the queue, the others wait ahead of it")
         .paper(GCR)
         .fairness("passive ranks first come, first served; the active rank overtakes them, a bounded number of times");
+    registry
+        .add_mutex::<RobustTas>("robust test-and-set mutex: survivors take it over from a holder that has failed")
+        .paper("Anderson: The Performance of Spin Lock Alternatives, IEEE TPDS 1(1), 1990, doi:10.1109/71.80120; the repair is this project's")
+        .fairness("none: any waiter may starve");
+    registry
+        .add_mutex::<RobustTicket>("robust ticket mutex: survivors skip the tickets of ranks that have failed")
+        .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729; the repair is this project's")
+        .fairness("first come, first served");
+    registry
+        .add_mutex::<RobustMcs>("robust MCS queue mutex: survivors rebuild the queue from their own words")
+        .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729; Jayanti, Jayanti, Joshi: A Recoverable Mutex Algorithm, PODC'19, arXiv:1904.02124")
+        .fairness("first come, first served until the first failure");
     registry
         .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
         .paper(FOMPI)

@@ -1,0 +1,213 @@
+//! Locks that outlive the ranks that hold them or wait for them.
+//!
+//! When a rank fails, every other lock ends with [`PeerFailed`](rmalab_atomics::Error::PeerFailed). A [`Recoverable`] lock goes on: the
+//! survivors repair it, and the first of them that enters after a rank has failed inside is told so, since the data may be half written.
+//! The model of failures is that of [`RemoteAtomics`]. The names are those of POSIX's robust mutexes (`EOWNERDEAD`, `ENOTRECOVERABLE`).
+//!
+//! A recoverable lock asks for failures only where it waits, so that without a failure it costs what the lock costs that it extends.
+//! Its words have to outlive the ranks: over processes of one host and over threads the memory of a rank stays after its failure.
+//!
+//! # A guard that is dropped
+//!
+//! Dropping a guard releases, as in [`guard`](crate::guard), with two exceptions. A guard whose data were not declared consistent makes
+//! the lock [not recoverable](crate::Error::NotRecoverable) for all ranks. And while a panic unwinds, a guard keeps the lock: its rank is
+//! about to fail, and the next holder is told. A program that catches the panic has to leave the world.
+
+use std::mem::ManuallyDrop;
+
+use rmalab_atomics::{Error as AtomicsError, Failed, Rank, RemoteAtomics};
+
+use crate::guard::check;
+use crate::{Error, Place, RawMutex, Result};
+
+/// The state in which a rank has acquired a [`Recoverable`] lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "after a failure inside, the data may be half written"]
+pub enum Entry {
+    /// No rank has failed inside since the last rank that was told.
+    Clean,
+    /// A rank may have failed inside: one of these. The data may be half written.
+    OwnerDead(Failed),
+}
+
+/// A mutex that goes on after the failure of ranks.
+///
+/// Its [`acquire`](RawMutex::acquire) is that of any other lock: it ends with the failure of a rank. All ranks acquire in one way or all in
+/// the other.
+pub trait Recoverable: RawMutex {
+    /// Acquires the lock, also after ranks have failed. It acknowledges their failures.
+    ///
+    /// A rank that enters after one that failed inside gets [`Entry::OwnerDead`]. It may also get that after a rank that failed while it
+    /// acquired or released.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](rmalab_atomics::Error::Unsupported) on a backend that ends with its first failure, once this rank has to wait, and
+    /// [`NotRecoverable`](Error::NotRecoverable).
+    fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
+
+    /// Releases the lock, which this rank holds, so that no rank can acquire it any more: they get
+    /// [`NotRecoverable`](Error::NotRecoverable).
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+}
+
+/// The failures that are known here, which end no wait of this rank from here on.
+pub(crate) fn acknowledged<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Failed> {
+    let failed = ra.failed()?;
+    if !failed.is_empty() {
+        ra.acknowledge(&failed)?;
+    }
+    Ok(failed)
+}
+
+/// A pause that the failure of a rank only ends early. The caller looks for failures after it.
+pub(crate) fn interruptible(paused: Result<()>) -> Result<()> {
+    match paused {
+        Err(Error::Atomics(AtomicsError::PeerFailed { .. })) => Ok(()),
+        other => other,
+    }
+}
+
+/// The error of a plain acquire that comes after a rank that has failed inside.
+pub(crate) fn refused<A: RemoteAtomics + ?Sized>(ra: &A, entry: Entry) -> Result<()> {
+    match entry {
+        Entry::Clean => Ok(()),
+        Entry::OwnerDead(failed) => {
+            let rank = failed.iter().next().unwrap_or(ra.rank());
+            Err(AtomicsError::PeerFailed { rank }.into())
+        }
+    }
+}
+
+/// One rank's handle of a mutex that goes on after the failure of ranks. Acquiring returns a guard.
+///
+/// ```
+/// use rmalab_atomics::{Rank, RemoteAtomics};
+/// use rmalab_locks::recoverable::{Acquired, RobustMutex};
+/// use rmalab_locks::{Recoverable, Result};
+///
+/// fn update<L: Recoverable, A: RemoteAtomics>(ra: &A) -> Result<()> {
+///     let mut mutex = RobustMutex::<A, L>::create(ra, Rank(0), L::Params::default())?;
+///     let guard = match mutex.acquire()? {
+///         Acquired::Clean(guard) => guard,
+///         Acquired::OwnerDead(inconsistent) => {
+///             // Repair the data here.
+///             inconsistent.consistent()
+///         }
+///     };
+///     // No other rank is here now.
+///     guard.release()
+/// }
+/// ```
+#[derive(Debug)]
+pub struct RobustMutex<'a, A: RemoteAtomics + ?Sized, L: Recoverable> {
+    ra: &'a A,
+    raw: L,
+    /// The error of a release by drop.
+    failed: Option<Error>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, L: Recoverable> RobustMutex<'a, A, L> {
+    /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
+    /// allocations.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](rmalab_atomics::Error::Unsupported) on a backend that ends with its first failure; the errors of
+    /// [`Place::alloc`] and [`RawMutex::bind`].
+    pub fn create(ra: &'a A, home: Rank, params: L::Params) -> Result<Self> {
+        ra.failed()?;
+        let place = Place::alloc(ra, home, L::WORDS, L::NODE)?;
+        Self::at(ra, place, params)
+    }
+
+    /// Makes this rank's only handle of the lock at `place`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`](Self::create).
+    pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
+        ra.failed()?;
+        Ok(RobustMutex { ra, raw: L::bind(ra, place, params)?, failed: None })
+    }
+
+    /// Acquires the lock, and returns when this rank holds it.
+    ///
+    /// # Errors
+    ///
+    /// The lock's errors, and the error of an earlier release by drop.
+    pub fn acquire(&mut self) -> Result<Acquired<'_, 'a, A, L>> {
+        check(&mut self.failed)?;
+        let entry = self.raw.recoverable_acquire(self.ra)?;
+        let is_consistent = entry == Entry::Clean;
+        let guard = RobustGuard { lock: self, is_consistent };
+        Ok(match entry {
+            Entry::Clean => Acquired::Clean(guard),
+            Entry::OwnerDead(failed) => Acquired::OwnerDead(Inconsistent { guard, failed }),
+        })
+    }
+}
+
+/// A [`RobustMutex`] that this rank holds.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
+pub enum Acquired<'l, 'a, A: RemoteAtomics + ?Sized, L: Recoverable> {
+    /// No rank has failed inside since the last rank that was told.
+    Clean(RobustGuard<'l, 'a, A, L>),
+    /// A rank may have failed inside, so the data may be half written.
+    OwnerDead(Inconsistent<'l, 'a, A, L>),
+}
+
+/// Holds a [`RobustMutex`] after a rank has failed inside. Dropping it makes the lock [not recoverable](crate::Error::NotRecoverable).
+#[derive(Debug)]
+#[must_use = "dropping it makes the lock unusable for all ranks"]
+pub struct Inconsistent<'l, 'a, A: RemoteAtomics + ?Sized, L: Recoverable> {
+    guard: RobustGuard<'l, 'a, A, L>,
+    failed: Failed,
+}
+
+impl<'l, 'a, A: RemoteAtomics + ?Sized, L: Recoverable> Inconsistent<'l, 'a, A, L> {
+    /// The ranks that have failed. One of them may have been inside.
+    pub fn failed(&self) -> &Failed {
+        &self.failed
+    }
+
+    /// Declares the data consistent, after their repair.
+    pub fn consistent(mut self) -> RobustGuard<'l, 'a, A, L> {
+        self.guard.is_consistent = true;
+        self.guard
+    }
+}
+
+/// Holds a [`RobustMutex`] and releases it when dropped.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
+pub struct RobustGuard<'l, 'a, A: RemoteAtomics + ?Sized, L: Recoverable> {
+    lock: &'l mut RobustMutex<'a, A, L>,
+    is_consistent: bool,
+}
+
+impl<A: RemoteAtomics + ?Sized, L: Recoverable> RobustGuard<'_, '_, A, L> {
+    /// Releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// The lock's errors. After one, the state of the lock is unknown.
+    pub fn release(self) -> Result<()> {
+        let guard = &mut *ManuallyDrop::new(self);
+        guard.lock.raw.release(guard.lock.ra)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, L: Recoverable> Drop for RobustGuard<'_, '_, A, L> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let RobustMutex { ra, raw, failed } = &mut *self.lock;
+        let released = if self.is_consistent { raw.release(*ra) } else { raw.release_unrecovered(*ra) };
+        if let Err(error) = released {
+            *failed = Some(error);
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The robust MCS mutex: survivors rebuild the queue from their own words.
+//!
+//! # Paper
+//! The lock is [`mcs`](crate::mcs): J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on
+//! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5.
+//! The cases of the repair are those of P. Jayanti, S. Jayanti and A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic
+//! RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124, for ranks that do not come back.
+//!
+//! # Properties
+//! - Mutual exclusion among the ranks that live; first come, first served until the first failure.
+//! - Every wait is on the waiter's own node, except in a repair.
+//! - The rank that enters after a rank that failed inside is told. It may also be told after a rank that failed while it
+//!   acquired or released.
+//! - Any number of ranks may fail, except for the one with the lock's words on a backend where its memory ends with it. The
+//!   words of a rank that has failed are not read: what no live rank claims was theirs.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included: under sequential
+//!   consistency 3 ranks × 1 acquisition and 2 × 2, each with one failure at any step and without; with posted puts that
+//!   arrive late or are lost 2 × 1 with one failure.
+//!
+//! # State
+//! A pointer is a rank plus one, with the number of its acquisition (23 bits) from bit 32 on.
+//!
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
+//! | repairer | words + 8 | 8 | home | that of [`robust-tas`](crate::robust_tas): the rank that repairs |
+//! | next | node + 0 | 8 | each rank | the number alone: no successor; the pointer of the successor; [`GRANTED`] |
+//! | grant | node + 8 | 8 | each rank | the number of the last acquisition that waited and was granted; bit 63: not recoverable |
+//! | announced | node + 16 | 8 | each rank | what the rank does: nothing, takes a place, has a place behind a pointer, looks for a successor |
+//!
+//! # Invariants
+//! - I1: from the begin of its swap to the end of its release, a live rank announces its place. While the announcement may
+//!   be older than the swap of the tail, it says so, and a repair waits for it.
+//! - I2: ranks that wait form chains by the pointers they announce. At most one chain of live ranks begins with a rank that
+//!   holds the lock or was granted it. All others begin behind a rank that has failed.
+//! - I3: only the rank that holds `repairer`, after it has silenced the failed ranks that it knows, puts such a chain
+//!   elsewhere: behind the tail, behind the first chain, or, if there is no first chain and the tail is its own, inside.
+//!
+//! # Memory ordering
+//! An announcement of a step that others may see elsewhere is complete before the step: that a rank takes a place, that it
+//! looks for a successor, and each one of a repair before the next repair begins. Links and grants are posted. Each is
+//! for one acquisition by its number, so that none can be taken for another.
+//!
+//! # Deviations from the paper
+//! The paper's ranks come back and recover their own place. Here they do not, and survivors go on without it.
+//!
+//! # Cost
+//! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
+//! acquire 2, with a successor release 1. In addition, a rank writes its own words. A repair reads each live rank's word
+//! twice or more.
+
+use rmalab_atomics::{Address, Error as AtomicsError, Failed, Rank, RemoteAtomics, Until, WORD};
+
+use crate::backoff::Backoff;
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::recoverable::{self, Entry, Recoverable};
+use crate::robust_tas::RobustTas;
+use crate::{Error, Place, RawMutex, Result};
+
+/// `next` of a rank that has granted the lock: no rank has this number.
+const GRANTED: u64 = u32::MAX as u64;
+/// Numbers of acquisitions. They come round, and then the rank resets its grant to one that is for none of them.
+const NUMBERS: u64 = (1 << 23) - 1;
+const NO_GRANT: u64 = 1 << 24;
+/// In `grant` and `tail`: no rank can acquire the lock any more.
+const NOT_RECOVERABLE: u64 = 1 << 63;
+/// The most ranks: a place has 16 bits for one.
+const RANKS: u32 = u16::MAX as u32;
+
+/// What a rank announces: two bits of these, 23 of its number, and 16 and 23 of the pointer that it is behind.
+const OUTSIDE: u64 = 0;
+const TAKES: u64 = 1;
+const HAS: u64 = 2;
+const LOOKS: u64 = 3;
+
+/// The place of a live rank in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Spot {
+    what: u64,
+    /// The rank, with the number of its acquisition.
+    rank: u64,
+    /// The pointer that it is behind; nil for a rank that was first.
+    behind: u64,
+}
+
+impl Spot {
+    fn word(self) -> u64 {
+        let (rank, number) = (u64::from(self.behind as u32), self.behind >> 32);
+        self.what | (self.rank >> 32) << 2 | rank << 25 | number << 41
+    }
+
+    fn of(rank: Rank, word: u64) -> Spot {
+        let number = |at: u32| word >> at & NUMBERS;
+        let behind = (word >> 25 & u64::from(u16::MAX)) | number(41) << 32;
+        Spot { what: word & 3, rank: pointer(rank) | number(2) << 32, behind }
+    }
+}
+
+/// The outcome of a repair for the rank that makes it.
+enum Placed {
+    Inside(Entry),
+    /// Behind this pointer, which has a link to this rank already, or not.
+    Behind(u64, bool),
+    NotRecoverable,
+}
+
+/// One rank's handle of a robust MCS mutex.
+#[derive(Debug)]
+pub struct RobustMcs {
+    tail: Address,
+    place: Place,
+    me: Rank,
+    number: u64,
+    /// Whether the present acquisition goes on after failures.
+    recovers: bool,
+    /// What the release leaves behind: nil, or [`NOT_RECOVERABLE`].
+    leaves: u64,
+    repairs: RobustTas,
+}
+
+impl RawMutex for RobustMcs {
+    const NAME: &'static str = "robust-mcs";
+    const WORDS: u64 = 2 * WORD;
+    const NODE: u64 = 3 * WORD;
+    const NODE_AT_REST: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<RobustMcs> {
+        if ra.size() > RANKS {
+            return Err(Error::TooManyRanks { lock: RobustMcs::NAME, size: ra.size(), limit: RANKS });
+        }
+        let of_repairs = Place { words: place.words.word(1), ..place };
+        let repairs = RobustTas::bind(ra, of_repairs, Backoff { min: 1, max: 1 })?;
+        let tail = place.word(0);
+        Ok(RobustMcs { tail, place, me: ra.rank(), number: 0, recovers: false, leaves: NIL, repairs })
+    }
+
+    #[inline]
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        recoverable::refused(ra, self.enter(ra, false)?)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let open = self.number << 32;
+        loop {
+            let next = ra.get(self.next())?;
+            if next as u32 != 0 {
+                // A repair may change the link.
+                if ra.compare_and_swap(self.next(), next, GRANTED)? == next {
+                    ra.put(self.grant_of(next), next >> 32 | self.leaves)?;
+                    return self.leave(ra);
+                }
+                continue;
+            }
+            self.announce(ra, LOOKS, NIL)?;
+            ra.flush(self.me)?;
+            if ra.compare_and_swap(self.tail, self.pointer(), self.leaves)? == self.pointer() {
+                return self.leave(ra);
+            }
+            self.announce(ra, HAS, NIL)?;
+            // A failure that this rank has acknowledged does not end the wait for the link.
+            if self.recovers && !recoverable::acknowledged(ra)?.is_empty() && self.leave_to_another(ra)? {
+                return Ok(());
+            }
+            self.changes(ra, 0, open)?;
+        }
+    }
+}
+
+impl Recoverable for RobustMcs {
+    #[inline]
+    fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.enter(ra, true)
+    }
+
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.leaves = NOT_RECOVERABLE;
+        self.release(ra)
+    }
+}
+
+impl RobustMcs {
+    fn pointer(&self) -> u64 {
+        pointer(self.me) | self.number << 32
+    }
+
+    fn word_of(&self, rank: Rank, word: u64) -> Address {
+        rank.at(self.place.node.word(word))
+    }
+
+    fn next(&self) -> Address {
+        self.word_of(self.me, 0)
+    }
+
+    fn grant_of(&self, waiter: u64) -> Address {
+        self.word_of(rank_of(waiter), 1)
+    }
+
+    fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
+        let spot = Spot { what, rank: self.pointer(), behind };
+        Ok(ra.put(self.word_of(self.me, 2).unwatched(), spot.word())?)
+    }
+
+    fn leave<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.word_of(self.me, 2).unwatched(), OUTSIDE)?)
+    }
+
+    fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
+        self.number = (self.number + 1) & NUMBERS;
+        (self.recovers, self.leaves) = (recovers, NIL);
+        ra.put(self.next(), self.number << 32)?;
+        if self.number == 0 {
+            ra.put(self.grant_of(pointer(self.me)), NO_GRANT)?;
+        }
+        self.announce(ra, TAKES, NIL)?;
+        ra.flush(self.me)?;
+        let before = ra.fetch_store(self.tail, self.pointer())?;
+        if before == NIL {
+            self.announce(ra, HAS, NIL)?;
+            return Ok(Entry::Clean);
+        }
+        if before == NOT_RECOVERABLE {
+            self.announce(ra, HAS, NIL)?;
+            return self.give_up(ra);
+        }
+        self.announce(ra, HAS, before)?;
+        self.wait_behind(ra, before)
+    }
+
+    /// Passes on that no rank can acquire the lock any more.
+    #[cold]
+    fn give_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.leaves = NOT_RECOVERABLE;
+        self.release(ra)?;
+        Err(Error::NotRecoverable { lock: RobustMcs::NAME })
+    }
+
+    fn wait_behind<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut before: u64) -> Result<Entry> {
+        let mut linked = false;
+        loop {
+            if self.recovers && recoverable::acknowledged(ra)?.contains(rank_of(before)) {
+                match self.repair(ra)? {
+                    Placed::Inside(entry) => return Ok(entry),
+                    Placed::Behind(other, has_link) => (before, linked) = (other, has_link),
+                    Placed::NotRecoverable => return self.give_up(ra),
+                }
+                continue;
+            }
+            if !linked {
+                ra.put(self.word_of(rank_of(before), 0), self.pointer())?;
+                linked = true;
+            }
+            let grant = ra.get(self.grant_of(pointer(self.me)))?;
+            if grant == self.number {
+                return Ok(Entry::Clean);
+            }
+            if grant == self.number | NOT_RECOVERABLE {
+                return self.give_up(ra);
+            }
+            // Only a grant for this acquisition changes the word.
+            self.changes(ra, 1, grant)?;
+        }
+    }
+
+    /// Waits until a word of this rank's node is not `old` any more, or another rank has failed.
+    fn changes<A: RemoteAtomics + ?Sized>(&self, ra: &A, word: u64, old: u64) -> Result<()> {
+        match ra.wait_until(self.place.node.word(word), Until::Ne(old)) {
+            Ok(_) => Ok(()),
+            Err(AtomicsError::PeerFailed { .. }) if self.recovers => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent.
+    fn alone<A: RemoteAtomics + ?Sized, T>(
+        &mut self,
+        ra: &A,
+        body: impl Fn(&RobustMcs, &A, &Failed) -> Result<Option<T>>,
+    ) -> Result<T> {
+        // A rank that has failed in a repair has left nothing half done that this one relies on.
+        let _ = self.repairs.recoverable_acquire(ra)?;
+        let done = loop {
+            let failed = recoverable::acknowledged(ra)?;
+            ra.silence(&failed)?;
+            if let Some(done) = body(self, ra, &failed)? {
+                break done;
+            }
+            recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
+        };
+        // What this rank has announced is there for the next repair.
+        ra.flush(self.me)?;
+        self.repairs.release(ra)?;
+        Ok(done)
+    }
+
+    /// What the live ranks other than this one announce, if no step of theirs is under way and none has changed.
+    fn spots<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<Spot>>> {
+        let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.me && !failed.contains(rank));
+        let look = || {
+            live()
+                .map(|rank| Ok(Spot::of(rank, ra.get(self.word_of(rank, 2).unwatched())?)))
+                .collect::<Result<Vec<Spot>>>()
+        };
+        let spots = look()?;
+        let quiet = spots.iter().all(|spot| matches!(spot.what, OUTSIDE | HAS));
+        Ok((quiet && look()? == spots).then_some(spots))
+    }
+
+    fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<bool> {
+        Ok(ra.get(self.grant_of(waiter))? & !NOT_RECOVERABLE == waiter >> 32)
+    }
+
+    /// Gives this rank, which waits behind a rank that has failed, another place.
+    #[cold]
+    fn repair<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Placed> {
+        self.alone(ra, |lock, ra, failed| lock.place(ra, failed))
+    }
+
+    fn place<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Placed>> {
+        if self.is_granted(ra, self.pointer())? {
+            return Ok(Some(Placed::Inside(Entry::Clean)));
+        }
+        let tail = ra.get(self.tail)?;
+        let Some(spots) = self.spots(ra, failed)? else { return Ok(None) };
+        let (mine, last) = chain(&spots, self.pointer());
+        if !mine.contains(&tail) {
+            let before = ra.fetch_store(self.tail, last)?;
+            self.announce(ra, HAS, if before == NOT_RECOVERABLE { NIL } else { before })?;
+            return Ok(match before {
+                NIL => Some(Placed::Inside(Entry::OwnerDead(failed.clone()))),
+                NOT_RECOVERABLE => Some(Placed::NotRecoverable),
+                _ if failed.contains(rank_of(before)) => None,
+                _ => Some(Placed::Behind(before, false)),
+            });
+        }
+        let Some(first) = self.first(ra, failed, &spots, &mine)? else {
+            self.announce(ra, HAS, NIL)?;
+            return Ok(Some(Placed::Inside(Entry::OwnerDead(failed.clone()))));
+        };
+        let (_, before) = chain(&spots, first);
+        self.announce(ra, HAS, before)?;
+        let link = self.word_of(rank_of(before), 0);
+        let old = ra.get(link)?;
+        let is_free = old == before >> 32 << 32 || old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old));
+        if is_free && ra.compare_and_swap(link, old, self.pointer())? == old {
+            return Ok(Some(Placed::Behind(before, true)));
+        }
+        // The announcement is right again in the next round, before the end of this repair.
+        Ok(None)
+    }
+
+    /// The live rank outside of `mine` that holds the lock or is granted it.
+    fn first<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        failed: &Failed,
+        spots: &[Spot],
+        mine: &[u64],
+    ) -> Result<Option<u64>> {
+        for spot in spots.iter().filter(|spot| spot.what == HAS && !mine.contains(&spot.rank)) {
+            let is_first = if spot.behind == NIL {
+                true
+            } else if failed.contains(rank_of(spot.behind)) {
+                self.is_granted(ra, spot.rank)?
+            } else {
+                let others = spots.iter().filter(|other| other.what == HAS).map(|other| other.rank);
+                !others.chain([self.pointer()]).any(|other| other == spot.behind)
+            };
+            if is_first {
+                return Ok(Some(spot.rank));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Releases to a rank that waits behind one that has failed, or leaves the lock free. Returns false if a live successor
+    /// is going to link itself, or has.
+    #[cold]
+    fn leave_to_another<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        self.alone(ra, |lock, ra, failed| {
+            let next = ra.get(lock.next())?;
+            if next as u32 != 0 && !failed.contains(rank_of(next)) {
+                return Ok(Some(false));
+            }
+            let Some(spots) = lock.spots(ra, failed)? else { return Ok(None) };
+            if spots.iter().any(|spot| spot.what == HAS && spot.behind == lock.pointer()) {
+                // Its link may be on its way. A dead one's must not end the wait for it.
+                return Ok(if next as u32 == 0 { Some(false) } else { None });
+            }
+            for spot in spots.iter().filter(|spot| spot.what == HAS && spot.behind != NIL) {
+                if failed.contains(rank_of(spot.behind)) && !lock.is_granted(ra, spot.rank)? {
+                    ra.put(lock.next(), GRANTED)?;
+                    ra.fetch_store(lock.grant_of(spot.rank), spot.rank >> 32 | lock.leaves)?;
+                    lock.leave(ra)?;
+                    return Ok(Some(true));
+                }
+            }
+            let tail = ra.get(lock.tail)?;
+            let is_of_none = tail == lock.pointer() || failed.contains(rank_of(tail));
+            if is_of_none && ra.compare_and_swap(lock.tail, tail, lock.leaves)? == tail {
+                lock.leave(ra)?;
+                return Ok(Some(true));
+            }
+            Ok(None)
+        })
+    }
+}
+
+/// The ranks that wait behind `begin`, one behind the other, from itself on, and the last of them.
+fn chain(spots: &[Spot], begin: u64) -> (Vec<u64>, u64) {
+    let mut chain = vec![begin];
+    let mut last = begin;
+    while let Some(spot) = spots.iter().find(|spot| spot.what == HAS && spot.behind == last) {
+        last = spot.rank;
+        chain.push(last);
+    }
+    (chain, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mcs, suite};
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<RobustMcs>(());
+        suite::recoverable::<RobustMcs>(());
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        suite::mutex_order::<RobustMcs>((), |rank| (0, pointer(rank) | 1 << 32));
+    }
+
+    #[test]
+    fn costs_what_mcs_costs() {
+        assert_eq!(suite::mutex_cost::<RobustMcs>(()), suite::mutex_cost::<Mcs>(()));
+        assert_eq!(suite::recoverable_cost::<RobustMcs>(()), (1, 1));
+    }
+}

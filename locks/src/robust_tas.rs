@@ -1,0 +1,149 @@
+//! The robust test-and-set mutex: survivors take it over from a holder that has failed.
+//!
+//! # Paper
+//! The lock is [`tas`](crate::tas): T. E. Anderson, "The Performance of Spin Lock Alternatives for Shared-Memory
+//! Multiprocessors", IEEE Transactions on Parallel and Distributed Systems 1(1), 1990, DOI 10.1109/71.80120. An owner word
+//! that survivors compare and swap is the idea of robust futexes (Linux, `Documentation/locking/robust-futexes.rst`).
+//!
+//! # Properties
+//! - Mutual exclusion among the ranks that live. Not fair: other ranks can pass a waiter any number of times.
+//! - The rank that takes over from a rank that has failed is told, whether that rank was inside, or had its release under way.
+//! - Any number of ranks may fail, except for the one with the lock's word on a backend where its memory ends with it.
+//! - Waiters poll a remote word.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
+//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two; without
+//!   failures 4 × 2. Livelocks are included.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | owner | words + 0 | 8 | home | 0: free; else the holder's rank plus one; 2^63: not recoverable |
+//!
+//! # Invariants
+//! - I1: `owner` changes from 0 only to a rank that then holds the lock, from a live rank only by that rank's release, and
+//!   from a rank that has failed only to a live one, which then holds the lock, or by the release that it had posted.
+//! - I2: a rank that takes over has silenced the rank from which it does. So a release that the latter had posted has
+//!   arrived before the comparison of `owner`, or never does.
+//!
+//! # Memory ordering
+//! As in [`tas`](crate::tas): the release is a posted put, which I2 needs silenced.
+//!
+//! # Deviations from the paper
+//! Waiters ask for failures in each round: one load while no rank has failed.
+//!
+//! # Cost
+//! Remote operations without contention: acquire 1 (compare-and-swap), release 1 (put, posted), as `tas`. Each poll of a
+//! waiter adds 1. A rank that takes over adds a silence and 1 (compare-and-swap).
+
+use rmalab_atomics::{Address, RemoteAtomics, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::recoverable::{self, Entry, Recoverable};
+use crate::{Error, Place, RawMutex, Result};
+
+/// The owner of a lock that no rank can acquire any more.
+const NOT_RECOVERABLE: u64 = 1 << 63;
+
+/// One rank's handle of a robust test-and-set mutex.
+#[derive(Debug)]
+pub struct RobustTas {
+    owner: Address,
+    me: u64,
+    backoff: BackoffState,
+}
+
+impl RawMutex for RobustTas {
+    const NAME: &'static str = "robust-tas";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = Backoff;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<RobustTas> {
+        let backoff = BackoffState::new(params, ra.rank());
+        Ok(RobustTas { owner: place.word(0), me: pointer(ra.rank()), backoff })
+    }
+
+    #[inline]
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.backoff.reset();
+        match self.attempt(ra)? {
+            NIL => Ok(()),
+            owner => recoverable::refused(ra, self.retry(ra, owner, false)?),
+        }
+    }
+
+    #[inline]
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.owner, NIL)?)
+    }
+}
+
+impl Recoverable for RobustTas {
+    #[inline]
+    fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.backoff.reset();
+        match self.attempt(ra)? {
+            NIL => Ok(Entry::Clean),
+            owner => self.retry(ra, owner, true),
+        }
+    }
+
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.owner, NOT_RECOVERABLE)?)
+    }
+}
+
+impl RobustTas {
+    #[inline]
+    fn attempt<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
+        Ok(ra.compare_and_swap(self.owner, NIL, self.me)?)
+    }
+
+    /// The attempts after the first one, which has found `owner`.
+    #[cold]
+    #[inline(never)]
+    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut owner: u64, recovers: bool) -> Result<Entry> {
+        while owner != NIL {
+            if owner == NOT_RECOVERABLE {
+                return Err(Error::NotRecoverable { lock: RobustTas::NAME });
+            }
+            if !recovers {
+                self.backoff.wait(ra)?;
+            } else {
+                let failed = recoverable::acknowledged(ra)?;
+                if failed.contains(rank_of(owner)) {
+                    ra.silence(&failed)?;
+                    if ra.compare_and_swap(self.owner, owner, self.me)? == owner {
+                        return Ok(Entry::OwnerDead(failed));
+                    }
+                } else {
+                    recoverable::interruptible(self.backoff.wait(ra))?;
+                }
+            }
+            owner = self.attempt(ra)?;
+        }
+        Ok(Entry::Clean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<RobustTas>(Backoff::default());
+        suite::recoverable::<RobustTas>(Backoff::default());
+    }
+
+    #[test]
+    fn costs_what_tas_costs() {
+        assert_eq!(
+            suite::mutex_cost::<RobustTas>(Backoff::default()),
+            suite::mutex_cost::<crate::Tas>(Backoff::default())
+        );
+        assert_eq!(suite::recoverable_cost::<RobustTas>(Backoff::default()), (1, 1));
+    }
+}

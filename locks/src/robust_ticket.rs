@@ -1,0 +1,244 @@
+//! The robust ticket mutex: survivors skip the tickets of ranks that have failed.
+//!
+//! # Paper
+//! The lock is [`ticket`](crate::ticket): J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on
+//! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 2.
+//! The repair is this project's. That a rank announces an operation before it begins is the idea of `list_op_pending` of
+//! robust futexes (Linux, `Documentation/locking/robust-futexes.rst`).
+//!
+//! # Properties
+//! - Mutual exclusion among the ranks that live; first come, first served.
+//! - The rank that is served after a skipped ticket is told, whether the ticket's rank was inside or only waited.
+//! - Any number of ranks may fail, except for the one with the lock's word on a backend where its memory ends with it. The
+//!   words of a rank that has failed are not read.
+//! - Waiters poll a remote word, less often the further away their turn is.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
+//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two; without
+//!   failures 3 × 2, first come, first served included. Livelocks are included.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | lock | words + 0 | 8 | home | bits 63–33 next_ticket; bit 32: not recoverable; bit 31: the rank that is served next is told; bits 30–0 now_serving |
+//! | announced | node | 8 | each rank | 0: outside; 1: it may take a ticket now; else twice its ticket plus 2 |
+//!
+//! # Invariants
+//! - I1: `next_ticket` - `now_serving` (modulo 2^31) is the number of tickets that are held, those of ranks that have failed
+//!   included.
+//! - I2: from the begin of the addition that takes its ticket until that ticket is served and released, a live rank's word
+//!   `announced` is 1 or says the ticket.
+//! - I3: `now_serving` moves on by the release of the live rank whose ticket it is, or, if no live rank has that ticket, by a
+//!   compare-and-swap of the whole word. No value of the word comes back within 2^31 tickets, so the swap fails if anything
+//!   has changed.
+//!
+//! # Memory ordering
+//! The announcement 1 is complete before the addition (I2). The ticket and the end of the announcement are posted. If they
+//! are late, a repair waits for them.
+//!
+//! # Deviations from the paper
+//! As in [`ticket`](crate::ticket), both numbers are in one word. The word does not go back to 0: a repair compares it as a
+//! whole (I3).
+//!
+//! # Cost
+//! Remote operations without contention: acquire 1 (add), release 1 (add), as `ticket`. With contention: acquire 1 and the
+//! polls, release 1. In addition, each acquire and release writes its own rank's word, once completely. A repair on p ranks
+//! adds a silence and p − 1 at most for each skipped ticket.
+
+use rmalab_atomics::{Address, Failed, Rank, RemoteAtomics, WORD};
+
+use crate::recoverable::{self, Entry, Recoverable};
+use crate::ticket::TicketParams;
+use crate::{Error, Place, RawMutex, Result};
+
+/// One ticket in `next_ticket`.
+const TICKET: u64 = 1 << 33;
+const NOT_RECOVERABLE: u64 = 1 << 32;
+/// The rank that is served next is told that a rank may have failed inside.
+const OWNER_DEAD: u64 = 1 << 31;
+const SERVING: u64 = OWNER_DEAD - 1;
+
+/// What a rank announces.
+const OUTSIDE: u64 = 0;
+const TAKES: u64 = 1;
+
+/// One rank's handle of a robust ticket mutex.
+#[derive(Debug)]
+pub struct RobustTicket {
+    lock: Address,
+    announced: Address,
+    hold: u32,
+    my_ticket: u64,
+    /// The bit of the word that the release clears.
+    told: u64,
+}
+
+/// `next_ticket` and `now_serving`.
+fn split(lock: u64) -> (u64, u64) {
+    (lock >> 33, lock & SERVING)
+}
+
+/// The difference that serves the next ticket after `serving`.
+fn next(serving: u64) -> u64 {
+    // The overflow of the last number would set the bit beside it.
+    if serving == SERVING { SERVING.wrapping_neg() } else { 1 }
+}
+
+fn announcement(ticket: u64) -> u64 {
+    2 * ticket + 2
+}
+
+impl RawMutex for RobustTicket {
+    const NAME: &'static str = "robust-ticket";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = WORD;
+    const RESTS_AT_ZERO: bool = false;
+    type Params = TicketParams;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: TicketParams) -> Result<RobustTicket> {
+        let size = ra.size();
+        if u64::from(size) > SERVING {
+            return Err(Error::TooManyRanks { lock: RobustTicket::NAME, size, limit: SERVING as u32 });
+        }
+        let announced = ra.rank().at(place.node).unwatched();
+        Ok(RobustTicket { lock: place.word(0), announced, hold: params.hold.max(1), my_ticket: 0, told: 0 })
+    }
+
+    #[inline]
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        recoverable::refused(ra, self.enter(ra, false)?)
+    }
+
+    #[inline]
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.lock, next(self.my_ticket).wrapping_sub(self.told))?;
+        Ok(ra.put(self.announced, OUTSIDE)?)
+    }
+}
+
+impl Recoverable for RobustTicket {
+    #[inline]
+    fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.enter(ra, true)
+    }
+
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.lock, NOT_RECOVERABLE)?;
+        Ok(ra.put(self.announced, OUTSIDE)?)
+    }
+}
+
+impl RobustTicket {
+    #[inline]
+    fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
+        ra.put(self.announced, TAKES)?;
+        ra.flush(ra.rank())?;
+        let lock = ra.fetch_add(self.lock, TICKET)?;
+        let (next_ticket, now_serving) = split(lock);
+        self.my_ticket = next_ticket;
+        ra.put(self.announced, announcement(next_ticket))?;
+        if lock & (NOT_RECOVERABLE | OWNER_DEAD) == 0 && now_serving == next_ticket {
+            self.told = 0;
+            return Ok(Entry::Clean);
+        }
+        self.wait_for_turn(ra, lock, recovers)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_turn<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
+        loop {
+            if lock & NOT_RECOVERABLE != 0 {
+                ra.put(self.announced, OUTSIDE)?;
+                return Err(Error::NotRecoverable { lock: RobustTicket::NAME });
+            }
+            let now_serving = lock & SERVING;
+            if now_serving == self.my_ticket {
+                self.told = lock & OWNER_DEAD;
+                return Ok(if self.told == 0 { Entry::Clean } else { Entry::OwnerDead(ra.failed()?) });
+            }
+            let pause = ra.pause((self.distance(now_serving) as u32).saturating_mul(self.hold));
+            if recovers {
+                recoverable::interruptible(pause.map_err(Error::from))?;
+                let failed = recoverable::acknowledged(ra)?;
+                if !failed.is_empty() {
+                    self.skip(ra, lock, &failed)?;
+                }
+            } else {
+                pause?;
+            }
+            lock = ra.get(self.lock)?;
+        }
+    }
+
+    /// The number of ranks ahead of this one.
+    fn distance(&self, now_serving: u64) -> u64 {
+        self.my_ticket.wrapping_sub(now_serving) & SERVING
+    }
+
+    /// Serves the next ticket if the one that is served in `lock`, which is not this rank's, belongs to no live rank.
+    fn skip<A: RemoteAtomics + ?Sized>(&self, ra: &A, lock: u64, failed: &Failed) -> Result<()> {
+        ra.silence(failed)?;
+        let serving = lock & SERVING;
+        let others = (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank() && !failed.contains(rank));
+        for rank in others {
+            let announced = ra.get(Address { rank, ..self.announced })?;
+            // By I2, a live rank with that ticket says so, or has released it since, and then the swap fails.
+            if announced == TAKES || announced == announcement(serving) {
+                return Ok(());
+            }
+        }
+        ra.compare_and_swap(self.lock, lock, lock.wrapping_add(next(serving)) | OWNER_DEAD)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_atomics::World;
+
+    use super::*;
+    use crate::{Ticket, suite};
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<RobustTicket>(TicketParams::default());
+        suite::recoverable::<RobustTicket>(TicketParams::default());
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        suite::mutex_order::<RobustTicket>(TicketParams::default(), |rank| (0, (u64::from(rank.0) + 1) * TICKET));
+    }
+
+    #[test]
+    fn costs_what_ticket_costs() {
+        let params = TicketParams::default();
+        assert_eq!(suite::mutex_cost::<RobustTicket>(params), suite::mutex_cost::<Ticket>(params));
+        assert_eq!(suite::recoverable_cost::<RobustTicket>(params), (1, 1));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        World::threads(3)
+            .run(|ra| {
+                let place = Place::alloc(ra, Rank(0), RobustTicket::WORDS, RobustTicket::NODE).unwrap();
+                let sum = Rank(0).at(ra.heap().alloc(2 * WORD, WORD).unwrap());
+                let mut lock = RobustTicket::bind(ra, place, TicketParams::default()).unwrap();
+                let word = place.home.at(place.words);
+                if ra.rank() == Rank(0) {
+                    // Held, with the ticket 2^31 - 2, until the others wait.
+                    lock.my_ticket = SERVING - 1;
+                    ra.compare_and_swap(word, 0, (SERVING * TICKET) | (SERVING - 1)).unwrap();
+                    suite::poll(ra, word, |word| split(word).0 == 1).unwrap();
+                } else {
+                    suite::poll(ra, word, |word| word != 0).unwrap();
+                    lock.acquire(ra).unwrap();
+                    // The last two tickets are 2^31 - 1 and 0.
+                    assert_eq!((lock.my_ticket + 1) & SERVING, ra.fetch_add(sum, 1).unwrap());
+                }
+                lock.release(ra).unwrap();
+                suite::poll(ra, word, |word| word == TICKET | 1).unwrap();
+            })
+            .unwrap();
+    }
+}
