@@ -143,6 +143,7 @@ Scenarios:
   2R1Wxinf      2 readers and 1 writer that acquire again and again, without end
   4Wx2/2        4 writers on nodes of 2 ranks; 4Wx2/1/2: on nodes of 1 rank, in racks of 2 nodes
   1A1E@0 1S@1   of a window: lock_all, an exclusive lock of target 0, a shared one of target 1
+  3Wx2 crash1   3 writers, of which one may fail at any step, for locks that go on then
 
 Networks:
   sc              every operation takes effect as it is issued
@@ -162,6 +163,8 @@ Examples:
       A large scenario, but only schedules with few switches.
   rmalab verify --save found && rmalab verify replay found/NAME.json
       Save counterexamples; replay one.
+  rmalab verify --crashes 1
+      Locks that go on after a failure, with one failure at any step.
   rmalab verify mutants
       Locks that are broken on purpose, for --mutant.
 
@@ -383,6 +386,10 @@ pub(crate) struct CheckArgs {
     /// 2R1Wtry1Wtimed is 2 readers, a writer that tries, and one with a deadline that may pass at any time or never
     #[arg(long, value_name = "SCENARIO,...", value_delimiter = ',')]
     pub(crate) scenario: Vec<Scenario>,
+    /// Number of ranks that may fail, each at any step [default: as in the scenario]; without --scenario, only the standard
+    /// configurations with that number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=8))]
+    pub(crate) crashes: Option<u32>,
     /// Search engine [default: explorer]
     #[arg(long, value_name = "ENGINE,...", value_delimiter = ',', value_parser = Engine::ALL.map(Engine::name))]
     pub(crate) engine: Vec<String>,
@@ -471,6 +478,7 @@ impl CheckArgs {
             nested: self.nested.clone(),
             opposite: self.opposite,
             scenarios: self.scenario.clone(),
+            crashes: self.crashes,
             networks: self.network.iter().map(|name| name.parse()).collect::<Result<_, _>>().map_err(Error::usage)?,
             sections: SECTIONS
                 .into_iter()

@@ -37,8 +37,8 @@ pub struct Actor {
     task: RankTask<Result<()>>,
     events: Rc<RefCell<Vec<Reported>>>,
     terse: Rc<Cell<bool>>,
-    /// True if it waits for an answer.
-    calls: bool,
+    /// The call whose answer it waits for.
+    call: Option<Call>,
     /// True if its acquisitions have deadlines.
     is_timed: bool,
 }
@@ -55,12 +55,17 @@ impl Actor {
         let is_timed = check.is_timed(rank);
         let (check, log, is_terse) = (Arc::clone(check), Rc::clone(&events), Rc::clone(&terse));
         let task = Task::new(move |port| check.play(rank, &Watched { port, events: log, terse: is_terse }))?;
-        Ok(Actor { task, events, terse, calls: false, is_timed })
+        Ok(Actor { task, events, terse, call: None, is_timed })
     }
 
     /// Returns whether its acquisitions have deadlines, so that its clock moves.
     pub(crate) fn is_timed(&self) -> bool {
         self.is_timed
+    }
+
+    /// The call whose answer it waits for.
+    pub(crate) fn last_call(&self) -> Option<Call> {
+        self.call
     }
 
     /// Leaves the handle out of its events from now on, or no longer.
@@ -72,14 +77,17 @@ impl Actor {
     /// the answer.
     pub fn resume(&mut self, answer: Answer) -> Move {
         let turn = self.task.resume(answer);
-        self.calls = matches!(turn, Turn::Calls(_));
+        self.call = match turn {
+            Turn::Calls(call) => Some(call),
+            _ => None,
+        };
         Move { events: self.events.take(), turn }
     }
 
     /// Ends the rank before its code has returned.
     pub fn stop(mut self) {
         // Code that returns an error ends sooner than code that is unwound.
-        if self.calls {
+        if self.call.is_some() {
             self.be_terse(true);
             self.resume(Answer::PeerFailed(Rank(0)));
         }

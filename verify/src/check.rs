@@ -110,12 +110,19 @@ impl Check {
         self.scenario.has(Form::Try) || self.scenario.has(Form::Timed)
     }
 
+    /// Returns whether `rank` may fail, after the ranks of `down` have.
+    pub(crate) fn may_crash(&self, rank: Rank, down: u64) -> bool {
+        let crashes = self.scenario.crashes();
+        crashes != 0 && down.count_ones() < crashes && down >> rank.0 & 1 == 0
+    }
+
     /// Returns an error if the check makes no sense.
     ///
     /// # Errors
     ///
     /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window,
-    /// [`Error::Form`](crate::Error::Form) when it does not support a form of acquisition, and
+    /// [`Error::Form`](crate::Error::Form) when it does not support a form of acquisition,
+    /// [`Error::Crashes`](crate::Error::Crashes) when ranks fail and the lock does not recover, and
     /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit it.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
@@ -136,6 +143,11 @@ impl Check {
                 tries: self.subject.supports(Form::Try),
             });
         }
+        if self.scenario.crashes() > 0
+            && let Some(why) = self.no_crashes()
+        {
+            return Err(crate::Error::Crashes { scenario: self.scenario.to_string(), lock: self.subject.name(), why });
+        }
         match self.mutant {
             Some(mutant) if !mutant.suits(self.subject.name()) => Err(crate::Error::Mutant {
                 mutant: mutant.name,
@@ -143,6 +155,20 @@ impl Check {
                 of: mutant.locks.join(", "),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Why no rank may fail in this check, if so.
+    fn no_crashes(&self) -> Option<&'static str> {
+        match self {
+            _ if !self.subject.recovers() => Some("it does not recover from the failure of a rank"),
+            _ if self.active() > u64::BITS => Some("at most 64 ranks take part where ranks fail"),
+            _ if self.has_attempts() => Some("where ranks fail, all acquisitions wait"),
+            _ if self.section == Section::Data => {
+                Some("a rank that fails leaves the data half written; use --section empty")
+            }
+            _ if self.network.splits_atomics() => Some("ranks fail on sc, late-puts and unordered-bulk only"),
+            _ => None,
         }
     }
 

@@ -17,11 +17,32 @@ pub enum Choice {
         /// Its index among the rank's puts under way, oldest first.
         index: u16,
     },
+    /// The rank fails: it makes no further call.
+    Crash(Rank),
+    /// The rank learns of a failure.
+    Notice {
+        /// The rank that learns.
+        rank: Rank,
+        /// The rank that has failed.
+        of: Rank,
+    },
 }
 
 impl Choice {
-    /// Returns whether this step is a deadline that passes. Such a step is always optional.
-    pub(crate) const fn is_deadline(&self) -> bool {
-        matches!(self, Choice::Deadline(_))
+    /// The rank that acts, or whose put arrives.
+    pub(crate) const fn rank(&self) -> Rank {
+        match *self {
+            Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. } => rank,
+            Choice::Crash(rank) | Choice::Notice { rank, .. } => rank,
+        }
+    }
+
+    /// Returns whether this step need not happen, now or ever. `down` tells whether a rank has failed.
+    pub(crate) fn is_optional(&self, down: impl Fn(Rank) -> bool) -> bool {
+        match *self {
+            Choice::Deadline(_) | Choice::Crash(_) => true,
+            Choice::Arrive { from, .. } => down(from),
+            Choice::Step(_) | Choice::Notice { .. } => false,
+        }
     }
 }

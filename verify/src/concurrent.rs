@@ -286,7 +286,7 @@ impl Observer {
         let waits: Vec<Option<Call>> = state.ranks.iter().map(|watched| watched.call).collect();
         let words: Vec<_> =
             (0..state.slots.len() as u16).map(|slot| (state.slots.address(slot), state.memory.word(slot))).collect();
-        state.violation = self.check.end(&state.statuses(), &waits, words);
+        state.violation = self.check.end(&state.statuses(), &waits, 0, words);
         if let Some(violation) = &mut state.violation
             && waits.iter().any(|call| matches!(call, Some(Call::Pause { .. })))
         {
@@ -357,7 +357,9 @@ impl State {
         }
         let taken = |(step, choice): (usize, &Choice)| match *choice {
             Choice::Arrive { from, .. } => Some(Choice::Step(from)),
-            Choice::Step(_) | Choice::Deadline(_) => self.posting.binary_search(&step).is_err().then_some(*choice),
+            Choice::Step(_) | Choice::Deadline(_) | Choice::Crash(_) | Choice::Notice { .. } => {
+                self.posting.binary_search(&step).is_err().then_some(*choice)
+            }
         };
         let mut schedule: Vec<Choice> = self.schedule.iter().enumerate().filter_map(taken).collect();
         for (rank, posts) in (0..).map(Rank).zip(&self.memory.posts) {
@@ -420,7 +422,7 @@ impl Run {
     /// # Errors
     ///
     /// The errors of [`Check::validate`], and [`Error::Unsupported`] for any network except [`Network::Sc`], for
-    /// deadlines and for acquisitions without end.
+    /// deadlines, for acquisitions without end and for failures of ranks.
     pub(crate) fn new(engine: &'static str, check: &Check) -> Result<Arc<Run>> {
         check.validate()?;
         if check.network != Network::Sc {
@@ -434,6 +436,10 @@ impl Run {
         if check.scenario.has(Form::Timed) {
             let why =
                 format!("time stands still in this engine, but {} has deadlines; use the explorer", check.scenario);
+            return Err(Error::Unsupported { engine, why });
+        }
+        if check.scenario.crashes() > 0 {
+            let why = format!("no rank fails in this engine, but {} has failures; use the explorer", check.scenario);
             return Err(Error::Unsupported { engine, why });
         }
         Ok(Arc::new(Run { check: Arc::new(check.clone()), start: Instant::now(), results: Mutex::default() }))

@@ -62,6 +62,35 @@ const TICKET: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// Where ranks fail, they are not exchanged.
+const ROBUST_TAS: &[Row] = &[
+    (Sc, Plain, &["4Wx2", "3Wx1 crash1", "3Wx2 crash1", "3Wx1 crash2"]),
+    (LatePuts, Plain, &["4Wx2", "3Wx1 crash1", "3Wx2 crash1", "3Wx1 crash2"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
+
+/// Its announcements have ranks in them, which no permutation maps.
+const ROBUST_MCS: &[Row] = &[
+    (Sc, Plain, &["2Wx2", "3Wx1", "2Wx2 crash1", "3Wx1 crash1"]),
+    (Sc, Order, &["3Wx1"]),
+    (LatePuts, Plain, &["2Wx2", "3Wx1", "2Wx1 crash1"]),
+    (UnorderedBulk, Data, &["2Wx1"]),
+    (Hca, Plain, &["2Wx1"]),
+    (Sc, Long, &["3Wx2", "3Wx1 crash2"]),
+];
+
+/// Its word counts on, so that it has many states.
+const ROBUST_TICKET: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "3Wx1 crash1", "3Wx1 crash2"]),
+    (Sc, Order, &["3Wx1"]),
+    (LatePuts, Plain, &["3Wx2", "3Wx1 crash1"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+    (Sc, Long, &["3Wx2 crash1"]),
+    (LatePuts, Long, &["3Wx1 crash2"]),
+];
+
 const MCS: &[Row] = &[
     (Sc, Plain, &["3Wx2", "5Wx1", "4Wxinf", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
@@ -381,6 +410,9 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
     let rows = match (subject.name(), subject.workload()) {
         ("tas", _) => TAS,
         ("ticket", _) => TICKET,
+        ("robust-tas", _) => ROBUST_TAS,
+        ("robust-ticket", _) => ROBUST_TICKET,
+        ("robust-mcs", _) => ROBUST_MCS,
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,
         ("mpi4py-mcs", _) => MPI4PY_MCS,

@@ -77,6 +77,8 @@ struct Column {
 enum Life {
     /// It takes no part: only its memory matters.
     Memory,
+    /// It has failed.
+    Failed,
     Outside,
     /// It acquires or releases.
     Busy(Access),
@@ -117,6 +119,13 @@ struct Arrow {
     from: usize,
     to: usize,
     kind: Kind,
+}
+
+impl Arrow {
+    /// An arrow of a rank without a word. The ranks that take part have the first columns.
+    const fn at(rank: Rank) -> Arrow {
+        Arrow { from: rank.index(), to: rank.index(), kind: Kind::Done }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,8 +214,9 @@ impl Story {
             (status.phase == Phase::Outside).then(|| begins(access))
         });
         let pending = pending.collect();
-        let mut lives = Lives { check, statuses, pending, columns: columns.len(), rows: Vec::new() };
         let ranks = check.active() as usize;
+        let failed = vec![false; ranks];
+        let mut lives = Lives { check, statuses, pending, columns: columns.len(), rows: Vec::new(), failed };
         let mut replay = Replay { check, live, columns, posts: vec![Vec::new(); ranks], halfway: vec![false; ranks] };
 
         let schedule = &counterexample.schedule;
@@ -362,10 +372,22 @@ impl Replay<'_> {
                 };
                 (arrow, format!("arrives: {what} (of step {})", by + 1))
             }
-            (
-                Effect::Answered(call, _) | Effect::Halfway(call),
-                Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. },
-            ) => {
+            (Effect::Crashed(under_way), _) => {
+                let arrow = Arrow::at(choice.rank());
+                let lost = match under_way {
+                    0 => String::new(),
+                    count => format!(", with {} under way", counted(count, "operation")),
+                };
+                (arrow, format!("crashes{lost}"))
+            }
+            (Effect::Noticed(of), _) => (Arrow::at(choice.rank()), format!("learns that {of} has failed")),
+            (Effect::Answered(call, _) | Effect::Halfway(call), _) => {
+                let rank = choice.rank();
+                if let Call::Silence { ranks } = call {
+                    for (of, posts) in self.posts.iter_mut().enumerate() {
+                        posts.retain(|_| (ranks & self.live.down()) >> of & 1 == 0);
+                    }
+                }
                 let at = call.address(rank);
                 let to = match call {
                     Call::Flush { target: Some(target) } => self.column(target),
@@ -401,13 +423,8 @@ impl Replay<'_> {
                 let kind = if late { Kind::Posted { arrival: None } } else { Kind::Done };
                 (Arrow { from: rank.index(), to, kind }, label)
             }
-            (Effect::Passed, Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. }) => {
-                let arrow = Arrow { from: rank.index(), to: rank.index(), kind: Kind::Done };
-                (arrow, "its deadline passes".to_owned())
-            }
-            (Effect::Arrived(..), Choice::Step(_) | Choice::Deadline(_)) => {
-                unreachable!("a step of a rank is no arrival")
-            }
+            (Effect::Passed, _) => (Arrow::at(choice.rank()), "its deadline passes".to_owned()),
+            (Effect::Arrived(..), _) => unreachable!("a step of a rank is no arrival"),
         };
         Ok(Taken { step, preempts: false, arrow, label })
     }
@@ -480,12 +497,17 @@ struct Lives<'c> {
     pending: Vec<Option<String>>,
     columns: usize,
     rows: Vec<Row>,
+    /// By rank: whether it has failed.
+    failed: Vec<bool>,
 }
 
 impl Lives<'_> {
     fn push(&mut self, what: What) {
         let life = |rank: Rank| {
             let Some(status) = self.statuses.get(rank.index()) else { return Life::Memory };
+            if self.failed[rank.index()] {
+                return Life::Failed;
+            }
             match (status.phase, self.check.access(rank, status.acquisition)) {
                 (Phase::Outside, _) | (_, None) => Life::Outside,
                 (Phase::Acquiring | Phase::Releasing, Some(access)) => Life::Busy(access),
@@ -510,20 +532,28 @@ impl Lives<'_> {
 
     fn step(&mut self, number: usize, taken: &Taken) {
         let Taken { step, preempts, arrow, label } = taken;
-        let (Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. }) = step.choice;
-        if !matches!(step.choice, Choice::Arrive { .. }) {
+        let rank = step.choice.rank();
+        if let Choice::Crash(_) = step.choice {
+            self.pending[rank.index()] = None;
+        } else if !matches!(step.choice, Choice::Arrive { .. }) {
             self.flush_pending(rank);
         }
         if matches!(step.effect, Effect::Answered(..)) {
             self.statuses[rank.index()].answered();
         }
         self.push(What::Step { number, preempts: *preempts, arrow: *arrow, label: label.clone() });
+        if let Choice::Crash(_) = step.choice {
+            self.failed[rank.index()] = true;
+            self.statuses[rank.index()] = Status::default();
+            self.mark(rank, "CRASHES".to_owned());
+        }
         for &event in &step.events {
             self.flush_pending(rank);
             self.statuses[rank.index()].record(event);
             match event {
                 Event::Begins(access) => self.pending[rank.index()] = Some(begins(access)),
                 Event::Leaves => self.pending[rank.index()] = Some("leaves".to_owned()),
+                Event::Told => self.mark(rank, "is told".to_owned()),
                 Event::Entered => self.mark(rank, "ENTERS".to_owned()),
                 Event::GaveUp { .. } => self.mark(rank, "GIVES UP".to_owned()),
                 Event::Left => self.mark(rank, "left".to_owned()),

@@ -49,6 +49,16 @@ pub enum Error {
         /// True if it can be tried.
         tries: bool,
     },
+    /// Ranks fail in a check that has no failures.
+    #[error("scenario {scenario}: {lock}: {why}")]
+    Crashes {
+        /// The scenario.
+        scenario: String,
+        /// The lock.
+        lock: &'static str,
+        /// The reason.
+        why: &'static str,
+    },
     /// The mutant does not suit the lock.
     #[error("mutant {mutant} does not suit {lock}; it suits {of}")]
     Mutant {

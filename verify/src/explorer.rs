@@ -14,9 +14,16 @@
 //! extends an automaton (`learned`). All further uses of that answer are table look-ups. So a few thousand runs of the
 //! code are enough for some hundred thousand states a second.
 //!
+//! # Failures
+//! In a scenario with failures, a rank may fail in each state: it makes no further call, and its local state does not matter
+//! any more. What it has posted may arrive at any later time until a live rank has silenced it, or never. A live rank
+//! learns of a failure at any time, or when a rank silences the one that has failed. Only calls that look for failures
+//! depend on it: questions, pauses and waits. So the search lets a rank learn of a failure there. In a livelock, no rank looks
+//! again and again without learning of a failure. Ranks that may fail are not exchanged by symmetry.
+//!
 //! # Reductions, and why they are sound
 //! - Pauses, flushes of nothing, and reads of a clock that stands still touch no memory. They are joined to the step
-//!   before them.
+//!   before them. Where ranks fail, a pause is a step, until its rank has acknowledged all failures that can happen.
 //! - Posting a put, and a flush of puts that have arrived, are taken at once: no other rank can observe their time
 //!   (`space`), unless the code fences everywhere. This is the only partial-order reduction that is sound without
 //!   knowledge of a rank's later calls.

@@ -32,7 +32,7 @@ pub enum Fate {
         /// A shortest counterexample.
         counterexample: Box<Counterexample>,
         /// The least number of preemptions of a counterexample in this check. `None` for a livelock, which switches
-        /// forever.
+        /// forever, and where ranks fail.
         preemptions: Option<u32>,
         /// The other engines that find a violation in this check.
         also: Vec<&'static str>,
@@ -94,7 +94,7 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
         network: mutant.network,
         home: mutant.home,
         mutant: Some(mutant),
-        ..Check::new(subject.clone(), scenario.in_form(mutant.form))
+        ..Check::new(subject.clone(), scenario.in_form(mutant.form).with_crashes(mutant.crashes))
     }
 }
 
@@ -116,7 +116,11 @@ pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<
             Finding::Holds => complete.push(check.scenario),
             Finding::Incomplete(_) => break,
             Finding::Violated(counterexample) => {
-                let preemptions = search.least_preemptions(&check, &counterexample)?;
+                let preemptions = match mutant.crashes {
+                    0 => search.least_preemptions(&check, &counterexample)?,
+                    // The bounded searches have too many states.
+                    _ => None,
+                };
                 let also = also(mutant, &check, watch)?;
                 let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions, also };
                 return Ok(Row { mutant, lock: subject.name(), fate });
@@ -134,7 +138,7 @@ const LOOM_PREEMPTIONS: u32 = 3;
 
 /// Returns whether engines besides the explorer support the checks of `mutant`.
 fn has_others(mutant: &Mutant) -> bool {
-    mutant.network == Network::Sc && mutant.form != Form::Timed
+    mutant.network == Network::Sc && mutant.form != Form::Timed && mutant.crashes == 0
 }
 
 /// The engines besides the explorer that find a violation of `check`.
@@ -274,7 +278,7 @@ violation.
 - steps: the length of a shortest counterexample, without pauses, and without flushes that no other rank can observe on
   `sc`. `10 + 2 again and again` is a livelock, whose last two steps can repeat forever.
 - preemptions: the least number of switches away from a rank that could continue, in any counterexample of that scenario.
-  A livelock has no such number, since it switches forever.
+  A livelock has no such number, since it switches forever. Where ranks fail (`crash1`), it was not determined.
 - in italics: the mutation of the published algorithm that a mutant represents.
 - also killed by: the other engines that find a violation in the same check, in 2,000 executions each: loom with up to 3
   preemptions, shuttle at random and by PCT of depth 3, seed 1. They support only `sc` without deadlines, and check no order.

@@ -71,7 +71,7 @@ pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
 pub use outcome::{
-    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch,
+    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, TOLD, WAITED, Watch,
 };
 pub use play::DATA;
 pub use property::{Property, Violation};

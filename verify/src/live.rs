@@ -69,6 +69,10 @@ pub enum Effect {
     Arrived(Address, Posted, u64),
     /// The deadline of the rank's acquisition has passed.
     Passed,
+    /// The rank has failed, with this number of operations under way.
+    Crashed(usize),
+    /// The rank has learned that this one has failed.
+    Noticed(Rank),
 }
 
 /// One step of a schedule, as it was taken.
@@ -150,6 +154,11 @@ impl Live {
         (0..self.slots.len()).map(|slot| (self.slots.address(slot as u16), self.memory.word(slot as u16)))
     }
 
+    /// The ranks that have failed, as bits.
+    pub fn down(&self) -> u64 {
+        self.memory.deaths.down
+    }
+
     /// Returns whether the call of `rank` is enabled.
     pub fn ready(&mut self, rank: Rank) -> bool {
         self.players[rank.index()].calls.is_some_and(|call| {
@@ -177,8 +186,23 @@ impl Live {
                     choices.push(Choice::Arrive { from: rank, index: index as u16 });
                 }
             }
+            if self.may_crash(rank) {
+                choices.push(Choice::Crash(rank));
+            }
+            if let Some(call) = self.players[rank.index()].calls {
+                let issued = self.issue(rank, call);
+                let of = (0..self.check.active()).map(Rank);
+                let dead = of.filter(|of| self.memory.may_notice(rank.index(), &issued, of.index()));
+                choices.extend(dead.map(|of| Choice::Notice { rank, of }));
+            }
         }
         choices
+    }
+
+    /// Returns whether `rank` may fail now. After its end, it can only lose what it has posted.
+    fn may_crash(&self, rank: Rank) -> bool {
+        let has_more = self.players[rank.index()].calls.is_some() || !self.memory.posts[rank.index()].is_empty();
+        has_more && self.check.may_crash(rank, self.memory.deaths.down)
     }
 
     /// Returns whether the deadline of an acquisition of `rank` may pass. Its next acquisition begins where the last one
@@ -191,7 +215,8 @@ impl Live {
 
     /// Returns whether no step is possible, except for deadlines that may pass.
     pub fn is_over(&mut self) -> bool {
-        self.choices().iter().all(Choice::is_deadline)
+        let choices = self.choices();
+        choices.iter().all(|choice| choice.is_optional(|rank| self.memory.deaths.is_down(rank.index())))
     }
 
     /// Takes one of the [choices](Live::choices).
@@ -203,13 +228,24 @@ impl Live {
         if !self.choices().contains(&choice) {
             return Err(format!("{choice:?} is not possible here"));
         }
-        let (Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. }) = choice;
+        let rank = choice.rank();
         let (mut events, mut violation) = (Vec::new(), None);
         let effect = match choice {
             Choice::Deadline(_) => {
                 let acquisition = self.players[rank.index()].status.acquisition;
                 self.memory.pass(rank.index(), clock::deadline(acquisition));
                 Effect::Passed
+            }
+            Choice::Crash(_) => {
+                let player = &mut self.players[rank.index()];
+                let inside = player.status.phase == Phase::Inside;
+                (player.calls, player.status) = (None, Status::default());
+                self.memory.crash(rank.index(), inside);
+                Effect::Crashed(self.memory.posts[rank.index()].len())
+            }
+            Choice::Notice { of, .. } => {
+                self.memory.notice(rank.index(), of.index());
+                Effect::Noticed(of)
             }
             Choice::Arrive { from, index } => {
                 let posted = self.memory.posts[from.index()][usize::from(index)];
@@ -245,7 +281,10 @@ impl Live {
         for &event in &events {
             let acquisition = self.players[rank.index()].status.acquisition;
             self.players[rank.index()].status.record(event);
+            let untold = self.memory.deaths.untold && event == Event::Entered;
+            self.memory.deaths.untold &= event != Event::Told;
             violation = violation.or_else(|| match event {
+                Event::Entered if untold => Some(self.check.untold(rank, acquisition)),
                 Event::GaveUp { .. } => {
                     let (alone, now) = (self.alone == Some(rank), self.memory.clocks[rank.index()]);
                     self.check.gives_up(rank, acquisition, alone, now)
@@ -283,7 +322,7 @@ impl Live {
         }
         let waits: Vec<Option<Call>> = self.calls().collect();
         let words: Vec<(Address, u64)> = self.words().collect();
-        self.check.end(&self.statuses(), &waits, words)
+        self.check.end(&self.statuses(), &waits, self.memory.deaths.down, words)
     }
 }
 

@@ -629,7 +629,7 @@ impl Player for One<'_> {
             match event {
                 Event::Begins(access) => self.access.set(Some(access)),
                 Event::Entered | Event::Leaves => self.touch_sections(),
-                Event::Saw { .. } | Event::GaveUp { .. } | Event::Left => {}
+                Event::Told | Event::Saw { .. } | Event::GaveUp { .. } | Event::Left => {}
             }
         });
     }

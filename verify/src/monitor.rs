@@ -7,6 +7,7 @@ use crate::check::Check;
 use crate::network::Memory;
 use crate::play::Event;
 use crate::status::{Phase, Status};
+use crate::subject::Holds;
 use crate::{Access, Form, Property, Violation, clock};
 
 impl Check {
@@ -53,7 +54,7 @@ impl Check {
         match event {
             Event::Entered => self.exclusion(rank, statuses),
             Event::Saw { target, writes } => self.visibility(rank, statuses, target, writes),
-            Event::Begins(_) | Event::GaveUp { .. } | Event::Leaves | Event::Left => None,
+            Event::Begins(_) | Event::Told | Event::GaveUp { .. } | Event::Leaves | Event::Left => None,
         }
     }
 
@@ -98,6 +99,21 @@ impl Check {
         })
     }
 
+    /// The violation by `rank`, which has just entered without being told that a rank had failed inside.
+    pub(crate) fn untold(&self, rank: Rank, acquisition: u32) -> Violation {
+        let seen = format!("{rank} enters after a rank that failed inside, and is not told");
+        Violation { property: Property::Told, rank, acquisition: Some(acquisition), seen }
+    }
+
+    /// Returns whether a word may have this value at rest, after some ranks have failed: it is nil, or names one of them.
+    /// Numbers may count their acquisitions, so they may have any value.
+    fn names_the_dead(&self, at: Address, value: u64, down: u64) -> bool {
+        let names =
+            |pointer: u32| pointer.checked_sub(1).is_some_and(|rank| down.checked_shr(rank).unwrap_or(0) & 1 == 1);
+        let holds = self.word_at(at).map(|word| word.holds);
+        down != 0 && (holds != Some(Holds::Pointer) || value as u32 == 0 || names(value as u32))
+    }
+
     /// Returns a violation if the number that `rank` read in `target`'s data is not the number of writes so far.
     pub fn visibility(&self, rank: Rank, statuses: &[Status], target: Rank, writes: u64) -> Option<Violation> {
         let of_target = |access: Access| access.writes() && self.data(access).contains(&target.0);
@@ -120,11 +136,13 @@ impl Check {
 
     /// The violation in a state where no step is possible: ranks wait forever, or words are not at rest.
     ///
-    /// `waits` are the calls in which ranks still wait. `words` are all named words, with their values.
+    /// `waits` are the calls in which ranks still wait. `words` are all named words, with their values. `down` are the ranks
+    /// that have failed, as bits.
     pub fn end(
         &self,
         statuses: &[Status],
         waits: &[Option<Call>],
+        down: u64,
         words: impl IntoIterator<Item = (Address, u64)>,
     ) -> Option<Violation> {
         let stuck: Vec<Rank> =
@@ -157,7 +175,8 @@ impl Check {
         let kept = |at| name_of(at).map_or(0, |name| self.subject.kept(name));
         let (at, value) = words
             .into_iter()
-            .find(|&(at, value)| value & !kept(at) != 0 && self.subject.rests(at.disp) && !left(at))?;
+            .filter(|&(at, value)| value & !kept(at) != 0 && self.subject.rests(at.disp) && !left(at))
+            .find(|&(at, value)| !self.names_the_dead(at, value, down))?;
         let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
         Some(Violation {
             property: Property::CleanRest,

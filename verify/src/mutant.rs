@@ -48,14 +48,15 @@ mod oshmem_mcs;
 mod reciprocating;
 mod rma_mcs;
 mod rma_rw;
+mod robust;
 mod sherman;
 mod shiftlock;
 mod tas_rw;
 mod windows;
 
 pub use calls::{
-    Calls, any_call, bulk_get, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, now,
-    put, wait_until,
+    Calls, any_call, bulk_get, bulk_put, compare_and_swap, failed, fence_everywhere, fetch_add, fetch_store, flush,
+    get, now, put, silence, wait_until,
 };
 pub use deviating::Deviating;
 
@@ -87,6 +88,8 @@ pub struct Mutant {
     pub network: Network,
     /// The form of acquisition that it needs to show.
     pub form: Form,
+    /// The number of ranks that have to fail for it to show.
+    pub crashes: u32,
     /// The section that it needs to show.
     pub section: Section,
     /// The home that it needs to show.
@@ -142,6 +145,8 @@ pub enum Rule {
     Late(&'static [Calls], &'static [Calls]),
     /// The rank publishes its identity with these bits cleared, and recognizes itself by the other bits.
     Unmarked(u64),
+    /// The lock does not say that a rank has failed inside.
+    Untold,
 }
 
 impl Mutant {
@@ -162,6 +167,7 @@ impl Mutant {
             equivalent: None,
             network: Network::Sc,
             form: Form::Wait,
+            crashes: 0,
             section: Section::Empty,
             home: None,
             order: false,
@@ -188,6 +194,10 @@ impl Mutant {
         Mutant { form, ..self }
     }
 
+    const fn after(self, crashes: u32) -> Mutant {
+        Mutant { crashes, ..self }
+    }
+
     const fn with_data(self) -> Mutant {
         Mutant { section: Section::Data, ..self }
     }
@@ -210,6 +220,7 @@ impl Mutant {
 pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
+        robust::MUTANTS,
         oshmem_mcs::MUTANTS,
         mpi4py_mcs::MUTANTS,
         reciprocating::MUTANTS,

@@ -143,6 +143,37 @@ pub struct Memory {
     pub halfway: Vec<Option<(u16, u64)>>,
     /// The clock of each rank.
     pub clocks: Vec<Time>,
+    /// The ranks that have failed.
+    pub deaths: Deaths,
+}
+
+/// The ranks that have failed, and the ranks that know it. Bit i of a word is rank i.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Deaths {
+    /// The ranks that have failed.
+    pub down: u64,
+    /// For each live rank, those that it knows.
+    pub known: Vec<u64>,
+    /// For each live rank, those that it has acknowledged.
+    pub acknowledged: Vec<u64>,
+    /// True if a rank has failed inside, and no rank that has entered since was told.
+    pub untold: bool,
+}
+
+impl Deaths {
+    /// Returns whether `rank` has failed.
+    #[inline]
+    pub fn is_down(&self, rank: usize) -> bool {
+        self.down != 0 && self.down >> rank & 1 == 1
+    }
+
+    /// The first failure that `rank` knows and has not acknowledged: it ends the rank's waits.
+    fn news(&self, rank: usize) -> Option<Rank> {
+        match self.known[rank] & !self.acknowledged[rank] {
+            0 => None,
+            news => Some(Rank(news.trailing_zeros())),
+        }
+    }
 }
 
 /// A call with the slot of its word, and its path to the word.
@@ -201,7 +232,32 @@ impl Memory {
             results: vec![Results::new(); ranks],
             halfway: vec![None; ranks],
             clocks: vec![Time(0); ranks],
+            deaths: Deaths { known: vec![0; ranks], acknowledged: vec![0; ranks], ..Deaths::default() },
         }
+    }
+
+    /// Lets `rank` fail. What it has posted may arrive until it is silenced, or never.
+    pub fn crash(&mut self, rank: usize, inside: bool) {
+        self.deaths.down |= 1 << rank;
+        (self.deaths.known[rank], self.deaths.acknowledged[rank]) = (0, 0);
+        self.deaths.untold |= inside;
+        self.results[rank].clear();
+    }
+
+    /// Returns whether it matters now whether `rank` learns that `of` has failed: its call looks for failures. So the
+    /// search lets it learn of them there, and loses no behaviour.
+    pub fn may_notice(&self, rank: usize, issued: &Issued, of: usize) -> bool {
+        let looks = match issued.call {
+            Call::Failed | Call::Pause { .. } => true,
+            Call::WaitUntil { until, .. } => !until.holds(self.word(issued.slot)),
+            _ => false,
+        };
+        looks && self.deaths.is_down(of) && self.deaths.known[rank] >> of & 1 == 0
+    }
+
+    /// Lets `rank` learn that `of` has failed.
+    pub fn notice(&mut self, rank: usize, of: usize) {
+        self.deaths.known[rank] |= 1 << of;
     }
 
     /// The word in `slot`.
@@ -252,7 +308,9 @@ impl Memory {
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
         match issued.call {
             Call::WaitUntil { until, deadline, .. } => {
-                until.holds(self.word(issued.slot)) || deadline.is_some_and(|deadline| deadline <= self.clocks[rank])
+                until.holds(self.word(issued.slot))
+                    || deadline.is_some_and(|deadline| deadline <= self.clocks[rank])
+                    || self.deaths.news(rank).is_some()
             }
             Call::Flush { target } => {
                 let waits = |post: &Posted| !matches!(post.change, Change::Store { flushed: false, .. });
@@ -330,7 +388,9 @@ impl Memory {
             Call::FetchAdd { value, .. } => atomic(self, &|old| Some(old.wrapping_add(value))),
             Call::FetchStore { value, .. } => atomic(self, &|_| Some(value)),
             Call::CompareAndSwap { expected, desired, .. } => atomic(self, &|old| (old == expected).then_some(desired)),
-            Call::WaitUntil { until, .. } if !until.holds(self.word(slot)) => Some(Answer::TimedOut),
+            Call::WaitUntil { until, .. } if !until.holds(self.word(slot)) => {
+                Some(self.deaths.news(rank).map_or(Answer::TimedOut, Answer::PeerFailed))
+            }
             Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => Some(Answer::Word(self.word(slot))),
             Call::Put { at, value } => {
                 let change = Change::Put { mask: u64::MAX, value };
@@ -353,11 +413,37 @@ impl Memory {
                 let change = Change::Put { mask, value };
                 self.put(network.bulk_is_late(), rank, Posted { slot, target: at.rank, unordered: true, change })
             }
-            Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => Some(Answer::Done),
-            // No rank fails.
-            Call::Failed => Some(Answer::Word(0)),
-            Call::Acknowledge { ranks } | Call::Silence { ranks } => Some(Answer::Word(ranks)),
+            Call::Pause { .. } => Some(self.deaths.news(rank).map_or(Answer::Done, Answer::PeerFailed)),
+            Call::Flush { .. } | Call::FenceEverywhere => Some(Answer::Done),
             Call::Now => Some(Answer::Word(self.clocks[rank].0)),
+            Call::Failed => Some(Answer::Word(self.deaths.known[rank])),
+            Call::Acknowledge { ranks } => {
+                let unknown = ranks & !self.deaths.known[rank];
+                if unknown == 0 {
+                    self.deaths.acknowledged[rank] |= ranks;
+                }
+                Some(Answer::Word(unknown))
+            }
+            Call::Silence { ranks } => {
+                let unknown = ranks & !self.deaths.known[rank];
+                if unknown == 0 {
+                    self.silence(ranks);
+                }
+                Some(Answer::Word(unknown))
+            }
+        }
+    }
+
+    /// Lets every live rank know that these have failed. What they have posted and has not arrived never will.
+    fn silence(&mut self, silenced: u64) {
+        for rank in 0..self.posts.len() {
+            if self.deaths.is_down(rank) {
+                if silenced >> rank & 1 == 1 {
+                    self.posts[rank].clear();
+                }
+            } else {
+                self.deaths.known[rank] |= silenced;
+            }
         }
     }
 
@@ -394,7 +480,9 @@ impl Memory {
                 if let Some(new) = op.written(old) {
                     self.set(slot, new);
                 }
-                self.deliver(rank, Delivered { request, slot, word: op.result(old) });
+                if !self.deaths.is_down(rank) {
+                    self.deliver(rank, Delivered { request, slot, word: op.result(old) });
+                }
             }
         }
     }

@@ -171,5 +171,7 @@ pub const DEADLINE: &str = "a wait has a deadline, which never passes in a searc
 pub const WAITED: &str = "a rank has to wait";
 /// A try failed, or a deadline passed.
 pub const GAVE_UP: &str = "a rank gives up";
+/// A rank was told that another one had failed inside.
+pub const TOLD: &str = "a rank is told of a failure inside";
 /// Two ranks were inside at the same time.
 pub const TOGETHER: &str = "two ranks are inside together";

@@ -10,12 +10,14 @@ use crate::Access;
 /// An event that a rank reports between two of its calls.
 ///
 /// An acquisition begins with the first call of `acquire`, and succeeds with the answer to its last call. It ends with
-/// the first call of `release`. So [`Entered`](Event::Entered), [`GaveUp`](Event::GaveUp) and [`Left`](Event::Left)
-/// belong to the call before them, [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
+/// the first call of `release`. So [`Told`](Event::Told), [`Entered`](Event::Entered), [`GaveUp`](Event::GaveUp) and
+/// [`Left`](Event::Left) belong to the call before them, [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// The rank is about to acquire.
     Begins(Access),
+    /// The rank is about to enter, and is told that a rank failed inside.
+    Told,
     /// The rank has acquired, so it is inside.
     Entered,
     /// The rank has not acquired, and its acquisition is over.

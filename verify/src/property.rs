@@ -23,9 +23,12 @@ pub enum Property {
     NoLivelock,
     /// No rank is overtaken by a rank that the lock's order puts after it.
     Order,
+    /// A rank that enters after a rank that has failed inside is told so.
+    Told,
     /// A try fails only beside another rank or a late operation, and no rank gives up ahead of its deadline.
     NoEarlyFailure,
-    /// After all ranks have left, the lock's words and nodes are zero, as before its first use.
+    /// After all ranks have left, the lock's words and nodes are zero, as before its first use. After a failure, its pointers may also
+    /// name ranks that have failed, and its numbers may have any value.
     CleanRest,
     /// The lock's code does not panic, and no call of it fails.
     Invariant,
@@ -33,7 +36,7 @@ pub enum Property {
 
 impl Property {
     /// All properties.
-    pub const ALL: [Property; 11] = [
+    pub const ALL: [Property; 12] = [
         Property::MutualExclusion,
         Property::Consistent,
         Property::NoLostUpdate,
@@ -42,6 +45,7 @@ impl Property {
         Property::NoLostWakeUp,
         Property::NoLivelock,
         Property::Order,
+        Property::Told,
         Property::NoEarlyFailure,
         Property::CleanRest,
         Property::Invariant,
@@ -58,6 +62,7 @@ impl Property {
             Property::NoLostWakeUp => "no-lost-wake-up",
             Property::NoLivelock => "no-livelock",
             Property::Order => "order",
+            Property::Told => "told",
             Property::NoEarlyFailure => "no-early-failure",
             Property::CleanRest => "clean-rest",
             Property::Invariant => "invariant",

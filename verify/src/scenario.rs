@@ -175,6 +175,7 @@ pub struct Nodes {
 /// | `2R1Wxinf` | two readers and a writer that acquire again and again |
 /// | `4Wx2/2` | four writers on two nodes of two ranks |
 /// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
+/// | `3Wx2 crash1` | three writers, of which one may fail at any step |
 ///
 /// The number after `@` ends with its part, or with a space: `1E@0 1E@1 x2`.
 ///
@@ -192,7 +193,12 @@ pub struct Scenario {
     groups: Vec<Group>,
     ranks: u32,
     nodes: Option<Nodes>,
+    /// The largest number of ranks that fail.
+    crashes: u32,
 }
+
+/// The word before the number of failures, in a scenario's text.
+const CRASH: &str = "crash";
 
 impl Scenario {
     /// A scenario of these groups, whose ranks are numbered from 0 in their order.
@@ -215,12 +221,12 @@ impl Scenario {
             }
             ranks = ranks.checked_add(group.ranks).ok_or("it has too many ranks")?;
         }
-        Ok(Scenario { groups, ranks, nodes: None })
+        Ok(Scenario { groups, ranks, nodes: None, crashes: 0 })
     }
 
     /// `ranks` ranks without acquisitions, for a program.
     pub(crate) fn of_ranks(ranks: u32) -> Scenario {
-        Scenario { groups: Vec::new(), ranks, nodes: None }
+        Scenario { groups: Vec::new(), ranks, nodes: None, crashes: 0 }
     }
 
     /// Places the ranks on `nodes`.
@@ -235,6 +241,17 @@ impl Scenario {
             return Err("a node needs at least 1 rank, and a rack at least 1 node".to_owned());
         }
         Ok(Scenario { nodes: Some(nodes), ..self })
+    }
+
+    /// The same scenario, in which up to that many ranks fail, each at any step.
+    #[must_use]
+    pub fn with_crashes(self, crashes: u32) -> Scenario {
+        Scenario { crashes, ..self }
+    }
+
+    /// The largest number of ranks that fail.
+    pub fn crashes(&self) -> u32 {
+        self.crashes
     }
 
     /// The placement of the ranks; `None` is one node.
@@ -359,17 +376,18 @@ impl fmt::Display for Scenario {
             }
         }
         match self.nodes {
-            None => Ok(()),
-            Some(Nodes { ranks_per_node, nodes_per_rack: 1 }) => write!(f, "/{ranks_per_node}"),
-            Some(Nodes { ranks_per_node, nodes_per_rack }) => write!(f, "/{ranks_per_node}/{nodes_per_rack}"),
+            None => {}
+            Some(Nodes { ranks_per_node, nodes_per_rack: 1 }) => write!(f, "/{ranks_per_node}")?,
+            Some(Nodes { ranks_per_node, nodes_per_rack }) => write!(f, "/{ranks_per_node}/{nodes_per_rack}")?,
         }
+        if self.crashes == 0 { Ok(()) } else { write!(f, " {CRASH}{}", self.crashes) }
     }
 }
 
 /// A text that is not a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed) or 4Wx2/2 (2 ranks per node)"
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed), 4Wx2/2 (2 ranks per node) or 3Wx2 crash1 (1 rank may fail)"
 )]
 pub struct ParseError {
     /// The rejected text.
@@ -402,6 +420,10 @@ fn times(text: &str) -> Result<u32, String> {
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let mut groups = Vec::new();
+    let (text, crashes) = match text.to_ascii_lowercase().find(CRASH) {
+        Some(at) => (text[..at].trim_end(), number(text[at + CRASH.len()..].trim(), "ranks after crash")?),
+        None => (text, 0),
+    };
     let (text, places) = text.split_once('/').map_or((text, None), |(text, places)| (text, Some(places)));
     for part in text.split('+').map(str::trim) {
         let (roles, times) = match part.split_once(['x', 'X', '×']) {
@@ -449,7 +471,7 @@ fn parse(text: &str) -> Result<Scenario, String> {
             return Err(format!("{rest} has no role after it"));
         }
     }
-    let scenario = Scenario::new(groups)?;
+    let scenario = Scenario::new(groups)?.with_crashes(crashes);
     let Some(places) = places else { return Ok(scenario) };
     let (ranks, nodes) = places.split_once('/').map_or((places, None), |(ranks, nodes)| (ranks, Some(nodes)));
     scenario.placed(Nodes {
@@ -487,6 +509,8 @@ mod tests {
             "2R2W1Mx7+3Wx1",
             "2A1E@0 1E@1 1S@0x1",
             "1S@7x2+1Ax1",
+            "3Wx2 crash1",
+            "2R2Wx1/2 crash2",
             "4Wx2/2",
             "2R2Wx1/1/2",
             "1W2Wtry x2",

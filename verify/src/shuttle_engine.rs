@@ -119,6 +119,9 @@ pub fn replay(check: &Check, schedule: &[Choice]) -> Result<Option<Violation>> {
             Choice::Deadline(_) => {
                 return Err(Error::Schedule { step, why: "time stands still under shuttle".to_owned() });
             }
+            Choice::Crash(_) | Choice::Notice { .. } => {
+                return Err(Error::Schedule { step, why: "no rank fails under shuttle".to_owned() });
+            }
             Choice::Arrive { .. } => {
                 return Err(Error::Schedule { step, why: "shuttle's memory has no late puts".to_owned() });
             }

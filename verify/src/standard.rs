@@ -6,8 +6,9 @@ use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
     Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical,
     HierarchicalParams, LINE, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
-    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Sherman, ShermanParams,
-    ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustTas,
+    RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
+    TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -33,6 +34,18 @@ pub fn subjects() -> Vec<Subject> {
             WORDS,
             &[("lock", Number)],
         ),
+        Subject::recoverable_mutex::<RobustTas>(SHORTEST).words(Home, WORDS, &[("owner", Pointer)]),
+        Subject::recoverable_mutex::<RobustTicket>(TicketParams { hold: 1 })
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("lock", Number)])
+            .words(Each, NODE, &[("announced", Number)])
+            .keeps("lock", u64::MAX),
+        Subject::recoverable_mutex::<RobustMcs>(())
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("tail", Pointer), ("repairer", Pointer)])
+            .words(Each, NODE, &[("next", Pointer), ("grant", Number), ("announced", Number)])
+            .keeps("next", u64::MAX)
+            .keeps("grant", u64::MAX),
         Subject::tried_mutex::<Mcs>(())
             .order(Order::Fifo)
             .words(Home, WORDS, &[("tail", Pointer)])

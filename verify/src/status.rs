@@ -77,7 +77,7 @@ impl Status {
                 self.is_over();
                 self.unwritten += u32::from(writes);
             }
-            Event::Saw { .. } => {}
+            Event::Told | Event::Saw { .. } => {}
         }
     }
 

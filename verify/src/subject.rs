@@ -4,7 +4,8 @@ use std::fmt::{self, Debug};
 
 use rmalab_atomics::{Address, Disp, Rank, WORD};
 use rmalab_locks::{
-    Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
+    Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, WindowLock,
+    WindowLockTimed,
 };
 
 use crate::play::DATA;
@@ -99,6 +100,8 @@ pub struct Subject {
     keeps: Vec<(&'static str, u64)>,
     /// True if it is two locks, one inside the other.
     is_nested: bool,
+    /// True if it goes on after the failure of a rank.
+    recovers: bool,
     /// The bytes of a lock's shared words, and those in a world of so many ranks. They differ if the lock has words for
     /// each rank.
     shared: Option<(u64, BytesOfWorld)>,
@@ -141,6 +144,12 @@ impl Subject {
         Subject::timed_lock::<Exclusive<M>>(params)
     }
 
+    /// The mutex `M`, which goes on after the failure of a rank.
+    pub fn recoverable_mutex<M: Recoverable + Debug + 'static>(params: M::Params) -> Subject {
+        let subject = Subject::new(M::NAME, Workload::Lock(Bind::recoverable::<M>(params)));
+        Subject { readers_share: false, recovers: true, ..subject }
+    }
+
     /// The window policy `W`; `params` gets the rank for its global words.
     pub fn window<W: WindowLock + Debug + 'static>(
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
@@ -173,6 +182,7 @@ impl Subject {
             words: Vec::new(),
             keeps: Vec::new(),
             is_nested: false,
+            recovers: false,
             shared: None,
         }
     }
@@ -216,6 +226,11 @@ impl Subject {
             Some(inner) => (outer, inner, true),
             None => (outer, inner, false),
         })
+    }
+
+    /// Returns whether it goes on after the failure of a rank.
+    pub fn recovers(&self) -> bool {
+        self.recovers
     }
 
     /// Returns whether it is two locks, one inside the other.

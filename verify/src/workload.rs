@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 use rmalab_locks::{
-    LINE, LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Result as LockResult, WindowLock, WindowLockTimed,
+    Entry, LINE, LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, Result as LockResult,
+    WindowLock, WindowLockTimed,
 };
 
-use crate::play::{Handle, Player, Stage};
+use crate::play::{Event, Handle, Player, Stage};
 use crate::{Access, Result};
 
 /// The code that each rank of a check runs.
@@ -49,6 +50,14 @@ impl Bind {
     pub(crate) fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Bind {
         let bind =
             move |stage: &Stage<'_>, place| Ok(Box::new(TriedMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>);
+        Bind::placed(M::WORDS, |_| M::WORDS, M::NODE, bind)
+    }
+
+    /// Binds the mutex `M`, which goes on after the failure of a rank.
+    pub(crate) fn recoverable<M: Recoverable + Debug + 'static>(params: M::Params) -> Bind {
+        let bind = move |stage: &Stage<'_>, place| {
+            Ok(Box::new(RecoverableMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>)
+        };
         Bind::placed(M::WORDS, |_| M::WORDS, M::NODE, bind)
     }
 
@@ -265,6 +274,27 @@ impl<M: RawMutexTry + Debug> Handle for TriedMutex<M> {
 
     fn attempt(&mut self, stage: &Stage<'_>, _access: Access, _deadline: Option<Time>) -> LockResult<bool> {
         self.0.try_acquire(stage)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        self.0.release(stage)
+    }
+}
+
+/// A mutex that goes on after the failure of a rank. A rank that is told of one inside declares the data consistent.
+#[derive(Debug)]
+struct RecoverableMutex<M>(M);
+
+impl<M: Recoverable + Debug> Handle for RecoverableMutex<M> {
+    fn acquire(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        if let Entry::OwnerDead(_) = self.0.recoverable_acquire(stage)? {
+            stage.executor().event(Event::Told, self);
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        no_attempt(&mut self.0, stage, access, deadline)
     }
 
     fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {

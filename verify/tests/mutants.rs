@@ -8,9 +8,19 @@ use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::kill_matrix::{self, Fate, Row};
 use rmalab_verify::{Check, Counterexample, Finding, Mutant, Property, mutant, mutants, replay, subject};
 
-/// Equivalent mutants of locks with many states. All of their checks together take about a minute.
+/// Mutants of repairs that only three ranks show, and equivalent mutants of locks with many states. Their checks take a
+/// minute or two.
 fn is_slow(mutant: &Mutant) -> bool {
-    mutant.equivalent.is_some() && mutant.locks.iter().any(|lock| ["mcs-rw-rp", "mcs-rw-neutral"].contains(lock))
+    let of_three = [
+        "robust-mcs-unannounced",
+        "robust-ticket-unannounced",
+        "robust-ticket-late-announcement",
+        "robust-ticket-past-announced",
+        "robust-ticket-blind",
+    ];
+    let large = ["mcs-rw-rp", "mcs-rw-neutral"];
+    of_three.contains(&mutant.name)
+        || mutant.equivalent.is_some() && mutant.locks.iter().any(|lock| large.contains(lock))
 }
 
 fn rows(which: impl Fn(&Mutant) -> bool) -> Vec<Row> {

@@ -37,6 +37,8 @@ pub struct Selection {
     pub opposite: bool,
     /// Scenarios instead of the standard configurations.
     pub scenarios: Vec<Scenario>,
+    /// The number of ranks that may fail, instead of the scenarios'; for the standard configurations, a filter.
+    pub crashes: Option<u32>,
     /// The networks: a filter of the standard configurations. By default all of these; `sc` and
     /// `late-puts` for given scenarios.
     /// `sc` for other scenarios.
@@ -146,6 +148,7 @@ impl Selection {
             let among = |configuration: &Configuration| {
                 (self.networks.is_empty() || self.networks.contains(&configuration.network))
                     && (self.sections.is_empty() || self.sections.contains(&configuration.section))
+                    && self.crashes.is_none_or(|crashes| configuration.scenario.crashes() == crashes)
                     && (self.long || !configuration.long)
             };
             return configurations(subject).into_iter().filter(among).collect();
@@ -157,6 +160,10 @@ impl Selection {
             for &network in networks {
                 for &section in sections {
                     let scenario = scenario.clone();
+                    let scenario = match self.crashes {
+                        Some(crashes) => scenario.with_crashes(crashes),
+                        None => scenario,
+                    };
                     all.push(Configuration { scenario, network, section, order: false, long: false });
                 }
             }
@@ -286,6 +293,7 @@ pub fn failed(error: rmalab_verify::Error) -> Error {
         error,
         Verify::Scenario { .. }
             | Verify::Form { .. }
+            | Verify::Crashes { .. }
             | Verify::Mutant { .. }
             | Verify::File { .. }
             | Verify::Format { .. }

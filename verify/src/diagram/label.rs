@@ -110,6 +110,12 @@ pub(super) fn answer(check: &Check, rank: Rank, made: Call, answer: Answer) -> S
         Answer::TimedOut => return " ✗ (timed out)".to_owned(),
         Answer::PeerFailed(peer) => return format!(" ✗ ({peer} has failed)"),
     };
+    match made {
+        Call::Failed => return format!(" → {}", ranks_of(word)),
+        Call::Acknowledge { .. } | Call::Silence { .. } if word == 0 => return String::new(),
+        Call::Acknowledge { .. } | Call::Silence { .. } => return format!(" ✗ ({} may live)", ranks_of(word)),
+        _ => {}
+    }
     let Some(at) = made.address(rank) else { return format!(" → {}", number(word)) };
     let was = value(check, at, word);
     match made {

@@ -376,7 +376,7 @@ fn lives(drawing: &mut Drawing, story: &Story, layout: &Layout, overlap: Option<
             let to = from + rows.len();
             let (y, height) = (edges[from], edges[to] - edges[from]);
             match rows[0].lives[column] {
-                Life::Memory | Life::Outside => {}
+                Life::Memory | Life::Failed | Life::Outside => {}
                 Life::Busy(access) => drawing.bar(x, y, (8.0, height), colours(access).0),
                 Life::Inside(access) => drawing.bar(x, y, (14.0, height), colours(access).1),
             }

@@ -52,6 +52,7 @@ impl Line {
         for (&at, life) in layout.lines.iter().zip(lives) {
             line.0[at] = match life {
                 Life::Memory | Life::Outside => '╎',
+                Life::Failed => ' ',
                 Life::Busy(_) => '│',
                 Life::Inside(_) => '┃',
             };

@@ -250,7 +250,7 @@ fn expand(
             walker.decode(&copied[at..upto], &mut state);
             at = upto;
             walker.choices(&state, &mut choices);
-            if choices.iter().all(Choice::is_deadline)
+            if choices.iter().all(|choice| choice.is_optional(|_| true))
                 && walker.is_end(&state)
                 && let Some(violation) = walker.end(&state)
             {

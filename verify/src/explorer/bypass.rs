@@ -134,7 +134,8 @@ pub(super) fn measure(space: &Space, store: &Store, transitions: &Transitions, m
             walker.decode(&bytes[at..end], &mut state);
             at = end;
             let first = transitions.dense(Store::id(shard, index)) * ranks;
-            for rank in 0..ranks {
+            // A rank that has failed neither waits nor enters.
+            for rank in (0..ranks).filter(|&rank| !state.memory.deaths.is_down(rank)) {
                 let node = walker.node(&state, rank);
                 let access = check.access(Rank(rank as u32), node.status.acquisition);
                 let number = access.map_or(0, |access| accesses.number(access)) as u8;

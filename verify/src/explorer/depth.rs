@@ -96,8 +96,11 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     seen.add(&bytes);
     shared.count(1, 0);
     walker.choices(&state, &mut choices);
-    let broken =
-        if choices.iter().all(Choice::is_deadline) && walker.is_end(&state) { walker.end(&state) } else { None };
+    let broken = if choices.iter().all(|choice| choice.is_optional(|_| true)) && walker.is_end(&state) {
+        walker.end(&state)
+    } else {
+        None
+    };
     if let Some(violation) = broken {
         let schedule = with_silent_steps(space, &[], Then::Ends)?;
         let found = Counterexample::new(&space.check, violation, schedule, None);
@@ -212,7 +215,7 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             below.state.copy_from(&walker.next);
             let mut choices = std::mem::take(&mut below.choices);
             walker.choices(&below.state, &mut choices);
-            if choices.iter().all(Choice::is_deadline) && walker.is_end(&below.state) {
+            if choices.iter().all(|choice| choice.is_optional(|_| true)) && walker.is_end(&below.state) {
                 broken = walker.end(&below.state);
             }
             below.choices = choices;

@@ -288,7 +288,8 @@ impl Learner {
         let to = self.add(rank, status, handle, way)?;
         let gave_up = stop.events.iter().any(|event| matches!(event, Event::GaveUp { .. }));
         let enters = stop.events.contains(&Event::Entered);
-        let edge = Edge { answer, to, saw, enters, gave_up };
+        let told = stop.events.contains(&Event::Told);
+        let edge = Edge { answer, to, saw, enters, gave_up, told };
         let roots = &mut self.roots[node as usize];
         roots.edges.push(edge);
         roots.moves.push(way.run);

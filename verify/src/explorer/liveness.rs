@@ -221,7 +221,12 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
     let mut inside: HashMap<StateId, Member, FxBuildHasher> = HashMap::default();
     let mut acquiring = Vec::new();
     for &id in members {
-        let steps: Steps = graph.steps(id)?.into_iter().filter(|step| known.contains(&step.to)).collect();
+        let steps = graph.steps(id)?;
+        // A rank that looks for failures again and again learns of each of them.
+        if steps.iter().any(|step| matches!(step.choice, Choice::Notice { .. })) {
+            return Ok(None);
+        }
+        let steps: Steps = steps.into_iter().filter(|step| known.contains(&step.to)).collect();
         graph.load(id);
         let mut fair = vec![false; 2 * ranks];
         for rank in 0..ranks {
@@ -230,14 +235,16 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
                 call,
                 None | Some(Call::WaitUntil { .. } | Call::Finish { .. } | Call::Flush { .. } | Call::FenceEverywhere)
             );
-            fair[rank] = may_wait && !graph.walker.ready(&graph.state, rank);
-            fair[ranks + rank] = graph.state.memory.posts[rank].is_empty();
+            let is_down = graph.state.memory.deaths.is_down(rank);
+            fair[rank] = is_down || may_wait && !graph.walker.ready(&graph.state, rank);
+            fair[ranks + rank] = is_down || graph.state.memory.posts[rank].is_empty();
         }
         for step in &steps {
             fair[place_of(ranks, step.choice)] = true;
         }
         if acquiring.is_empty() {
             acquiring = (0..ranks)
+                .filter(|&rank| !graph.state.memory.deaths.is_down(rank))
                 .filter(|&rank| graph.walker.node(&graph.state, rank).status.phase == Phase::Acquiring)
                 .map(|rank| Rank(rank as u32))
                 .collect();
@@ -276,7 +283,8 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
 fn place_of(ranks: usize, choice: Choice) -> usize {
     match choice {
         // No deadline passes in a component, since no clock goes back.
-        Choice::Step(rank) | Choice::Deadline(rank) => rank.index(),
+        // Nor does a rank fail or learn of a failure.
+        Choice::Step(rank) | Choice::Deadline(rank) | Choice::Crash(rank) | Choice::Notice { rank, .. } => rank.index(),
         Choice::Arrive { from, .. } => ranks + from.index(),
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Edge {
     pub(super) enters: bool,
     /// True if the rank gives up in this move.
     pub(super) gave_up: bool,
+    /// True if the rank is told that another one has failed inside.
+    pub(super) told: bool,
 }
 
 /// A failure to learn.

@@ -150,7 +150,7 @@ fn play<'s>(space: &'s Space, steps: &[Choice]) -> Result<Played<'s>, Failure> {
     let mut entered: Vec<bool> = live.statuses().iter().map(|status| status.phase == Phase::Inside).collect();
     let mut schedule = Vec::new();
     for step in all {
-        if let Choice::Step(rank) | Choice::Deadline(rank) = step {
+        if let Choice::Step(rank) | Choice::Deadline(rank) | Choice::Notice { rank, .. } = step {
             let mut silent = 0;
             while !entered[rank.index()] && is_silent(space, &live, rank) {
                 let taken = take_silent(&mut live, &mut schedule, rank, &mut silent)?;
@@ -223,7 +223,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
 /// Returns whether the next step of `rank` is silent for the search.
 fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
     let call = live.calls().nth(rank.index()).flatten();
-    call.is_some_and(|call| silent(space.check.network, space.check.is_timed(rank), call).is_some())
+    call.is_some_and(|call| silent(&space.check, space.check.is_timed(rank), call).is_some())
 }
 
 /// The result of a step.

@@ -45,6 +45,8 @@ impl Permutation {
             Choice::Step(rank) => Choice::Step(image(rank)),
             Choice::Deadline(rank) => Choice::Deadline(image(rank)),
             Choice::Arrive { from, index } => Choice::Arrive { from: image(from), index },
+            Choice::Crash(rank) => Choice::Crash(image(rank)),
+            Choice::Notice { rank, of } => Choice::Notice { rank: image(rank), of: image(of) },
         }
     }
 
@@ -101,6 +103,7 @@ impl Permutation {
                 Call::WaitUntil { own, until, deadline }
             }
             Call::Test { .. } | Call::Stored | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
+            // Ranks that may fail are not exchanged.
             Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => call,
         }
     }

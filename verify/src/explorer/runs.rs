@@ -5,8 +5,9 @@
 //! again. The code of a new branch runs from its beginning. On the way, its moves are compared with the known ones.
 //!
 //! # Silent steps
-//! A pause, a read of a clock that stands still, and a flush where nothing can be under way are answered at once. They touch no memory,
-//! so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. One directly
+//! A pause, a read of a clock that stands still, and a flush where nothing can be under way are answered at once. They touch
+//! no memory, so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. The
+//! same holds for questions about failures where no rank fails. Where ranks fail, a pause is a step, too. One directly
 //! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
 //! seen inside.
 
@@ -186,6 +187,11 @@ impl Runs {
         (self.last.len() * of_run) as u64
     }
 
+    /// Returns whether there are several answers to `call`.
+    fn may_tell(&self, call: Call) -> bool {
+        call.answers_a_word() || tells(call) && self.check.scenario.crashes() > 0
+    }
+
     /// Learning may take long between two states of the search, where limits are looked at too.
     fn limit(&self) -> Result<(), Failure> {
         let (end, most) = self.limits;
@@ -215,9 +221,9 @@ impl Runs {
         let mut shows = true;
         while let Some(call) = self.stop(at).call {
             let answer = match left.next() {
-                Some(&answer) if call.answers_a_word() => answer,
+                Some(&answer) if tells(call) => answer,
                 Some(_) => 0,
-                None if call.answers_a_word() || wordless == most_wordless => break,
+                None if self.may_tell(call) || wordless == most_wordless => break,
                 None => {
                     wordless += 1;
                     0
@@ -349,7 +355,9 @@ impl Runs {
 
     /// Runs the actor to the next call that is a step. Returns the handle after the last event, too.
     fn resume(&mut self, actor: &mut Actor, answer: Answer) -> (Stop, String) {
-        let mut stop = Stop { events: Vec::new(), paused: false, call: None, broken: None };
+        // Where ranks fail, a pause is a step.
+        let paused = matches!(actor.last_call(), Some(Call::Pause { .. }));
+        let mut stop = Stop { events: Vec::new(), paused, call: None, broken: None };
         let mut handle = String::new();
         let mut answer = answer;
         for _ in 0..SILENT {
@@ -366,7 +374,7 @@ impl Runs {
                     let time_stands = !actor.is_timed();
                     self.seen.deadline |= time_stands && matches!(call, Call::WaitUntil { deadline: Some(_), .. });
                     self.seen.clock |= time_stands && call == Call::Now;
-                    match silent(self.check.network, actor.is_timed(), call) {
+                    match silent(&self.check, actor.is_timed(), call) {
                         Some(silent) if !stop.is_inside() => {
                             stop.paused |= matches!(call, Call::Pause { .. });
                             answer = silent;
@@ -389,22 +397,39 @@ impl Runs {
     }
 }
 
-/// The answer to `call` if it is a silent step on `network`. The clock of a rank with deadlines moves.
-pub(super) fn silent(network: Network, is_timed: bool, call: Call) -> Option<Answer> {
-    let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+/// The answer to `call` if it is a silent step of `check`. The clock of a rank with deadlines moves. Where ranks fail, a pause
+/// may end with that.
+pub(super) fn silent(check: &Check, is_timed: bool, call: Call) -> Option<Answer> {
+    let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
+    let crashes = check.scenario.crashes() > 0;
     match call {
-        Call::Pause { .. } => Some(Answer::Done),
+        Call::Pause { .. } if !crashes => Some(Answer::Done),
+        Call::Failed if !crashes => Some(Answer::Word(0)),
+        Call::Acknowledge { ranks } | Call::Silence { ranks } if !crashes => Some(Answer::Word(ranks)),
         Call::Now if !is_timed => Some(Answer::Word(0)),
         Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
         _ => None,
     }
 }
 
+/// The upper half of a word that encodes the failure of a rank, whose number is the lower half.
+const FAILURE: u64 = 0xfa11_ed00;
+
+/// Returns whether the answer to `call` has a word, or may report a failure.
+fn tells(call: Call) -> bool {
+    call.answers_a_word() || matches!(call, Call::Pause { .. })
+}
+
 /// The word that encodes the answer to `call`. A wait that timed out has a word that does not end it, and that
 /// permutations of ranks leave as it is.
 pub(super) fn word_of(call: Call, answer: Answer) -> u64 {
     match (answer, call) {
+        (Answer::Word(word), Call::WaitUntil { .. }) => {
+            assert!(word >> 32 != FAILURE, "{word:#x} stands for the failure of a rank, and for nothing else");
+            word
+        }
         (Answer::Word(word), _) => word,
+        (Answer::PeerFailed(rank), _) => FAILURE << 32 | u64::from(rank.0),
         (Answer::TimedOut, Call::WaitUntil { until: Until::Ne(word), .. }) => word,
         (Answer::TimedOut, Call::WaitUntil { until, .. }) if until.holds(0) => u64::MAX,
         _ => 0,
@@ -414,6 +439,7 @@ pub(super) fn word_of(call: Call, answer: Answer) -> u64 {
 /// The answer to `call` that `word` encodes.
 pub(super) fn answer_to(call: Call, word: u64) -> Answer {
     match call {
+        Call::WaitUntil { .. } | Call::Pause { .. } if word >> 32 == FAILURE => Answer::PeerFailed(Rank(word as u32)),
         Call::WaitUntil { until, deadline: Some(_), .. } if !until.holds(word) => Answer::TimedOut,
         _ if call.answers_a_word() => Answer::Word(word),
         _ => Answer::Done,

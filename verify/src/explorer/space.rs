@@ -17,7 +17,7 @@ use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
 use crate::counterexample::Choice;
 use crate::network::{Memory, Network};
-use crate::outcome::{GAVE_UP, TOGETHER, WAITED};
+use crate::outcome::{GAVE_UP, TOGETHER, TOLD, WAITED};
 use crate::panics::lock;
 use crate::play::Section;
 use crate::status::{Phase, Status};
@@ -45,6 +45,8 @@ pub(super) struct Space {
     timed: Vec<bool>,
     /// True if a deadline passes only where its rank looks at the clock.
     lazy_clocks: bool,
+    /// The first local state of each rank, which a rank that has failed goes back to.
+    starts: Vec<NodeId>,
     order: Order,
     learner: Mutex<Learner>,
     /// The memory of the runs that the learner keeps, in bytes.
@@ -84,6 +86,8 @@ pub(super) struct Sometimes {
     pub(super) waited: bool,
     /// A rank gave up.
     pub(super) gave_up: bool,
+    /// A rank was told that another one had failed inside.
+    pub(super) told: bool,
     /// All ranks came to their end.
     pub(super) ended: bool,
     /// The preemption bound excluded a step.
@@ -96,6 +100,7 @@ impl Sometimes {
         self.together |= other.together;
         self.waited |= other.waited;
         self.gave_up |= other.gave_up;
+        self.told |= other.told;
         self.ended |= other.ended;
         self.bounded |= other.bounded;
     }
@@ -144,9 +149,10 @@ impl Space {
             ahead: order != Order::None,
             clocks: check.scenario.has(Form::Timed),
             alone: check.has_attempts(),
+            deaths: check.scenario.crashes() > 0,
         };
         // A bound on preemptions, and an order of arrival, depend on every step.
-        let settles = options.partial_order && parts.posts && !parts.run && !parts.ahead;
+        let settles = options.partial_order && (parts.posts || parts.deaths) && !parts.run && !parts.ahead;
         if settles && assumed.no_fences && learner.fences() {
             return Err(Failure::Fences);
         }
@@ -160,6 +166,7 @@ impl Space {
             no_fences: assumed.no_fences,
             timed: (0..check.active()).map(|rank| check.is_timed(Rank(rank))).collect(),
             lazy_clocks: options.partial_order,
+            starts: learner.starts.clone(),
             bound: options.preemptions,
             exchanges,
             groups,
@@ -327,6 +334,9 @@ impl<'s> Walker<'s> {
         for rank in 0..self.space.parts.ranks {
             let node = &self.automata.nodes[state.locals[rank] as usize];
             let Some(issued) = &node.issued else { continue };
+            if state.memory.deaths.is_down(rank) {
+                continue;
+            }
             if !state.memory.ready(rank, issued) {
                 self.sometimes.waited = true;
                 continue;
@@ -353,6 +363,25 @@ impl<'s> Walker<'s> {
                 }
             }
         }
+        if self.space.parts.deaths {
+            for rank in 0..self.space.parts.ranks {
+                choices.extend(self.notices(state, rank));
+                let has_more = self.node(state, rank).issued.is_some() || !state.memory.posts[rank].is_empty();
+                if has_more && self.space.check.may_crash(Rank(rank as u32), state.memory.deaths.down) {
+                    choices.push(Choice::Crash(Rank(rank as u32)));
+                }
+            }
+        }
+    }
+
+    /// The failures of which `rank` may learn now.
+    fn notices(&self, state: &State, rank: usize) -> impl Iterator<Item = Choice> {
+        let issued = self.node(state, rank).issued.filter(|_| !state.memory.deaths.is_down(rank));
+        let of = issued.into_iter().flat_map(|issued| (0..self.space.parts.ranks).map(move |of| (issued, of)));
+        let of = of.filter(|(issued, of)| state.memory.may_notice(rank, issued, *of));
+        of.map(move |(_, of)| Choice::Notice { rank: Rank(rank as u32), of: Rank(of as u32) })
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     /// Returns whether the deadline of the acquisition of `rank` may pass.
@@ -372,7 +401,8 @@ impl<'s> Walker<'s> {
 
     /// Returns whether the call of `rank` is enabled.
     pub(super) fn ready(&self, state: &State, rank: usize) -> bool {
-        self.node(state, rank).issued.as_ref().is_some_and(|issued| state.memory.ready(rank, issued))
+        !state.memory.deaths.is_down(rank)
+            && self.node(state, rank).issued.as_ref().is_some_and(|issued| state.memory.ready(rank, issued))
     }
 
     /// Takes `choice` from `state` to [`next`](Walker::next), and returns the violation, if any.
@@ -389,6 +419,16 @@ impl<'s> Walker<'s> {
             Choice::Deadline(rank) => {
                 let acquisition = self.node(state, rank.index()).status.acquisition;
                 self.next.memory.pass(rank.index(), clock::deadline(acquisition));
+                return Ok(None);
+            }
+            Choice::Crash(rank) => {
+                let inside = self.node(state, rank.index()).status.phase == Phase::Inside;
+                self.next.memory.crash(rank.index(), inside);
+                self.next.locals[rank.index()] = self.space.starts[rank.index()];
+                return Ok(None);
+            }
+            Choice::Notice { rank, of } => {
+                self.next.memory.notice(rank.index(), of.index());
                 return Ok(None);
             }
             Choice::Step(rank) => rank,
@@ -460,16 +500,22 @@ impl<'s> Walker<'s> {
     /// list cannot grow forever in finitely many states.
     ///
     /// Code that posts more than [`SETTLED`] puts without a flush goes on by steps, where limits end it.
+    ///
+    /// If the rank fails between such steps, its later puts count as lost. Where ranks fail, some calls of a rank are local
+    /// once it knows all failures that can happen: see [`nothing_new`](Self::nothing_new). Acknowledgements always are,
+    /// since they matter only for the rank's own waits.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
-        if !self.space.settles {
+        if !self.space.settles || self.next.memory.deaths.is_down(rank) {
             return Ok(());
         }
-        loop {
+        for _ in 0..SETTLED {
             let from = self.next.locals[rank];
             let node = &self.automata.nodes[from as usize];
             let Some(issued) = node.issued else { return Ok(()) };
             let local = match issued.call {
                 Call::Flush { .. } => self.next.memory.ready(rank, &issued),
+                Call::Acknowledge { ranks } => ranks & !self.next.memory.deaths.known[rank] == 0,
+                Call::Failed | Call::Pause { .. } => self.nothing_new(rank, issued.call),
                 // A fence of another rank observes posted puts.
                 call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
@@ -479,7 +525,8 @@ impl<'s> Walker<'s> {
             if !local || begins || self.next.memory.posts[rank].len() >= SETTLED {
                 return Ok(());
             }
-            let edge = self.edge(from, 0)?;
+            let known = self.next.memory.deaths.known[rank];
+            let edge = self.edge(from, if issued.call == Call::Failed { known } else { 0 })?;
             let to = &self.automata.nodes[edge.to as usize];
             let is_seen = edge.saw.is_some() || edge.enters || edge.gave_up || to.broken.is_some();
             if inside != (to.status.phase == Phase::Inside) || is_seen {
@@ -490,10 +537,26 @@ impl<'s> Walker<'s> {
             self.end_acquisition(Rank(rank as u32), edge.to);
             self.settled.push(Rank(rank as u32));
         }
+        Ok(())
+    }
+
+    /// Returns whether `rank` knows all failures that can happen, and has acknowledged them if that matters for `call`. Then
+    /// the answer to the call is known, too.
+    fn nothing_new(&self, rank: usize, call: Call) -> bool {
+        let deaths = &self.next.memory.deaths;
+        let all_down = deaths.down.count_ones() >= self.space.check.scenario.crashes();
+        self.space.parts.deaths
+            && all_down
+            && deaths.known[rank] == deaths.down
+            && (call == Call::Failed || deaths.acknowledged[rank] == deaths.down)
     }
 
     fn statuses(&self, state: &State) -> Vec<Status> {
-        (0..self.space.parts.ranks).map(|rank| self.node(state, rank).status).collect()
+        let status = |rank: usize| match state.memory.deaths.is_down(rank) {
+            true => Status::default(),
+            false => self.node(state, rank).status,
+        };
+        (0..self.space.parts.ranks).map(status).collect()
     }
 
     /// The violation before the first step, if any.
@@ -515,7 +578,7 @@ impl<'s> Walker<'s> {
 
     /// The violation by the step of `rank` into `self.next`, if any.
     fn judge(&mut self, rank: Rank, from: NodeId, edge: Edge) -> Option<Violation> {
-        let Edge { to, saw, enters, gave_up, .. } = edge;
+        let Edge { to, saw, enters, gave_up, told, .. } = edge;
         let check = &self.space.check;
         let (old, new) = (&self.automata.nodes[from as usize], &self.automata.nodes[to as usize]);
         if let Some((property, seen)) = &new.broken {
@@ -531,10 +594,17 @@ impl<'s> Walker<'s> {
                 return violation;
             }
         }
+        if told {
+            self.sometimes.told = true;
+            self.next.memory.deaths.untold = false;
+        }
         if enters && new.status.phase == Phase::Inside {
             let statuses = self.statuses(&self.next);
             if let Some(violation) = check.exclusion(rank, &statuses) {
                 return Some(violation);
+            }
+            if self.next.memory.deaths.untold {
+                return Some(check.untold(rank, new.status.acquisition));
             }
             let inside = statuses.iter().filter(|status| status.phase == Phase::Inside).count();
             self.sometimes.together |= inside > 1;
@@ -558,17 +628,23 @@ impl<'s> Walker<'s> {
 
     /// The violation in a state without transitions, if any.
     pub(super) fn end(&mut self, state: &State) -> Option<Violation> {
+        let deaths = &state.memory.deaths;
+        let live = |rank: usize| self.node(state, rank).issued.filter(|_| !deaths.is_down(rank));
         let waits: Vec<Option<Call>> =
-            (0..self.space.parts.ranks).map(|rank| self.node(state, rank).issued.map(|issued| issued.call)).collect();
+            (0..self.space.parts.ranks).map(|rank| live(rank).map(|issued| issued.call)).collect();
         self.sometimes.ended |= waits.iter().all(Option::is_none);
         let learner = self.space.learner();
         let words = (0..learner.slots.len() as u16).map(|slot| (learner.slots.address(slot), state.memory.word(slot)));
-        self.space.check.end(&self.statuses(state), &waits, words)
+        self.space.check.end(&self.statuses(state), &waits, deaths.down, words)
     }
 
     /// Returns whether no step is possible, even without the bound.
     pub(super) fn is_end(&self, state: &State) -> bool {
-        (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank)) && state.memory.posts.iter().all(Vec::is_empty)
+        let deaths = &state.memory.deaths;
+        (0..self.space.parts.ranks).all(|rank| {
+            let waits = || !self.ready(state, rank) && state.memory.posts[rank].is_empty();
+            deaths.is_down(rank) || waits() && self.notices(state, rank).next().is_none()
+        })
     }
 }
 
@@ -596,6 +672,9 @@ pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, b
     }
     if check.some_rank_gives_up() {
         list.push((GAVE_UP, seen.gave_up));
+    }
+    if check.scenario.crashes() > 0 {
+        list.push((TOLD, seen.told));
     }
     if check.some_ranks_share() && check.section == Section::Empty {
         list.push((TOGETHER, seen.together));

@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::node::NodeId;
 use super::order::Ahead;
-use crate::network::{Change, Delivered, Memory, Posted};
+use crate::network::{Change, Deaths, Delivered, Memory, Posted};
 
 /// One global state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +38,7 @@ impl State {
         self.memory.results.clone_from(&other.memory.results);
         self.memory.halfway.clone_from(&other.memory.halfway);
         self.memory.clocks.clone_from(&other.memory.clocks);
+        self.memory.deaths.clone_from(&other.memory.deaths);
         self.run = other.run;
         self.ahead = other.ahead;
         self.alone = other.alone;
@@ -54,6 +55,7 @@ pub(super) struct Parts {
     pub(super) ahead: bool,
     pub(super) clocks: bool,
     pub(super) alone: bool,
+    pub(super) deaths: bool,
 }
 
 /// Smaller words are their own codes; other words have a number in a table.
@@ -219,6 +221,15 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
     if parts.alone {
         push(bytes, state.alone.map_or(0, |rank| u64::from(rank.0) + 1));
     }
+    if parts.deaths {
+        let Deaths { down, known, acknowledged, untold } = &state.memory.deaths;
+        push(bytes, down << 1 | u64::from(*untold));
+        if *down != 0 {
+            for &ranks in known.iter().chain(acknowledged) {
+                push(bytes, ranks);
+            }
+        }
+    }
     // Words without a name are zero, so that the encoding omits zeros at the end.
     let words = &state.memory.words;
     let len = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
@@ -306,6 +317,14 @@ pub(super) fn decode(
     state.alone = None;
     if parts.alone {
         state.alone = pull(bytes).checked_sub(1).map(|rank| Rank(rank as u32));
+    }
+    if parts.deaths {
+        let Deaths { down, known, acknowledged, untold } = &mut memory.deaths;
+        let word = pull(bytes);
+        (*down, *untold) = (word >> 1, word & 1 == 1);
+        for ranks in known.iter_mut().chain(acknowledged) {
+            *ranks = if *down == 0 { 0 } else { pull(bytes) };
+        }
     }
     memory.words.clear();
     while !bytes.is_empty() {

@@ -37,6 +37,10 @@ struct Packed {
 const STEP: u16 = 0;
 const DEADLINE: u16 = 1;
 const ARRIVE: u16 = 2;
+/// A failure, or that a rank learns of one.
+const FAILURE: u16 = 3;
+/// With [`FAILURE`], the index of the failure itself. The other indices are ranks that have failed.
+const CRASH: u16 = (1 << 7) - 1;
 
 impl Packed {
     /// `None` if the numbers are too large.
@@ -45,6 +49,9 @@ impl Packed {
             Choice::Step(rank) => (STEP, rank, 0),
             Choice::Deadline(rank) => (DEADLINE, rank, 0),
             Choice::Arrive { from, index } => (ARRIVE, from, index),
+            Choice::Crash(rank) => (FAILURE, rank, CRASH),
+            // Ranks of a search are fewer than 64.
+            Choice::Notice { rank, of } => (FAILURE, rank, of.0 as u16),
         };
         let fits = rank.0 < 1 << 6 && index < 1 << 7;
         fits.then(|| Packed {
@@ -56,10 +63,13 @@ impl Packed {
 
     fn choice(self) -> Choice {
         let rank = Rank(u32::from(self.how >> 3 & 63));
+        let index = self.how >> 9;
         match self.how & 3 {
             STEP => Choice::Step(rank),
             DEADLINE => Choice::Deadline(rank),
-            _ => Choice::Arrive { from: rank, index: self.how >> 9 },
+            ARRIVE => Choice::Arrive { from: rank, index },
+            _ if index == CRASH => Choice::Crash(rank),
+            _ => Choice::Notice { rank, of: Rank(index.into()) },
         }
     }
 }

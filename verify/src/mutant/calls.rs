@@ -22,6 +22,8 @@ enum Operation {
     BulkGet,
     FenceEverywhere,
     Now,
+    Failed,
+    Silence,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +106,8 @@ constructors! {
     fence_everywhere FenceEverywhere "Fences for all ranks."
     bulk_put BulkPut "Bulk puts of any word."
     now Now "Reads of the clock."
+    failed Failed "Questions for the ranks that have failed."
+    silence Silence "Waits for the silence of ranks that have failed."
 }
 
 impl Calls {
@@ -191,6 +195,8 @@ impl Calls {
             Call::BulkGet { .. } => (Operation::BulkGet, None, None),
             Call::FenceEverywhere => (Operation::FenceEverywhere, None, None),
             Call::Now => (Operation::Now, None, None),
+            Call::Failed => (Operation::Failed, None, None),
+            Call::Silence { .. } => (Operation::Silence, None, None),
             // No rule is about any of these alone.
             _ => (Operation::Any, None, None),
         };
@@ -245,7 +251,7 @@ impl Rule {
             | Rule::AsAttempt(calls, _)
             | Rule::ZeroFirst(calls) => vec![calls],
             Rule::Late(late, past) => late.iter().chain(*past).collect(),
-            Rule::Unmarked(_) => Vec::new(),
+            Rule::Unmarked(_) | Rule::Untold => Vec::new(),
         }
     }
 }

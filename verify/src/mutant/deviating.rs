@@ -81,6 +81,7 @@ impl<'p> Deviating<'p> {
     fn unmade(&self, call: Call) -> Answer {
         match call {
             _ if !call.answers_a_word() => Answer::Done,
+            Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => Answer::Word(0),
             _ => call.address(self.now.get().rank).map_or(Answer::Done, |at| self.player.call(Call::Get { at })),
         }
     }
@@ -155,6 +156,7 @@ impl<'p> Deviating<'p> {
                 answer
             }
             (Rule::Unmarked(mark), _) => self.unmarked(call, mark),
+            (Rule::Untold, _) => self.player.call(call),
             // A rule about a word does not apply to a call without one.
             (_, None) => self.player.call(call),
         }
@@ -281,13 +283,16 @@ impl Executor for Deviating<'_> {
 impl Player for Deviating<'_> {
     fn event(&self, event: Event, handle: &dyn Debug) {
         self.make_held();
+        if event == Event::Told && self.mutant.rules.iter().any(|rule| matches!(rule, Rule::Untold)) {
+            return;
+        }
         let now = self.now.get();
         let (phase, access) = match event {
             Event::Begins(access) => (Phase::Acquiring, access),
             Event::Entered => (Phase::Inside, now.access),
             Event::Leaves => (Phase::Releasing, now.access),
             Event::GaveUp { .. } | Event::Left => (Phase::Outside, now.access),
-            Event::Saw { .. } => return self.player.event(event, handle),
+            Event::Told | Event::Saw { .. } => return self.player.event(event, handle),
         };
         self.now.set(Moment { phase: now.phase.map(|_| phase), access, waited: false, ..now });
         self.player.event(event, handle);

@@ -5,6 +5,7 @@
 mod agreement;
 mod assumptions;
 mod bypass;
+mod crashes;
 mod dslr;
 mod hca;
 mod limits;
@@ -55,7 +56,9 @@ fn run(check: &Check, options: &Options) -> Outcome {
 /// Returns whether the explorer joins `call` of `rank` to the previous step.
 fn is_silent(check: &Check, rank: Rank, call: Call) -> bool {
     match call {
-        Call::Pause { .. } => true,
+        Call::Pause { .. } | Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => {
+            check.scenario.crashes() == 0
+        }
         Call::Now => !check.is_timed(rank),
         Call::Flush { .. } | Call::Stored | Call::FenceEverywhere => {
             !matches!(check.network, Network::LatePuts | Network::UnorderedBulk)

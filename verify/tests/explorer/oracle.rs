@@ -300,7 +300,7 @@ impl Oracle {
                 if waits.iter().all(Option::is_none) {
                     found.ends.insert(trimmed(&state.memory).words);
                 }
-                if let Some(broken) = self.check.end(&statuses, &waits, words) {
+                if let Some(broken) = self.check.end(&statuses, &waits, 0, words) {
                     found.break_at(steps, broken.property);
                 }
             }

@@ -44,7 +44,11 @@ impl Engine {
 
     /// Returns whether it supports `check`.
     pub fn takes(self, check: &Check) -> bool {
-        let takes = check.network == Network::Sc && !check.scenario.has(Form::Timed) && !check.scenario.is_endless();
+        let scenario = &check.scenario;
+        let takes = check.network == Network::Sc
+            && !scenario.has(Form::Timed)
+            && !scenario.is_endless()
+            && scenario.crashes() == 0;
         match self {
             Engine::Explorer => true,
             Engine::Loom => takes && check.active() <= loom_engine::MAX_RANKS,

@@ -1,0 +1,64 @@
+//! Mutants of the repairs after the failure of a rank.
+
+use rmalab_atomics::controlled::Call;
+
+use super::Rule::{Answer, Change, See, Skip, Untold};
+use super::{Mutant, compare_and_swap, failed, flush, get, put, silence};
+use crate::network::Network;
+
+/// In the robust ticket's word: the bit that has the next rank told.
+const OWNER_DEAD: u64 = 1 << 31;
+
+/// Without the bit that has the next rank told.
+fn unflagged(call: Call) -> Call {
+    match call {
+        Call::CompareAndSwap { at, expected, desired } => {
+            Call::CompareAndSwap { at, expected, desired: desired & !OWNER_DEAD }
+        }
+        other => other,
+    }
+}
+
+/// A robust MCS announcement of kind `what`, said as one of kind `instead` with the same number; nothing for 0.
+fn said(call: Call, what: u64, instead: u64) -> Call {
+    match call {
+        Call::Put { at, value } if value & 3 == what => {
+            Call::Put { at, value: if instead == 0 { 0 } else { value & !3 | instead } }
+        }
+        other => other,
+    }
+}
+
+pub(super) const MUTANTS: &[Mutant] = table! {
+    of ["robust-tas"]
+    "robust-tas-untold" "the rank that takes over is not told"
+        [Untold].after(1);
+    "robust-tas-no-silence" "a rank takes over although the release of the failed rank may still arrive"
+        [Skip(silence())].on(Network::LatePuts).after(1);
+    "robust-tas-unasked" "a waiter does not ask for failures"
+        [Answer(failed(), 0)].after(1);
+    of ["robust-mcs"]
+    "robust-mcs-untold" "the rank that enters by a repair is not told"
+        [Untold].after(1);
+    "robust-mcs-no-silence" "a repair begins although what a failed rank has posted may still arrive"
+        [Skip(silence())].on(Network::LatePuts).after(1);
+    "robust-mcs-unasked" "a rank that waits does not ask for failures"
+        [Answer(failed(), 0)].after(1);
+    "robust-mcs-unannounced" "a rank does not announce that it takes a place"
+        [Change(put("announced"), |call| said(call, 1, 0))].after(1);
+    "robust-mcs-late-announcement" "the announcement is not complete before the place is taken"
+        [Skip(flush().own().acquiring())].on(Network::LatePuts).after(1);
+    of ["robust-ticket"]
+    "robust-ticket-untold" "a rank that finds the flag does not say so"
+        [Untold].after(1);
+    "robust-ticket-unannounced" "a rank does not announce that it may take a ticket"
+        [Skip(put("announced").of(1))].after(1);
+    "robust-ticket-late-announcement" "the announcement is not complete before the ticket is taken"
+        [Skip(flush().own())].on(Network::LatePuts).after(1);
+    "robust-ticket-past-announced" "a repair goes past a rank that may be taking the ticket"
+        [See(get("announced"), |announced| if announced == 1 { 0 } else { announced })].after(1);
+    "robust-ticket-blind" "a repair does not look which tickets live ranks have"
+        [Answer(get("announced"), 0)].after(1);
+    "robust-ticket-no-flag" "a repair does not have the next rank told"
+        [Change(compare_and_swap("lock"), unflagged)].after(1);
+};

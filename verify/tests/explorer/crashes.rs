@@ -1,0 +1,139 @@
+//! Ranks that fail at any step: locks that recover, and what an engine may do with a rank that has failed.
+
+use rmalab_verify::explorer::Options;
+use rmalab_verify::{
+    Check, Choice, Counterexample, Effect, Error, Finding, Live, Network, Property, TOLD, diagram, mutant, subject,
+};
+
+use Network::{LatePuts, Sc};
+
+use crate::{check, counterexample, plain, replayed, run, verdict};
+
+fn robust(lock: &str, scenario: &str, network: Network) -> Check {
+    Check { network, ..check(subject(lock).unwrap(), scenario) }
+}
+
+fn broken(name: &str, lock: &str, scenario: &str) -> Check {
+    let mutant = mutant(name).unwrap();
+    Check { mutant: Some(mutant), ..robust(lock, scenario, mutant.network) }
+}
+
+#[test]
+fn reductions_do_not_change_the_verdict() {
+    for lock in ["robust-tas", "robust-ticket"] {
+        for network in [Sc, LatePuts] {
+            let check = robust(lock, "2Wx1 crash1", network);
+            for merging in [false, true] {
+                for partial_order in [false, true] {
+                    let outcome = run(&check, &Options { merging, partial_order, ..plain() });
+                    assert_eq!(verdict(&outcome), None, "{lock} {network}: {merging} {partial_order}");
+                    assert!(outcome.sometimes.contains(&(TOLD, true)), "{lock}: {:?}", outcome.sometimes);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn defects_of_a_repair_are_found_with_and_without_reductions() {
+    for (name, lock, property) in [
+        ("robust-tas-no-silence", "robust-tas", Property::MutualExclusion),
+        ("robust-tas-untold", "robust-tas", Property::Told),
+        ("robust-tas-unasked", "robust-tas", Property::NoLivelock),
+    ] {
+        let scenario = if property == Property::MutualExclusion { "3Wx1 crash1" } else { "2Wx1 crash1" };
+        let check = broken(name, lock, scenario);
+        let mut lengths = Vec::new();
+        for partial_order in [false, true] {
+            let outcome = run(&check, &Options { partial_order, merging: true, ..plain() });
+            assert_eq!(verdict(&outcome), Some(property), "{name}");
+            lengths.push(replayed(&check, counterexample(&outcome)));
+        }
+        if property != Property::NoLivelock {
+            assert_eq!(lengths[0], lengths[1], "{name}: both are shortest");
+        }
+    }
+}
+
+#[test]
+fn without_a_failure_a_repair_is_never_needed() {
+    // The defects of the repair do not show.
+    for (name, lock) in [("robust-tas-no-silence", "robust-tas"), ("robust-tas-unasked", "robust-tas")] {
+        let check = broken(name, lock, "3Wx1");
+        assert_eq!(verdict(&run(&check, &plain())), None, "{name}");
+    }
+}
+
+#[test]
+fn checks_without_failures_of_locks_that_do_not_recover_are_refused() {
+    for (lock, scenario, why) in
+        [("mcs", "2Wx1 crash1", "does not recover"), ("robust-tas", "65Wx1 crash1", "at most 64 ranks")]
+    {
+        let error = robust(lock, scenario, Sc).validate().unwrap_err();
+        assert!(matches!(error, Error::Crashes { .. }) && error.to_string().contains(why), "{error}");
+    }
+    assert!(robust("robust-tas", "2Wx1 crash1", Network::Hca).validate().is_err());
+    robust("mcs", "2Wx1", Sc).validate().unwrap();
+}
+
+/// Takes the first of the steps that are possible.
+fn take(live: &mut Live, choice: Choice) -> Effect {
+    live.take(choice).unwrap_or_else(|why| panic!("{why}; possible are {:?}", live.choices())).effect
+}
+
+#[test]
+fn what_a_failed_rank_has_posted_arrives_late_or_never() {
+    let (zero, one) = (rmalab_atomics::Rank(0), rmalab_atomics::Rank(1));
+    let arrives = Choice::Arrive { from: zero, index: 0 };
+    let begin = || {
+        let mut live = Live::new(&robust("robust-tas", "2Wx1 crash1", LatePuts)).unwrap();
+        // Rank 0 acquires, posts its release, and fails.
+        take(&mut live, Choice::Step(zero));
+        take(&mut live, Choice::Step(zero));
+        assert_eq!(take(&mut live, Choice::Crash(zero)), Effect::Crashed(1));
+        assert!(!live.choices().contains(&Choice::Step(zero)), "a failed rank makes no step");
+        assert!(!live.choices().contains(&Choice::Crash(one)), "one rank fails");
+        // Rank 1 finds the lock held, and asks.
+        take(&mut live, Choice::Step(one));
+        live
+    };
+    // It arrives.
+    let mut live = begin();
+    assert!(matches!(take(&mut live, arrives), Effect::Arrived(..)));
+    // It never does: rank 1 learns of the failure, acknowledges it, and silences rank 0.
+    let mut live = begin();
+    assert_eq!(take(&mut live, Choice::Notice { rank: one, of: zero }), Effect::Noticed(zero));
+    for _ in ["failed", "acknowledge", "silence"] {
+        assert!(live.choices().contains(&arrives));
+        take(&mut live, Choice::Step(one));
+    }
+    assert!(!live.choices().contains(&arrives), "rank 0 is silent");
+    let goes_on = |choice: &Choice| matches!(choice, Choice::Step(_) | Choice::Arrive { .. });
+    while let Some(choice) = live.choices().into_iter().find(goes_on) {
+        take(&mut live, choice);
+    }
+    assert!(live.is_over());
+    assert_eq!(live.end(), None);
+}
+
+#[test]
+fn a_counterexample_with_a_failure_is_saved_replayed_and_drawn() {
+    let check = broken("robust-tas-no-silence", "robust-tas", "3Wx1 crash1");
+    let outcome = run(&check, &Options::default());
+    let Finding::Violated(found) = &outcome.finding else { panic!("{:?}", outcome.finding) };
+    assert_eq!(found.scenario, "3Wx1 crash1");
+    let path = std::env::temp_dir().join(format!("rmalab-crash-{}.json", std::process::id()));
+    found.save(&path).unwrap();
+    let loaded = Counterexample::load(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(&loaded, found);
+    replayed(&check, &loaded);
+    let text = diagram::text(&check, &loaded).unwrap();
+    for part in
+        ["crashes, with 1 operation under way", "CRASHES", "learns that rank", "is told", "arrives: owner := nil"]
+    {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let svg = diagram::svg(&check, &loaded).unwrap();
+    assert!(svg.contains("CRASHES"));
+}
