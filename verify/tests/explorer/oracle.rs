@@ -417,7 +417,8 @@ fn of_two(subject: &Subject) -> &'static [&'static str] {
 
 #[test]
 fn all_standard_locks_of_two_ranks() {
-    for subject in subjects() {
+    // Those that recover have many more schedules. The tests of failures compare them with and without reductions.
+    for subject in subjects().into_iter().filter(|subject| !subject.recovers()) {
         for &scenario in of_two(&subject) {
             for network in Network::ALL {
                 for section in [Section::Empty, Section::Data] {
