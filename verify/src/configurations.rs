@@ -141,8 +141,8 @@ const RECIPROCATING: &[Row] = &[
 
 /// Two nodes of two ranks.
 const CNA: &[Row] = &[
-    (Sc, Plain, &["4Wx2/2", "2W2Wtry x1/2"]),
-    (LatePuts, Plain, &["4Wx2/2", "2W2Wtry x1/2"]),
+    (Sc, Plain, &["4Wx2/2", "4Wxinf/2", "2W2Wtry x1/2"]),
+    (LatePuts, Plain, &["4Wx2/2", "4Wxinf/2", "2W2Wtry x1/2"]),
     (UnorderedBulk, Data, &["3Wx1/2"]),
     (Hca, Plain, &["3Wx2/2"]),
 ];
@@ -159,8 +159,8 @@ const CNA_2: &[Row] = &[
 
 /// With four ranks, two can be passive if one of them comes twice.
 const MALTHUSIAN: &[Row] = &[
-    (Sc, Plain, &["3Wx2", "3W+1Wx2", "2W2Wtry x1"]),
-    (LatePuts, Plain, &["3Wx2", "3W+1Wx2", "2W2Wtry x1"]),
+    (Sc, Plain, &["3Wx2", "3Wxinf", "3W+1Wx2", "2W2Wtry x1"]),
+    (LatePuts, Plain, &["3Wx2", "3Wxinf", "3W+1Wx2", "2W2Wtry x1"]),
     (UnorderedBulk, Data, &["2Wx2"]),
     (Hca, Plain, &["3Wx1"]),
     (Sc, Long, &["4Wx2", "5Wx1"]),
