@@ -10,6 +10,8 @@
 //! So this module defines the functions of Fortran, except those with a choice buffer under MPICH, where they take descriptors of arrays.
 //! Names are gfortran's, with one underscore. All arguments are addresses; `ierror` may be null, where it is optional.
 
+#![allow(clippy::too_many_arguments, reason = "the arguments are MPI's")]
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use mpi_sys as ffi;
