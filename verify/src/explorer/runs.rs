@@ -72,9 +72,11 @@ struct Last {
     stop: u32,
     /// The number of the handle's text after the last event, or [`UNKNOWN`].
     handle: u32,
+    /// The first run that continues this one, or [`UNKNOWN`]. Most runs have no other.
+    first: Run,
 }
 
-/// The number of a text that nobody has asked for.
+/// The number of a text that no search has asked for, and of a run that does not exist.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Calls of the code that need a care of their own.
@@ -92,7 +94,8 @@ pub(super) struct Seen {
 pub(super) struct Runs {
     check: Arc<Check>,
     last: Vec<Last>,
-    next: HashMap<(Run, u64), Run, FxBuildHasher>,
+    /// The runs that continue another one, except for the first of each.
+    others: HashMap<(Run, u64), Run, FxBuildHasher>,
     stops: Vec<Arc<Stop>>,
     numbers: HashMap<Arc<Stop>, u32, FxBuildHasher>,
     handles: HashMap<String, u32, FxBuildHasher>,
@@ -111,7 +114,7 @@ impl Runs {
         let mut runs = Runs {
             check: Arc::clone(check),
             last: Vec::new(),
-            next: HashMap::default(),
+            others: HashMap::default(),
             stops: Vec::new(),
             numbers: HashMap::default(),
             handles: HashMap::default(),
@@ -183,8 +186,17 @@ impl Runs {
 
     /// The memory of the runs, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        let of_run = size_of::<Last>() + 2 * size_of::<((Run, u64), Run)>();
-        (self.last.len() * of_run) as u64
+        let of_others = 2 * size_of::<((Run, u64), Run)>();
+        (self.last.len() * size_of::<Last>() + self.others.len() * of_others) as u64
+    }
+
+    /// The known run that continues `run` by `answer`.
+    fn next(&self, run: Run, answer: u64) -> Option<Run> {
+        let first = self.last[run as usize].first;
+        match self.last.get(first as usize) {
+            Some(last) if last.answer != answer => self.others.get(&(run, answer)).copied(),
+            known => known.map(|_| first),
+        }
     }
 
     /// Returns whether there are several answers to `call`.
@@ -230,7 +242,7 @@ impl Runs {
                 }
             };
             // Nothing is known after what is new.
-            let known = if actor.is_none() { self.next.get(&(at, answer)).copied() } else { None };
+            let known = if actor.is_none() { self.next(at, answer) } else { None };
             at = match (known, &mut actor) {
                 (Some(known), _) => known,
                 (None, Some(actor)) => self.extend(actor, at, call, answer, shows),
@@ -252,7 +264,10 @@ impl Runs {
         actor.be_terse(!shows);
         let (stop, handle) = self.resume(actor, answer_to(call, answer));
         let run = self.add(Some(at), answer, stop, shows.then_some(&handle));
-        self.next.insert((at, answer), run);
+        match &mut self.last[at as usize].first {
+            first if *first == UNKNOWN => *first = run,
+            _ => _ = self.others.insert((at, answer), run),
+        }
         run
     }
 
@@ -267,7 +282,7 @@ impl Runs {
             }
         };
         let handle = handle.map_or(UNKNOWN, |text| self.number(text));
-        self.last.push(Last { before, answer, stop, handle });
+        self.last.push(Last { before, answer, stop, handle, first: UNKNOWN });
         (self.last.len() - 1) as Run
     }
 
