@@ -341,6 +341,16 @@ const PER_TARGET: &[Row] = &[
     (LatePuts, Long, &["1E@0 1E@1 1S@0 2Ax1"]),
 ];
 
+/// For another policy, also one from outside the workspace. Its words may count without end.
+const OTHER_POLICY: &[Row] = &[
+    (Sc, Plain, &["1A1E@0 1E@1 1S@0x1", "1A1E@0 1S@0x2"]),
+    (LatePuts, Plain, &["1A1E@0 1S@1x1"]),
+    (UnorderedBulk, Data, &["1A1E@1x1"]),
+    (Hca, Plain, &["1A1E@0 1S@1x1"]),
+    (Sc, Long, &["1E@0 1E@1 1S@0 2Ax1"]),
+    (LatePuts, Long, &["1E@0 1E@1 1S@0 2Ax1"]),
+];
+
 /// It has no queues, and few states.
 const TWO_LEVEL: &[Row] = &[
     (
@@ -445,7 +455,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("nocheck", _) | (_, Workload::Program(_)) => &[],
         ("global", _) => GLOBAL,
         ("global-tas-rw" | "per-target-tas-rw", _) => TIMED,
-        (_, Workload::Window(_)) => PER_TARGET,
+        ("per-target", _) => PER_TARGET,
+        (_, Workload::Window(_)) => OTHER_POLICY,
         (_, Workload::Lock(_)) if subject.is_nested() => NESTED,
         (_, Workload::Lock(_)) => OTHER,
     };
