@@ -31,9 +31,10 @@ fn stdout(output: &Output) -> String {
 /// A copy of the program in `folder`. Another process writes it: a file that a child of another test holds open for writing
 /// cannot be started.
 fn copy_of_the_program(folder: &Path) -> PathBuf {
-    fs::create_dir_all(folder).unwrap();
+    fs::create_dir_all(folder).expect("temporary folders can be written");
     let copy = folder.join("rmalab");
-    assert!(Command::new("cp").arg(rmalab(&[]).get_program()).arg(&copy).status().unwrap().success());
+    let copied = Command::new("cp").arg(rmalab(&[]).get_program()).arg(&copy).status().expect("cp starts");
+    assert!(copied.success());
     copy
 }
 
