@@ -205,17 +205,18 @@ fn of_mpi(dir: &Path, info: &str) {
             flavor: Flavor::Allocate,
             bytes: 8,
             unit: 8,
-            info: info.parse().unwrap(),
+            info: info.parse().expect("a valid info string"),
             clock: String::new(),
         };
-        let recorder = Recorder::new::<Error>(dir, &what, || Time(0), |_| Ok(1), |number| Ok(vec![number; 2])).unwrap();
+        let recorder = Recorder::new::<Error>(dir, &what, || Time(0), |_| Ok(1), |number| Ok(vec![number; 2]))
+            .expect("the folder can be written");
         for call in 0..100 {
             let kind = if call % 10 == 0 { LockKind::Exclusive } else { LockKind::Shared };
             let at = 1000 * call;
             recorder.record(&Step::Lock { kind, target: Rank(0), assert: Assert::None }, Time(at), || Time(at + 100));
             recorder.record(&Step::Unlock { target: Rank(0) }, Time(at + 200), || Time(at + 300));
         }
-        recorder.finish().unwrap();
+        recorder.finish().expect("the folder can be written");
     }
 }
 

@@ -24,7 +24,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
 //! | repairer | words + 8 | 8 | home | that of [`robust-tas`](crate::robust_tas): the rank that repairs |
-//! | next | node + 0 | 8 | each rank | the number alone: no successor; the pointer of the successor; [`GRANTED`] |
+//! | next | node + 0 | 8 | each rank | the number alone: no successor; the pointer of the successor; GRANTED |
 //! | grant | node + 8 | 8 | each rank | the number of the last acquisition that waited and was granted; bit 63: not recoverable |
 //! | announced | node + 16 | 8 | each rank | what the rank does: nothing, takes a place, has a place behind a pointer, looks for a successor |
 //!

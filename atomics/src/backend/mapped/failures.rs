@@ -69,7 +69,7 @@ impl Failures for Mapped {
         Ok(())
     }
 
-    /// Nothing is left to wait for: see the [module's text](self).
+    /// Nothing is left to wait for: a process that has ended stores no more.
     fn silence(&self, failed: &Failed) -> Result<()> {
         self.check_marked(failed)?;
         fence(Ordering::SeqCst);
