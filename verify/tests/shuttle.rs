@@ -30,10 +30,10 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
         let lock = subject.name();
         let scenario = match (lock, ranks / 4) {
             ("nocheck", _) => format!("{ranks}Ax{acquisitions}"),
-            // On one node there is one cohort, and its calls have almost no alternative orders.
-            ("cohort", _) => format!("{ranks}Mx{acquisitions}/2"),
+            // On one node there is one cohort or one class, and its calls have almost no alternative orders.
+            ("cohort" | "alock" | "alock-1" | "sherman", _) => format!("{ranks}Mx{acquisitions}/2"),
             // Its words are those of nodes with two ranks.
-            ("hierarchical-1", quarter) => {
+            ("hierarchical" | "hierarchical-1", quarter) => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}/2")
             }
             (_, quarter) if subject.is_window() => {
