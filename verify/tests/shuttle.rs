@@ -66,12 +66,6 @@ fn four_ranks_break_nothing() {
 
 #[test]
 #[ignore = "ten seconds; .ci/run longer"]
-fn longer_four_ranks_break_nothing() {
-    nothing_breaks(4, 2, 5_000);
-}
-
-#[test]
-#[ignore = "ten seconds; .ci/run longer"]
 fn longer_eight_ranks_break_nothing() {
     nothing_breaks(8, 2, 2_000);
 }
