@@ -8,9 +8,12 @@
 //! # Waiting
 //! A wait is enabled once its comparison holds, as in the explorer. A pause ends a failed poll, which would fail again
 //! if the words were unchanged. So the rank continues only after another rank has changed a word that this poll used.
-//! There is one exception: the poll itself may count the rank in and out again. Then any call of another rank also lets
-//! it continue, because that rank may see the poll's temporary writes at another moment. `polls` bounds how often. If
-//! no rank can continue, that is a deadlock, or a livelock if one of the ranks polls.
+//! There is one exception: the poll itself may count the rank in and out again, so that a word has its old value back.
+//! Then any call of another rank also lets it continue, because that rank may see the poll's temporary value at another
+//! moment. `polls` bounds how often. If no rank can continue, that is a deadlock, or a livelock if one of the ranks
+//! polls. Two changes to a new value each, such as two announcements ahead of the first poll, are no such poll. If they
+//! were, a rank could repeat a poll that must fail, which adds behaviours under shuttle only: loom does not branch on
+//! calls to unrelated words.
 //!
 //! # Store buffers
 //! If the engine asks for it, the memory has store buffers. A put of a word then waits in its rank's buffer until the
@@ -44,7 +47,7 @@ struct Watched {
     finished: bool,
     /// The words used since its last pause.
     round: Vec<Used>,
-    /// True if it has changed a word twice since its last pause.
+    /// True if it has changed a word and changed it back since its last pause.
     passing: bool,
     /// The number of calls carried out before it began to pause.
     paused: usize,
@@ -55,13 +58,13 @@ struct Watched {
 }
 
 /// A word that a rank has used since its last pause.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Used {
     slot: u16,
     /// The version of the word, unless another rank has changed it since this rank first used it.
     version: u64,
-    /// True if this rank has changed it.
-    changed: bool,
+    /// The values that this rank has replaced.
+    replaced: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -134,8 +137,7 @@ impl Observer {
         let before = state.memory.word(slot);
         state.memory.arrive(rank.index(), 0);
         state.schedule.push(Choice::Arrive { from: rank, index: 0 });
-        let changed = state.memory.word(slot) != before;
-        state.uses(rank, slot, changed);
+        state.uses(rank, slot, before);
     }
 
     /// Records that `rank` is about to make `call`, or waits in it.
@@ -220,8 +222,7 @@ impl Observer {
             watched.round.clear();
             watched.passing = false;
         } else if call.address(rank).is_some() {
-            let changed = state.memory.word(issued.slot) != before;
-            state.uses(rank, issued.slot, changed);
+            state.uses(rank, issued.slot, before);
         }
         answer
     }
@@ -322,21 +323,30 @@ impl State {
         self.ranks.iter().map(|watched| watched.status).collect()
     }
 
-    /// Records that `rank` has used the word in `slot`; `changed` is true if it has changed it.
-    fn uses(&mut self, rank: Rank, slot: u16, changed: bool) {
-        let index = usize::from(slot);
+    /// Records that `rank` has used the word in `slot`, which had the value `before`.
+    fn uses(&mut self, rank: Rank, slot: u16, before: u64) {
+        let (index, word) = (usize::from(slot), self.memory.word(slot));
         if index >= self.versions.len() {
             self.versions.resize(index + 1, 0);
         }
+        let changed = word != before;
         self.versions[index] += u64::from(changed);
+        let version = self.versions[index];
         let watched = &mut self.ranks[rank.index()];
-        match watched.round.iter_mut().find(|used| used.slot == slot) {
-            Some(used) => {
+        let used = match watched.round.iter().position(|used| used.slot == slot) {
+            Some(known) => {
+                let used = &mut watched.round[known];
                 used.version += u64::from(changed);
-                watched.passing |= used.changed && changed;
-                used.changed |= changed;
+                used
             }
-            None => watched.round.push(Used { slot, version: self.versions[index], changed }),
+            None => {
+                watched.round.push(Used { slot, version, replaced: Vec::new() });
+                watched.round.last_mut().expect("it was added above")
+            }
+        };
+        if changed {
+            watched.passing |= used.replaced.contains(&word);
+            used.replaced.push(before);
         }
     }
 
