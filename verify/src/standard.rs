@@ -1,6 +1,8 @@
 //! The locks and policies of the workspace as subjects, with the names of their words.
 
-use rmalab_atomics::Disp;
+use std::sync::LazyLock;
+
+use rmalab_atomics::{Disp, Rank};
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
@@ -244,7 +246,7 @@ fn shiftlock(n: u32) -> Subject {
 /// Its gates are the nodes, with that many leaves each, and each word of its tree has two children. At rest, gates stay open.
 fn hierarchical(leaf: u32, leaves: u64) -> Subject {
     let line = |number| WORDS.plus(number * LINE);
-    let subject = Subject::window::<Hierarchical>(move |root| HierarchicalParams { root, leaf, fan_out: 2 })
+    let subject = Subject::window::<Hierarchical>(move |root| hierarchical_params(root, leaf))
         .words(Each, line(0), &[("gate", Number)])
         .words(Each, line(1), &[("gate_tail", Pointer)])
         .words(Each, line(2), &[("target", Pointer), ("target_tail", Pointer)])
@@ -261,14 +263,20 @@ fn hierarchical(leaf: u32, leaves: u64) -> Subject {
             line(4).word(7),
             &[("target_next", Pointer), ("target_unblocked", Number), ("granted", Number), ("drained", Number)],
         );
-    let present = [("present_0", Number), ("present_1", Number), ("present_2", Number)];
-    (0..leaves)
-        .fold(subject, |subject, leaf| subject.words(Each, line(5 + leaf), &[("leaf", Pointer)]))
-        .words(Each, line(5 + leaves), &present)
-        .keeps("gate", 1)
-        .keeps("present_0", 0b11)
-        .keeps("present_1", 0b11)
-        .keeps("present_2", 0b11)
+    let subject = (0..leaves).fold(subject, |subject, leaf| subject.words(Each, line(5 + leaf), &[("leaf", Pointer)]));
+    let children = (1 << hierarchical_params(Rank(0), leaf).fan_out) - 1;
+    (0..).zip(PRESENT.iter()).fold(subject.keeps("gate", 1), |subject, (level, name)| {
+        subject.words(Each, line(5 + leaves).word(level), &[(name.as_str(), Number)]).keeps(name, children)
+    })
+}
+
+/// The names of the words of the tree of a hierarchical lock, from the lowest level on.
+static PRESENT: LazyLock<Vec<String>> = LazyLock::new(|| {
+    (0..hierarchical_params(Rank(0), 0).most_levels()).map(|level| format!("present_{level}")).collect()
+});
+
+fn hierarchical_params(root: Rank, leaf: u32) -> HierarchicalParams {
+    HierarchicalParams { root, leaf, fan_out: 2 }
 }
 
 /// The words of a tree of queues, in each rank's node.

@@ -70,6 +70,16 @@ fn longer_eight_ranks_break_nothing() {
     nothing_breaks(8, 2, 2_000);
 }
 
+/// With the home, these are nine gates: a tree of four levels.
+#[test]
+fn a_deep_tree_is_at_rest() {
+    for lock in ["hierarchical", "hierarchical-1"] {
+        let options = Options { executions: 100, ..Options::default() };
+        let outcome = run(&check(lock, "4A4S@1 4E@0 4E@1 x2/2"), &options);
+        assert_eq!(outcome.finding, Finding::Incomplete(Limit::Executions), "{lock}");
+    }
+}
+
 #[test]
 #[ignore = "long: minutes"]
 fn sixteen_ranks_break_nothing() {

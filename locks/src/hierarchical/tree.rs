@@ -18,16 +18,22 @@ pub(super) struct Tree {
     pub(super) gate: u64,
 }
 
+/// The number of levels above so many gates.
+pub(super) fn levels(gates: u64, fan_out: u64) -> u32 {
+    let mut levels = 1;
+    let mut covered = fan_out;
+    while covered < gates {
+        covered *= fan_out;
+        levels += 1;
+    }
+    levels
+}
+
 impl Tree {
     pub(super) fn new(root: Rank, size: u32, gate: u32, fan_out: u32) -> Tree {
         let fan_out = u64::from(fan_out.clamp(2, u64::BITS));
         let gate = u64::from(gate);
-        let mut levels = 1;
-        let mut covered = fan_out;
-        while covered < u64::from(size).div_ceil(gate) {
-            covered *= fan_out;
-            levels += 1;
-        }
+        let levels = levels(u64::from(size).div_ceil(gate), fan_out);
         Tree { root, words: Disp(0), levels, fan_out, gate }
     }
 
