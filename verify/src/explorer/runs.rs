@@ -11,23 +11,25 @@
 //! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
 //! seen inside.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::controlled::{Answer, Call, RankTurn};
 use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Rank, Until};
 use rustc_hash::FxBuildHasher;
 
 use super::node::Failure;
-use crate::actor::{Actor, Move};
+use crate::actor::{Actor, Move, Prompt};
 use crate::check::Check;
 use crate::network::Network;
 use crate::outcome::Limit;
 use crate::panics::panicked;
 use crate::play::Event;
-use crate::{Error, Property};
+use crate::{Error, Property, Result};
 
 /// The number of a run: one rank's code with one sequence of answers. The first runs are those of the ranks without any
 /// answer, by their numbers.
@@ -288,34 +290,40 @@ impl Runs {
 
     /// Runs the code from its beginning to the end of `run`, and compares its moves with the known ones.
     fn replay(&mut self, run: Run) -> Result<Actor, Failure> {
-        let mut all = vec![run];
-        while let Some(before) = self.last[all[all.len() - 1] as usize].before {
-            all.push(before);
+        let mut stops = vec![Arc::clone(self.stop(run))];
+        let (mut at, mut answers) = (run, Vec::new());
+        while let Last { before: Some(before), answer, .. } = self.last[at as usize] {
+            answers.push(answer);
+            stops.push(Arc::clone(self.stop(before)));
+            at = before;
         }
-        all.reverse();
-        let rank = Rank(all[0]);
+        stops.reverse();
+        answers.reverse();
+        // The first runs have the numbers of their ranks.
+        let rank = Rank(at);
         self.count += 1;
         self.limit()?;
-        let mut actor = Actor::new(&self.check, rank)?;
+        let check = Arc::clone(&self.check);
+        let script = Rc::new(RefCell::new(Script::new(check, rank, stops, answers, self.clock)));
+        let prompt: Rc<RefCell<dyn Prompt>> = Rc::<RefCell<Script>>::clone(&script);
+        let mut actor = Actor::prompted(&self.check, rank, prompt)?;
         actor.be_terse(true);
-        let mut answer = Answer::Done;
-        for (i, &at) in all.iter().enumerate() {
-            let (stop, _) = self.resume(&mut actor, answer);
-            let known = self.stop(at);
-            if stop != **known {
-                let text = |call: Option<Call>| call.map_or("no call".to_owned(), |call| format!("the call {call}"));
-                return Err(Failure::Error(Error::Unsound(format!(
-                    "{}: the code of {rank} is not a function of its answers: it made {} where it had made {}",
-                    self.check.subject.name(),
-                    text(stop.call),
-                    text(known.call),
-                ))));
-            }
-            if let (Some(call), Some(&next)) = (stop.call, all.get(i + 1)) {
-                answer = answer_to(call, self.last[next as usize].answer);
-            }
+        let turn = actor.resume(Answer::Done).turn;
+        let (made, broken) = match turn {
+            Turn::Calls(call) => (Some(call), None),
+            ended => (None, broken_by(ended)),
+        };
+        let script = script.borrow();
+        if script.is_followed(made, broken.as_ref()) {
+            return Ok(actor);
         }
-        Ok(actor)
+        let text = |call: Option<Call>| call.map_or("no call".to_owned(), |call| format!("the call {call}"));
+        Err(Failure::Error(Error::Unsound(format!(
+            "{}: the code of {rank} is not a function of its answers: it made {} where it had made {}",
+            self.check.subject.name(),
+            text(made),
+            text(script.stops[script.at].call),
+        ))))
     }
 
     /// Returns whether the code makes another move, on the way to `run` or at its end, when time does not stand still.
@@ -402,13 +410,118 @@ impl Runs {
                         _ => return (Stop { call: Some(call), ..stop }, handle),
                     }
                 }
-                Turn::Finished(Ok(())) => return (stop, handle),
-                Turn::Finished(Err(error)) => return (Stop { broken: Some(error.breaks()), ..stop }, handle),
-                Turn::Panicked(text) => return (Stop { broken: Some(panicked(&text)), ..stop }, handle),
+                ended => return (Stop { broken: broken_by(ended), ..stop }, handle),
             }
         }
         let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
         (Stop { broken: Some((Property::Invariant, seen)), ..stop }, handle)
+    }
+}
+
+/// The violation by which a rank's code has ended, if any.
+fn broken_by(ended: RankTurn<Result<()>>) -> Option<(Property, String)> {
+    match ended {
+        Turn::Calls(_) | Turn::Finished(Ok(())) => None,
+        Turn::Finished(Err(error)) => Some(error.breaks()),
+        Turn::Panicked(text) => Some(panicked(&text)),
+    }
+}
+
+/// A known run that a rank repeats. Its calls are answered within the coroutine, up to the last one.
+struct Script {
+    check: Arc<Check>,
+    is_timed: bool,
+    stops: Vec<Arc<Stop>>,
+    /// The answers to the calls of all stops except the last one.
+    answers: Vec<u64>,
+    /// The stop that the rank is on its way to.
+    at: usize,
+    /// The numbers of its events and of its silent steps so far.
+    events: usize,
+    silent: usize,
+    /// True if the rank has entered since the last stop, and has not left.
+    is_inside: bool,
+    paused: bool,
+    /// True once the rank has reported another event than those of the stop.
+    deviates: bool,
+    /// True once the rank has made a call that `resume` returns.
+    over: bool,
+    /// The answer to the next read of the clock, and the time until the read after it.
+    clock: (u64, u64),
+}
+
+impl Script {
+    fn new(check: Arc<Check>, rank: Rank, stops: Vec<Arc<Stop>>, answers: Vec<u64>, clock: (u64, u64)) -> Script {
+        Script {
+            is_timed: check.is_timed(rank),
+            check,
+            stops,
+            answers,
+            at: 0,
+            events: 0,
+            silent: 0,
+            is_inside: false,
+            paused: false,
+            deviates: false,
+            over: false,
+            clock,
+        }
+    }
+
+    /// Returns whether the rank, which has made `call` or has ended, is at the last stop.
+    fn is_followed(&self, call: Option<Call>, broken: Option<&(Property, String)>) -> bool {
+        self.at + 1 == self.stops.len() && self.is_at(call) && self.stops[self.at].broken.as_ref() == broken
+    }
+
+    /// Returns whether the rank, which makes `call` or ends, is at its next stop.
+    fn is_at(&self, call: Option<Call>) -> bool {
+        let stop = &self.stops[self.at];
+        !self.deviates && self.events == stop.events.len() && self.paused == stop.paused && call == stop.call
+    }
+}
+
+impl Prompt for Script {
+    fn answer(&mut self, call: Call) -> Option<Answer> {
+        if self.over {
+            return None;
+        }
+        if !self.is_inside
+            && self.silent < SILENT
+            && let Some(silent) = silent(&self.check, self.is_timed, call)
+        {
+            self.silent += 1;
+            self.paused |= matches!(call, Call::Pause { .. });
+            if call == Call::Now {
+                let (now, step) = self.clock;
+                self.clock.0 += step;
+                return Some(Answer::Word(now));
+            }
+            return Some(silent);
+        }
+        let next = self.answers.get(self.at).copied();
+        let Some(answer) = next.filter(|_| self.is_at(Some(call))) else {
+            self.over = true;
+            return None;
+        };
+        self.at += 1;
+        (self.events, self.silent, self.is_inside) = (0, 0, false);
+        // Where ranks fail, a pause is a step.
+        self.paused = matches!(call, Call::Pause { .. });
+        Some(answer_to(call, answer))
+    }
+
+    fn takes(&mut self, event: Event) -> bool {
+        if self.over {
+            return false;
+        }
+        self.deviates |= self.stops[self.at].events.get(self.events) != Some(&event);
+        self.events += 1;
+        match event {
+            Event::Entered => self.is_inside = true,
+            Event::Left => self.is_inside = false,
+            _ => {}
+        }
+        true
     }
 }
 
