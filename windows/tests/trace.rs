@@ -342,12 +342,23 @@ fn small() -> (Dir, PathBuf, Vec<u8>) {
 }
 
 #[test]
-fn a_trace_that_is_cut_anywhere_is_read_up_to_there() {
+fn a_trace_that_is_cut_is_read_up_to_there() {
+    a_trace_is_read_up_to_every(7);
+}
+
+#[test]
+#[ignore = "a quarter of a minute; .ci/run longer"]
+fn longer_a_trace_that_is_cut_anywhere_is_read_up_to_there() {
+    a_trace_is_read_up_to_every(1);
+}
+
+/// Cuts a trace at every `stride`th byte, from its end to its beginning.
+fn a_trace_is_read_up_to_every(stride: usize) {
     let (dir, file, bytes) = small();
     let whole = calls(&Trace::open(&dir.path).unwrap(), 0);
     assert_eq!(whole, steps_of_many(1, 700));
     let (mut lengths, mut lost_seen) = (std::collections::BTreeSet::new(), 0);
-    for cut in (0..bytes.len()).rev() {
+    for cut in (0..bytes.len()).rev().step_by(stride) {
         std::fs::write(&file, &bytes[..cut]).unwrap();
         match Trace::open(&dir.path) {
             Ok(trace) => {
