@@ -51,8 +51,8 @@ pub struct Options {
 
 /// Duration of all cells of a study together when no duration is given.
 ///
-/// With start-up and report this leaves the main study below a minute and a half.
-pub const BUDGET: Duration = Duration::from_secs(54);
+/// With start-up and report this leaves the main study below a minute.
+pub const BUDGET: Duration = Duration::from_secs(45);
 
 /// Bounds of the default duration: shorter is noise, longer is waste.
 const DURATIONS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
