@@ -74,20 +74,34 @@ impl Drop for Plan {
     }
 }
 
-/// The memory that a program asks for.
+/// The memory that a program asks for, or gives from `base` on.
 #[derive(Clone, Copy)]
 struct Wanted {
+    flavor: Flavor,
+    base: *mut c_void,
     bytes: i64,
     unit: i64,
-    is_shared: bool,
 }
 
-/// A rank's part of a window, for its trace: the flavor, the bytes and the unit.
-type Part = (Flavor, i64, i64);
-
 impl Wanted {
-    fn part(self) -> Part {
-        (if self.is_shared { Flavor::Shared } else { Flavor::Allocate }, self.bytes, self.unit)
+    /// Memory that the window is to have.
+    fn new(flavor: Flavor, bytes: i64, unit: i64) -> Wanted {
+        Wanted { flavor, base: std::ptr::null_mut(), bytes, unit }
+    }
+
+    /// Returns whether the memory is the program's.
+    fn is_programs(self) -> bool {
+        matches!(self.flavor, Flavor::Create | Flavor::Dynamic)
+    }
+
+    /// Returns the bytes that a world needs for it at each rank if the largest part is `most` bytes; `None` if they are too many.
+    fn room(self, most: u64, ranks: u32) -> Option<u64> {
+        match self.flavor {
+            Flavor::Create | Flavor::Dynamic => Some(0),
+            Flavor::Allocate => Some(most),
+            // All ranks' parts are in one piece.
+            Flavor::Shared => most.checked_mul(ranks.into()),
+        }
     }
 }
 
@@ -102,7 +116,7 @@ fn settings(info: ffi::MPI_Info) -> Settings {
 }
 
 /// Agrees on a new window. Collective; `None` if windows of this communicator are never managed.
-fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Option<Wanted>) -> Option<Plan> {
+fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan> {
     if !host::has_one_group(comm) {
         return None;
     }
@@ -116,22 +130,15 @@ fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Option<Wanted>) -> Opt
 }
 
 /// Returns the worlds of the communicator, if its window is to be managed. All ranks return the same. Collective.
-fn agree(
-    plan: &mut Plan,
-    comm: ffi::MPI_Comm,
-    info: ffi::MPI_Info,
-    wanted: Option<Wanted>,
-) -> Result<Rc<Worlds>, String> {
+fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
     let many = u64::from(threads::are_many());
     // Some barriers of this rank are the host's.
     let by_host = u64::from(!host::has_one_thread() || host::has_fortran());
     // Each reason is a word of its own, since the largest of all ranks' words is taken.
-    let (bytes, unit) = wanted.map_or((0, 0), |wanted| (wanted.bytes, wanted.unit));
-    let odd = wanted.is_some()
-        && (bytes < 0 || u32::try_from(unit).is_ok_and(|unit| unit == 0) || u32::try_from(unit).is_err());
-    let (bytes, unit) = (bytes as u64, unit as u64);
-    if wanted.is_some() && plan.settings.mode == Mode::Native {
+    let odd = wanted.bytes < 0 || !u32::try_from(wanted.unit).is_ok_and(|unit| unit > 0);
+    let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u64);
+    if plan.settings.mode == Mode::Native {
         plan.carrier = host::carrier(info).ok();
     }
     let no_handle = u64::from(plan.carrier.is_none());
@@ -151,9 +158,7 @@ fn agree(
     }
     (plan.most, plan.alike) = (bytes, bytes == !no_bytes && unit == !no_unit);
     if plan.settings.mode == Mode::Native {
-        plan.why_not = if wanted.is_none() {
-            Some("its memory is the program's".to_owned())
-        } else if plan.settings.control == Control::Remote {
+        plan.why_not = if plan.settings.control == Control::Remote {
             Some("rmalab_control is remote".to_owned())
         } else if odd != 0 {
             Some("its size or unit is wrong".to_owned())
@@ -164,10 +169,8 @@ fn agree(
         };
     }
     if many != 0 {
-        // A window of shared memory has all ranks' parts in one piece.
-        let parts = if wanted.is_some_and(|wanted| wanted.is_shared) { u64::from(plan.size) } else { 1 };
         let room = if plan.why_not.is_none() && plan.settings.mode == Mode::Native {
-            bytes.checked_mul(parts)
+            wanted.room(bytes, plan.size)
         } else {
             Some(0)
         };
@@ -196,7 +199,7 @@ fn make_native(
             let made = (window.win, window.base());
             let window = Window::Native(window);
             report(plan, call, Ok(&window));
-            begin_trace(plan, call, made.0, comm, wanted.part(), Some(&window));
+            begin_trace(plan, call, made.0, comm, wanted, Some(&window));
             table::add(window);
             Some(made)
         }
@@ -211,21 +214,28 @@ fn make_native(
 fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted) -> Result<Native, String> {
     let ranks = worlds.make_shared(comm)?;
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u32);
-    let memory = match (wanted.is_shared, plan.alike) {
-        (true, _) => Memory::Adjacent { bytes, unit },
-        (false, true) => Memory::Same { bytes, unit },
-        (false, false) => Memory::Differing { bytes, unit },
+    let memory = match (wanted.flavor, plan.alike) {
+        (Flavor::Shared, _) => Memory::Adjacent { bytes, unit },
+        (Flavor::Allocate, true) => Memory::Same { bytes, unit },
+        (Flavor::Allocate, false) => Memory::Differing { bytes, unit },
+        (Flavor::Create, _) => Memory::Program { base: wanted.base, bytes, unit },
+        (Flavor::Dynamic, _) => Memory::Attached,
     };
     let mut config = plan.settings.config;
-    if !worlds.has_fence() || config.policy == PolicyKind::NoCheck {
-        // Updates that the engine does not have exclude its atomics by that fence.
+    if !worlds.has_fence() || config.policy == PolicyKind::NoCheck || wanted.is_programs() {
+        // Updates that the engine does not have exclude its atomics by that fence. No atomics of this process reach the memory of another
+        // program.
         config.accumulate = AccumulateStrategy::Locked;
     }
+    if wanted.flavor == Flavor::Dynamic {
+        worlds.reach(|| engine::reach(ranks).map_err(|error| common_reason(comm, &error)))?;
+    }
     let engine = match Engine::new(ranks, config, memory) {
+        // At some ranks the error is only that another one has failed.
+        Err(error) if wanted.is_programs() => return Err(common_reason(comm, &error)),
         // The communicator's world is full: the window gets its own.
         Err(error) if error.class() == Class::NoMem => {
-            let parts = if wanted.is_shared { u64::from(plan.size) } else { 1 };
-            let need = plan.most.checked_mul(parts).ok_or("it is larger than all addresses")?;
+            let need = wanted.room(plan.most, plan.size).ok_or("it is larger than all addresses")?;
             Engine::new(&world::new_shared(comm, Some(need))?.ranks, config, memory)
         }
         made => made,
@@ -233,30 +243,43 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted)
     let engine = engine.map_err(|error| error.to_string())?;
     let (win, is_marked) = plan.carrier.ok_or("it has no handle")?;
     // From here on, nothing fails at one rank only.
-    let window = Native::new(win, engine, host::group_of_comm(comm)?, wanted.is_shared, is_marked)?;
+    let window = Native::new(win, engine, host::group_of_comm(comm)?, memory, is_marked)?;
     plan.carrier = None;
     Ok(window)
 }
 
+/// Returns the reason of the lowest rank that knows one, when making a window has failed at all ranks. Collective.
+fn common_reason(comm: ffi::MPI_Comm, error: &rmalab_windows::Error) -> String {
+    let own = (!matches!(error, rmalab_windows::Error::NotMade { .. })).then(|| error.to_string());
+    host::text_of_lowest(comm, own.as_deref()).unwrap_or_else(|_| error.to_string())
+}
+
 /// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
-fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, part: Part) {
+fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, wanted: Wanted) {
     let worlds = std::mem::replace(&mut plan.worlds, Err(String::new()));
     let outcome = worlds.and_then(|worlds| manage(win, comm, &worlds, &plan.settings));
     match outcome {
         Ok(window) => {
             report(&plan, call, Ok(&window));
-            begin_trace(&plan, call, win, comm, part, Some(&window));
+            begin_trace(&plan, call, win, comm, wanted, Some(&window));
             table::add(window);
         }
         Err(why) => {
             report(&plan, call, Err(&why));
-            begin_trace(&plan, call, win, comm, part, None);
+            begin_trace(&plan, call, win, comm, wanted, None);
         }
     }
 }
 
 /// Records the calls on a new window of the host, or on a managed one, if the ranks have agreed on it. Collective.
-fn begin_trace(plan: &Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, part: Part, managed: Option<&Window>) {
+fn begin_trace(
+    plan: &Plan,
+    call: &str,
+    win: ffi::MPI_Win,
+    comm: ffi::MPI_Comm,
+    wanted: Wanted,
+    managed: Option<&Window>,
+) {
     let Some(folder) = &plan.record else { return };
     let hosts = || vec![("rmalab_mode", plan.settings.mode.to_string())];
     let mut info = Info::new();
@@ -264,7 +287,7 @@ fn begin_trace(plan: &Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, 
         // Both are short.
         let _ = info.set(key, &value);
     }
-    let (flavor, bytes, unit) = part;
+    let Wanted { flavor, bytes, unit, .. } = wanted;
     let what = Description {
         rank: Rank(plan.rank),
         topology: Topology::one_node(plan.size),
@@ -371,19 +394,27 @@ fn has(assert: c_int, flag: u32) -> bool {
 
 /// Defines calls that make a window over the program's memory.
 macro_rules! creations {
-    ($($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) of $info:ident, $comm:ident, $win:ident, $part:expr;)*) => {$(
+    ($($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) of $info:ident, $comm:ident, $win:ident, $wanted:expr;)*) => {$(
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             check_host();
             threads::learn(host::has_many_threads);
             let _pass = pass();
-            let plan = plan($comm, $info, None);
+            let wanted: Wanted = $wanted;
+            let mut plan = plan($comm, $info, wanted);
+            if let Some(plan) = &mut plan
+                && let Some((handle, _)) = make_native(plan, stringify!($name), $comm, wanted)
+            {
+                // SAFETY: the program's variable.
+                unsafe { $win.write(handle) };
+                return host::SUCCESS;
+            }
             // SAFETY: the program's own call, passed on.
             let code = outside(|| unsafe { ffi::$host($($argument),*) });
             if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
-                adopt(plan, stringify!($name), unsafe { *$win }, $comm, $part);
+                adopt(plan, stringify!($name), unsafe { *$win }, $comm, wanted);
             }
             code
         }
@@ -391,15 +422,15 @@ macro_rules! creations {
 }
 
 creations! {
-    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, (Flavor::Create, host::wide(size), wide(disp_unit));
-    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, (Flavor::Dynamic, 0, 1);
+    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
+    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted::new(Flavor::Dynamic, 0, 1);
     #[cfg(large_counts)]
-    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, (Flavor::Create, host::wide(size), wide(disp_unit));
+    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
 }
 
 /// Defines calls that make a window with memory.
 macro_rules! allocations {
-    ($($(#[$attribute:meta])* $name:ident = $host:ident, $unit:ty, $is_shared:literal;)*) => {$(
+    ($($(#[$attribute:meta])* $name:ident = $host:ident, $unit:ty, $flavor:expr;)*) => {$(
         $(#[$attribute])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(
@@ -410,11 +441,11 @@ macro_rules! allocations {
             base: *mut c_void,
             win: *mut ffi::MPI_Win,
         ) -> c_int {
-            let wanted = Wanted { bytes: host::wide(size), unit: wide(disp_unit), is_shared: $is_shared };
+            let wanted = Wanted::new($flavor, host::wide(size), wide(disp_unit));
             check_host();
             threads::learn(host::has_many_threads);
             let _pass = pass();
-            let mut plan = plan(comm, info, Some(wanted));
+            let mut plan = plan(comm, info, wanted);
             if let Some(plan) = &mut plan
                 && let Some((handle, memory)) = make_native(plan, stringify!($name), comm, wanted)
             {
@@ -429,7 +460,7 @@ macro_rules! allocations {
             let code = outside(|| unsafe { ffi::$host(size, disp_unit, info, comm, base, win) });
             if code == host::SUCCESS && let Some(plan) = plan {
                 // SAFETY: the host has written the window there.
-                adopt(plan, stringify!($name), unsafe { *win }, comm, wanted.part());
+                adopt(plan, stringify!($name), unsafe { *win }, comm, wanted);
             }
             code
         }
@@ -437,12 +468,12 @@ macro_rules! allocations {
 }
 
 allocations! {
-    MPI_Win_allocate = PMPI_Win_allocate, c_int, false;
-    MPI_Win_allocate_shared = PMPI_Win_allocate_shared, c_int, true;
+    MPI_Win_allocate = PMPI_Win_allocate, c_int, Flavor::Allocate;
+    MPI_Win_allocate_shared = PMPI_Win_allocate_shared, c_int, Flavor::Shared;
     #[cfg(large_counts)]
-    MPI_Win_allocate_c = PMPI_Win_allocate_c, ffi::MPI_Aint, false;
+    MPI_Win_allocate_c = PMPI_Win_allocate_c, ffi::MPI_Aint, Flavor::Allocate;
     #[cfg(large_counts)]
-    MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c, ffi::MPI_Aint, true;
+    MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c, ffi::MPI_Aint, Flavor::Shared;
 }
 
 /// Defines operations. On a native window they are the engine's; on other managed windows they ask for their epoch by `$way`, and are the
@@ -673,16 +704,19 @@ pub(crate) unsafe extern "C" fn MPI_Win_sync(win: ffi::MPI_Win) -> c_int {
     }
 }
 
-/// Defines calls on a dynamic window's memory, which the host does.
+/// Defines calls on a dynamic window's memory, which the host does for windows that are not native.
 macro_rules! regions {
-    ($($name:ident = $host:ident($($argument:ident: $type:ty),*), $bytes:expr;)*) => {$(
+    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) of $base:ident, $window:ident => $native:expr, $bytes:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(win: ffi::MPI_Win, base: *const c_void $(, $argument: $type)*) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(win: ffi::MPI_Win, $base: *const c_void $(, $argument: $type)*) -> c_int {
             let began = record::begin();
-            // SAFETY: the program's own call, passed on.
-            let code = unsafe { ffi::$host(win, base.cast_mut() $(, $argument)*) };
+            let code = match table::find(win).as_deref() {
+                Some(Window::Native($window)) => code(win, $native),
+                // SAFETY: the program's own call, passed on.
+                _ => unsafe { ffi::$host(win, $base.cast_mut() $(, $argument)*) },
+            };
             if let Some(began) = began.filter(|_| code == host::SUCCESS) {
-                record::region(win, began, base.addr() as u64, $bytes);
+                record::region(win, began, $base.addr() as u64, $bytes);
             }
             code
         }
@@ -690,8 +724,11 @@ macro_rules! regions {
 }
 
 regions! {
-    MPI_Win_attach = PMPI_Win_attach(size: ffi::MPI_Aint), Some(host::wide(size) as u64);
-    MPI_Win_detach = PMPI_Win_detach(), None;
+    MPI_Win_attach = PMPI_Win_attach(size: ffi::MPI_Aint) of base, window => {
+        // SAFETY: MPI wants the memory to be valid until it is detached or the window is freed.
+        unsafe { window.attach(base, host::wide(size)) }
+    }, Some(host::wide(size) as u64);
+    MPI_Win_detach = PMPI_Win_detach() of base, window => window.detach(base), None;
 }
 
 /// Waits for all ranks in the world of the communicator's windows, or by the host if there is none in shared memory.

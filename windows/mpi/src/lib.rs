@@ -16,7 +16,7 @@
 //! | --- | --- | --- |
 //! | `off`, `record` | the host's | the host's |
 //! | `policy` | those of rmalab's window engine, on a hidden world of the communicator's ranks | the host's, in one `MPI_Win_lock_all` epoch for the life of the window |
-//! | `native` | the same | the engine's, in the hidden world's shared memory |
+//! | `native` | the same | the engine's, in the hidden world's shared memory, or between the processes' own memory |
 //!
 //! In the modes `off`, `record` and `policy`, the window is one of the host, of the flavor that the program asked for. So its memory, attributes,
 //! name, info, error handler and group stay the host's, and calls on them need no code here.
@@ -33,8 +33,10 @@
 //! Every thousandth call that completes operations lets the host make progress: the program may wait in a loop for what the
 //! host is still to send.
 //!
-//! Windows of `MPI_Win_create` and dynamic windows get the mode `policy` in place of `native`: their memory is the program's. So do
-//! windows of ranks on several hosts.
+//! The memory of `MPI_Win_create` and of dynamic windows is the program's. The kernel copies it between the processes
+//! ([`registered`](rmalab_atomics::registered)), and the target takes no part. Its own rank's atomics would not be atomic against such copies. So all
+//! accumulates there take a lock of the target. Where the kernel forbids the copies, these windows get the mode `policy` in place of
+//! `native`. So do all windows of ranks on several hosts.
 //!
 //! The hidden world belongs to the communicator, and its windows share it. It is an attribute of the communicator, whose delete callback
 //! frees it when the last of the windows is gone. It is one of two:

@@ -36,6 +36,8 @@ pub(crate) struct Worlds {
     has_barriers: Cell<bool>,
     /// The bytes at each rank that the one window needs which has these worlds alone.
     only: Option<u64>,
+    /// Whether the ranks reach each other's own memory, or why they do not.
+    reach: OnceCell<Result<(), String>>,
 }
 
 /// The worlds of all communicators, by the numbers that the communicators have as attributes.
@@ -130,6 +132,11 @@ impl Worlds {
     pub(crate) fn make_shared(&self, comm: Comm) -> Result<&Rc<Ranks<Shared>>, &str> {
         let made = self.shared.get_or_init(|| new_shared(comm, self.only));
         made.as_ref().map(|world| &world.ranks).map_err(String::as_str)
+    }
+
+    /// Returns why the ranks do not reach each other's own memory, if they do not. The first call finds it out by `probe`. Collective.
+    pub(crate) fn reach(&self, probe: impl FnOnce() -> Result<(), String>) -> Result<(), &str> {
+        self.reach.get_or_init(probe).as_ref().copied().map_err(String::as_str)
     }
 
     /// Returns the world in windows of the host, and makes one for the first call, or if there has to be a `fresh` one. Collective.

@@ -367,8 +367,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Runs `body` while no other rank updates this target's elements by accumulates, fetches or swaps, on any path.
     ///
-    /// It is for updates that this crate does not have: `body` reads the target's memory, computes, and writes it. `body` calls no
-    /// operation on the window. For the null target it runs at once.
+    /// It is for updates that this crate does not have: `body` reads the target's memory, computes, and writes it. `body` may
+    /// put and get, but makes no update of the window. For the null target it runs at once.
     ///
     /// # Errors
     ///

@@ -1,11 +1,13 @@
 //! Hidden worlds with their owners, and the engine of one window.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU8;
 
 use rmalab_atomics::{Attended, Mapped, Mpi, RemoteAtomics, Result as NetworkResult, Served};
-use rmalab_windows::{Config, RawWindow, Result, Team, Window};
+use rmalab_windows::{Config, RawWindow, Result, Team, UserMemory, Window};
 
 use super::{host, threads};
 
@@ -124,6 +126,34 @@ pub(crate) enum Memory {
         bytes: u64,
         unit: u32,
     },
+    /// Memory of the program, from its first byte on.
+    Program {
+        base: *mut c_void,
+        bytes: u64,
+        unit: u32,
+    },
+    /// Memory that the program attaches.
+    Attached,
+}
+
+/// Returns memory of the program as the engine takes it. It stays the program's: nothing is freed with it.
+///
+/// # Safety
+///
+/// The bytes are the program's, and stay valid until the engine gives the memory back. Meanwhile they are accessed as MPI allows it.
+pub(crate) unsafe fn program_memory(base: *mut c_void, bytes: u64) -> UserMemory {
+    // There may be no address behind no bytes.
+    let start = NonNull::new(base.cast::<u8>()).unwrap_or(NonNull::dangling());
+    // SAFETY: the caller's promise.
+    unsafe { UserMemory::from_raw(start, bytes as usize, Box::new(())) }
+}
+
+/// Finds out whether the ranks reach each other's own memory, by a window over one byte of each. Collective; every rank returns an error, or
+/// none does.
+pub(crate) fn reach(ranks: &Rc<Ranks<Shared>>) -> Result<()> {
+    static BYTE: AtomicU8 = AtomicU8::new(0);
+    let memory = Memory::Program { base: BYTE.as_ptr().cast(), bytes: 1, unit: 1 };
+    Engine::new(ranks, Config::default(), memory)?.free()
 }
 
 /// The engine of a window: its epochs and locks.
@@ -147,6 +177,12 @@ impl<A: RemoteAtomics> Engine<A> {
             Memory::Same { bytes, unit } => builder.symmetric().disp_unit(unit).allocate(bytes)?,
             Memory::Differing { bytes, unit } => builder.disp_unit(unit).allocate(bytes)?,
             Memory::Adjacent { bytes, unit } => builder.disp_unit(unit).allocate_shared(bytes)?,
+            Memory::Program { base, bytes, unit } => {
+                // SAFETY: MPI wants the memory of a window to be valid until the window is freed.
+                let memory = unsafe { program_memory(base, bytes) };
+                builder.disp_unit(unit).create(memory)?
+            }
+            Memory::Attached => builder.create_dynamic()?,
         };
         engine.raw = Some(window.into_raw());
         Ok(engine)

@@ -12,7 +12,7 @@ use mpi_sys as ffi;
 use rmalab_atomics::{Mpi, Rank, Served, Topology, mpi};
 use rmalab_windows::{Class, Op};
 
-use super::native::Items;
+use super::native::{Items, Remote};
 use super::threads::{self, Guarded, outside};
 use super::types;
 use crate::policy::{Failure, Result};
@@ -111,6 +111,26 @@ fn reduce<const N: usize>(comm: Comm, numbers: &[u64; N], op: ffi::MPI_Op) -> st
         ffi::PMPI_Allreduce(from, to, N as c_int, ffi::RSMPI_UINT64_T, op, comm)
     });
     ours(code, "agreeing with the other ranks").map(|()| reduced)
+}
+
+/// Returns the text of the lowest rank that has one, or nothing if no rank has. Collective.
+pub(crate) fn text_of_lowest(comm: Comm, own: Option<&str>) -> std::result::Result<String, String> {
+    /// Longer texts end early.
+    const WORDS: usize = 64;
+    /// Bytes of the text in a word: MPICH 4.0 takes the largest of 64-bit words as if they had signs.
+    const BYTES: usize = 7;
+    let (rank, _) = place(comm)?;
+    let own_order = own.map_or(0, |_| u64::from(u32::MAX - rank));
+    let [first] = largest(comm, &[own_order])?;
+    let mut text = [0_u64; WORDS];
+    if let Some(own) = own.filter(|_| first == own_order) {
+        for (word, bytes) in text.iter_mut().zip(own.as_bytes().chunks(BYTES)) {
+            *word = bytes.iter().rfold(0, |word, &byte| word << 8 | u64::from(byte));
+        }
+    }
+    let words = largest(comm, &text)?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).filter(|&byte| byte != 0).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Copies rank 0's numbers to all ranks. Collective.
@@ -334,12 +354,31 @@ pub(crate) fn size_of(of: ffi::MPI_Datatype) -> Result<(u64, u64)> {
     Ok((size.max(0) as u64, wide(extent).unsigned_abs()))
 }
 
-/// Combines the origin's items into the target's, and copies the target's to `result` before. Nothing else updates the target.
+/// Returns the lower bound of a type, and its extent.
+pub(crate) fn bounds(of: ffi::MPI_Datatype) -> Result<(i64, i64)> {
+    let (mut lower, mut extent) = (0, 0);
+    // SAFETY: see the module; the call writes to live variables.
+    class(unsafe { ffi::PMPI_Type_get_extent(of, &mut lower, &mut extent) })?;
+    Ok((wide(lower), wide(extent)))
+}
+
+/// Returns bytes as items whose elements may be of any type, without gaps.
+pub(crate) fn packed(bytes: &mut [u8]) -> Items {
+    unsafe extern "C" {
+        #[link_name = "rmalab_mpi_packed"]
+        static PACKED: ffi::MPI_Datatype;
+    }
+    // SAFETY: a constant of C.
+    Items { at: bytes.as_mut_ptr().cast(), count: bytes.len() as i64, of: unsafe { PACKED } }
+}
+
+/// Combines the origin's items into the target's, and copies the target's to `result` before. Nothing else updates the target. `there`
+/// has the target's count and type, while `target` may be a packed copy.
 ///
 /// # Safety
 ///
 /// As for [`copy`].
-pub(crate) unsafe fn combine(origin: Items, result: Option<Items>, target: Items, op: Op) -> Result<()> {
+pub(crate) unsafe fn combine(origin: Items, result: Option<Items>, target: Items, there: Remote, op: Op) -> Result<()> {
     // SAFETY: the caller's promise; the buffers have room for all elements.
     unsafe {
         if let Some(result) = result {
@@ -350,23 +389,23 @@ pub(crate) unsafe fn combine(origin: Items, result: Option<Items>, target: Items
             Op::Replace => return copy(origin, target),
             _ => {}
         }
-        let element = types::element(target.of).filter(|&element| types::element(origin.of) == Some(element));
+        let element = types::element(there.of).filter(|&element| types::element(origin.of) == Some(element));
         let Some(of) = element else { return Err(Failure::Class(ffi::MPI_ERR_TYPE as c_int)) };
         let (size, extent) = size_of(of)?;
-        let elements = |items: Items| -> Result<u64> { Ok(size_of(items.of)?.0 * items.count as u64 / size.max(1)) };
-        let count = elements(target)?;
-        if elements(origin)? != count {
+        let elements = |of, count: i64| -> Result<u64> { Ok(size_of(of)?.0 * count as u64 / size.max(1)) };
+        let count = elements(there.of, there.count)?;
+        if elements(origin.of, origin.count)? != count {
             return Err(Failure::Class(ffi::MPI_ERR_TRUNCATE as c_int));
         }
         let Ok(whole) = c_int::try_from(count) else { return Err(Failure::Class(ffi::MPI_ERR_COUNT as c_int)) };
         // Words of 16 bytes, the largest alignment of a predefined type.
         let room = || vec![0_u128; (count * extent).div_ceil(16) as usize];
         let (mut new, mut old) = (room(), room());
-        let packed = |room: &mut Vec<u128>| Items { at: room.as_mut_ptr().cast(), count: count as i64, of };
-        copy(origin, packed(&mut new))?;
-        copy(target, packed(&mut old))?;
+        let all = |room: &mut Vec<u128>| Items { at: room.as_mut_ptr().cast(), count: count as i64, of };
+        copy(origin, all(&mut new))?;
+        copy(target, all(&mut old))?;
         class(ffi::PMPI_Reduce_local(new.as_ptr().cast(), old.as_mut_ptr().cast(), whole, of, types::handle(op)))?;
-        copy(packed(&mut old), target)
+        copy(all(&mut old), target)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Windows of mode `native`: epochs, locks and data are the engine's, in memory that all ranks map.
+//! Windows of mode `native`: epochs, locks and data are the engine's. The memory is one that all ranks map, or, in created and dynamic windows,
+//! the program's own, between whose processes the kernel copies.
 //!
 //! The program's handle is a window of the host over this rank alone, the *carrier*. It has no memory that the program sees, but name,
 //! attributes, info and error handler. So the host never accesses the program's memory by an operation, and there is one path for
@@ -7,22 +8,27 @@
 //! | operation | path |
 //! | --- | --- |
 //! | put and get of dense predefined types | the engine |
-//! | put and get of other types | a message of this rank to itself: the host's copy from one type to another |
+//! | put and get of other types, in memory that this rank maps | a message of this rank to itself: the host's copy from one type to another |
+//! | put and get of other types, elsewhere | the engine, with the layout of the target's type; the host packs and unpacks the origin's |
 //! | accumulates, fetches and swaps of dense predefined types that the engine has | the engine |
 //! | accumulates of other types | the host's `MPI_Reduce_local` on copies, while the engine keeps all other updates of the target away |
 //!
 //! The last row is why all accumulates are atomic against each other:
-//! [`Target::exclusively`](rmalab_windows::Target::exclusively) excludes the engine's atomics, too.
+//! [`Target::exclusively`](rmalab_windows::Target::exclusively) excludes the engine's atomics, too. On memory of the program, all
+//! accumulates are under the target's lock, also those of its own rank.
 
-use std::cell::Cell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 use mpi_sys as ffi;
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_windows::{Assert, Call, Error, FenceAssert, Kind, LockKind, Op, PostAssert, StartAssert, WindowDisp};
+use rmalab_windows::{
+    Assert, Call, Error, FenceAssert, Flavor, Kind, Layout, LockKind, Op, PostAssert, StartAssert, WindowDisp,
+};
 
-use super::engine::{Engine, Shared};
+use super::engine::{Engine, Memory, Shared, program_memory};
 use super::host::{self, Group, Win};
 use super::threads;
 use super::types::{self, Dense, Types};
@@ -51,10 +57,18 @@ struct Part {
     base: *mut u8,
     bytes: u64,
     unit: u32,
+    /// Whether it is at this address in this process. Otherwise it has no bytes here.
+    is_mapped: bool,
+}
+
+impl Part {
+    /// A part that only the engine reaches.
+    const ELSEWHERE: Part = Part { base: std::ptr::null_mut(), bytes: 0, unit: 1, is_mapped: false };
 }
 
 /// The attributes of a window, where a program finds them.
 struct Attributes {
+    base: *mut c_void,
     size: ffi::MPI_Aint,
     unit: c_int,
     flavor: c_int,
@@ -76,6 +90,10 @@ unsafe extern "C" {
     static FLAVOR_ALLOCATE: c_int;
     #[link_name = "rmalab_mpi_flavor_shared"]
     static FLAVOR_SHARED: c_int;
+    #[link_name = "rmalab_mpi_flavor_create"]
+    static FLAVOR_CREATE: c_int;
+    #[link_name = "rmalab_mpi_flavor_dynamic"]
+    static FLAVOR_DYNAMIC: c_int;
     #[link_name = "rmalab_mpi_model_unified"]
     static MODEL_UNIFIED: c_int;
 }
@@ -83,12 +101,14 @@ unsafe extern "C" {
 /// A call of this many lets the host make progress: a program that polls a window may wait for what the host is still to send.
 const CALLS: u32 = 1024;
 
-/// A window whose memory is the engine's.
+/// A window whose data the engine moves.
 pub(crate) struct Native {
     pub(crate) win: Win,
     engine: Engine<Shared>,
+    flavor: Flavor,
     parts: Box<[Part]>,
-    rank: Rank,
+    /// Where this rank has attached no bytes, which the engine does not do.
+    attached_empty: RefCell<Vec<usize>>,
     group: Group,
     attributes: Box<Attributes>,
     types: &'static Types,
@@ -190,35 +210,56 @@ fn refuse<T>(class: u32) -> Result<T> {
 }
 
 impl Native {
-    /// Makes the window over an engine that has memory. `is_marked` says that the carrier was made for this window only.
+    /// Makes the window over an engine that has `memory`. `is_marked` says that the carrier was made for this window only.
     pub(crate) fn new(
         win: Win,
         engine: Engine<Shared>,
         group: Group,
-        is_shared: bool,
+        memory: Memory,
         is_marked: bool,
     ) -> std::result::Result<Native, String> {
         let raw = engine.raw();
         let ranks = engine.ranks();
+        let (rank, flavor) = (raw.team().rank(), raw.flavor());
         let mut parts = Vec::new();
-        for rank in (0..ranks.size()).map(Rank) {
-            let part = raw.shared_query(rank).map_err(|error| error.to_string())?;
+        for each in (0..ranks.size()).map(Rank) {
+            match memory {
+                Memory::Program { base, bytes, unit } if each == rank => {
+                    parts.push(Part { base: base.cast(), bytes, unit, is_mapped: true });
+                    continue;
+                }
+                Memory::Program { .. } | Memory::Attached => {
+                    parts.push(Part::ELSEWHERE);
+                    continue;
+                }
+                _ => {}
+            }
+            let part = raw.shared_query(each).map_err(|error| error.to_string())?;
             let at = part.address().ok_or("a part of the window is in no segment")?;
             let segment =
                 ranks.shared_words(at.rank.at(rmalab_atomics::Disp(0)), 1).ok_or("a rank's memory is not shared")?;
             let base = segment.as_ptr().cast_mut().cast::<u8>().wrapping_add(at.disp.0 as usize);
-            parts.push(Part { base, bytes: part.bytes(), unit: part.disp_unit() });
+            parts.push(Part { base, bytes: part.bytes(), unit: part.disp_unit(), is_mapped: true });
         }
-        let rank = raw.team().rank();
         let own = &parts[rank.index()];
         // SAFETY: constants of C.
-        let (flavor, model) = unsafe { (if is_shared { FLAVOR_SHARED } else { FLAVOR_ALLOCATE }, MODEL_UNIFIED) };
-        let attributes =
-            Box::new(Attributes { size: own.bytes as ffi::MPI_Aint, unit: own.unit as c_int, flavor, model });
+        let (number, model) = unsafe {
+            let number = match flavor {
+                Flavor::Allocate => FLAVOR_ALLOCATE,
+                Flavor::Shared => FLAVOR_SHARED,
+                Flavor::Create => FLAVOR_CREATE,
+                Flavor::Dynamic => FLAVOR_DYNAMIC,
+            };
+            (number, MODEL_UNIFIED)
+        };
+        // A dynamic window has the base MPI_BOTTOM, which is null, no bytes and the unit 1.
+        let (base, size, unit) = (own.base.cast(), own.bytes as ffi::MPI_Aint, own.unit as c_int);
+        let attributes = Box::new(Attributes { base, size, unit, flavor: number, model });
         Ok(Native {
             win,
+            flavor,
             parts: parts.into(),
-            rank,
+            attached_empty: RefCell::default(),
             group,
             attributes,
             types: Types::all(),
@@ -240,7 +281,12 @@ impl Native {
 
     /// Returns the address of this rank's part.
     pub(crate) fn base(&self) -> *mut c_void {
-        self.parts[self.rank.index()].base.cast()
+        self.attributes.base
+    }
+
+    /// Returns whether this process has the target's part at an address.
+    fn is_mapped(&self, target: Rank) -> bool {
+        self.parts.get(target.index()).is_some_and(|part| part.is_mapped)
     }
 
     /// Notes that the program has changed the carrier.
@@ -601,12 +647,42 @@ impl Native {
     #[inline(never)]
     unsafe fn put_slowly<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
         check(origin.count, there)?;
+        if !self.is_mapped(target) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.put_elsewhere::<REQUEST>(origin, target, there) };
+        }
         // SAFETY: the caller's promise; `reach` has checked the target's items.
         let copy = || unsafe { host::copy(origin, self.reach(target, there)?) };
         within!(self, REQUEST, Put, target, _at => Ok(copy()))?;
         // The engine's flush does not know of these stores.
         fence(Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Puts items of any types into memory that only the engine reaches.
+    unsafe fn put_elsewhere<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let source = unsafe { self.pack(origin)? };
+        let len = source.len() as u64;
+        let (layout, count) = beginning(there, len)?;
+        let disp = WindowDisp(there.disp);
+        self.has_posted.set(true);
+        let whole = run(len)?;
+        within!(self, REQUEST, Put, target, at => at.put_layout(disp, layout.items(count), &source, whole.item()));
+        Ok(())
+    }
+
+    /// Returns the bytes of the program's items without gaps.
+    unsafe fn pack<'a>(&self, items: Items) -> Result<Cow<'a, [u8]>> {
+        let len = len_of(items.count, items.of)?;
+        if self.types.dense(items.of).is_some() {
+            // SAFETY: the caller's promise.
+            return Ok(Cow::Borrowed(unsafe { bytes(items.at, len) }));
+        }
+        let mut copy = vec![0; len as usize];
+        // SAFETY: the caller's promise.
+        unsafe { host::copy(items, host::packed(&mut copy))? };
+        Ok(Cow::Owned(copy))
     }
 
     /// `MPI_Get` and `MPI_Rget`.
@@ -638,9 +714,27 @@ impl Native {
     #[inline(never)]
     unsafe fn get_slowly<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
         check(origin.count, there)?;
+        if !self.is_mapped(target) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.get_elsewhere::<REQUEST>(origin, target, there) };
+        }
         // SAFETY: the caller's promise; `reach` has checked the target's items.
         let copy = || unsafe { host::copy(self.reach(target, there)?, origin) };
         within!(self, REQUEST, Get, target, _at => Ok(copy()))
+    }
+
+    /// Gets items of any types from memory that only the engine reaches.
+    unsafe fn get_elsewhere<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
+        let len = len_of(there.count, there.of)?;
+        if len > len_of(origin.count, origin.of)? {
+            return refuse(ffi::MPI_ERR_TRUNCATE);
+        }
+        let (layout, count) = beginning(there, len)?;
+        let mut got = vec![0_u8; len as usize];
+        let (disp, whole) = (WindowDisp(there.disp), run(len)?);
+        within!(self, REQUEST, Get, target, at => at.get_layout(disp, layout.items(count), &mut got, whole.item()));
+        // SAFETY: the caller's promise.
+        unsafe { host::copy(host::packed(&mut got), origin) }
     }
 
     /// `MPI_Accumulate`, `MPI_Get_accumulate` and their forms with requests. Without a `result`, nothing is read.
@@ -701,7 +795,22 @@ impl Native {
     ) -> Result<()> {
         check(if op == Op::NoOp { 0 } else { origin.count }, there)?;
         // SAFETY: the caller's promise; `reach` has checked the target's items.
-        let combine = |items| unsafe { host::combine(origin, result, items, op) };
+        let combine = |items| unsafe { host::combine(origin, result, items, there, op) };
+        if !self.is_mapped(target) {
+            let len = len_of(there.count, there.of)?;
+            let (layout, count) = beginning(there, len)?;
+            let mut copy = vec![0_u8; len as usize];
+            let (disp, whole) = (WindowDisp(there.disp), run(len)?);
+            self.has_posted.set(true);
+            return within!(self, REQUEST, GetAccumulate, target, at => at.exclusively(|| -> Result<()> {
+                at.get_layout(disp, layout.items(count), &mut copy, whole.item())?;
+                combine(host::packed(&mut copy))?;
+                if op == Op::NoOp {
+                    return Ok(());
+                }
+                Ok(at.put_layout(disp, layout.items(count), &copy, whole.item())?)
+            }));
+        }
         within!(self, REQUEST, GetAccumulate, target, at => Ok(match self.reach(target, there) {
             Ok(items) => at.exclusively(|| combine(items))?,
             Err(failure) => Err(failure),
@@ -883,7 +992,7 @@ impl Native {
         let keys = unsafe { [WIN_BASE, WIN_SIZE, WIN_DISP_UNIT, WIN_CREATE_FLAVOR, WIN_MODEL] };
         let attributes = &*self.attributes;
         let values: [*const c_void; 5] = [
-            self.base(),
+            attributes.base,
             (&raw const attributes.size).cast(),
             (&raw const attributes.unit).cast(),
             (&raw const attributes.flavor).cast(),
@@ -909,12 +1018,42 @@ impl Native {
 
     /// Returns the bytes, the unit and the address of a rank's part. The null target's is the first part that is not empty.
     pub(crate) fn shared_query(&self, rank: Option<Rank>) -> Result<(u64, u32, *mut c_void)> {
+        if matches!(self.flavor, Flavor::Create | Flavor::Dynamic) {
+            return refuse(ffi::MPI_ERR_RMA_FLAVOR);
+        }
         let part = match rank {
             Some(rank) if rank.0 as usize >= self.parts.len() => return refuse(ffi::MPI_ERR_RANK),
             Some(rank) => &self.parts[rank.index()],
             None => self.parts.iter().find(|part| part.bytes > 0).unwrap_or(&self.parts[0]),
         };
         Ok((part.bytes, part.unit, part.base.cast()))
+    }
+
+    /// `MPI_Win_attach`.
+    ///
+    /// # Safety
+    ///
+    /// The memory is the program's, and stays valid until it is detached or the window is freed.
+    pub(crate) unsafe fn attach(&self, base: *const c_void, bytes: i64) -> Result<()> {
+        let Ok(bytes) = u64::try_from(bytes) else { return refuse(ffi::MPI_ERR_SIZE) };
+        if bytes == 0 && self.flavor == Flavor::Dynamic {
+            self.attached_empty.borrow_mut().push(base.addr());
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        self.engine.raw().attach(unsafe { program_memory(base.cast_mut(), bytes) })?;
+        Ok(())
+    }
+
+    /// `MPI_Win_detach`.
+    pub(crate) fn detach(&self, base: *const c_void) -> Result<()> {
+        let empty = self.attached_empty.borrow().iter().position(|&at| at == base.addr());
+        if let Some(at) = empty {
+            self.attached_empty.borrow_mut().swap_remove(at);
+            return Ok(());
+        }
+        self.engine.raw().detach(WindowDisp(base.addr() as i64))?;
+        Ok(())
     }
 
     /// Returns the group of the window's ranks.
@@ -926,4 +1065,38 @@ impl Native {
 /// Checks the counts of an operation.
 fn check(count: i64, there: Remote) -> Result<()> {
     if count < 0 || there.count < 0 { refuse(ffi::MPI_ERR_COUNT) } else { Ok(()) }
+}
+
+/// Returns the bytes of data of items.
+fn len_of(count: i64, of: ffi::MPI_Datatype) -> Result<u64> {
+    let (size, _) = host::size_of(of)?;
+    match u64::try_from(count).ok().and_then(|count| count.checked_mul(size)) {
+        Some(len) => Ok(len),
+        None => refuse(ffi::MPI_ERR_COUNT),
+    }
+}
+
+/// Returns the layout of that many bytes in a row.
+fn run(len: u64) -> Result<Layout> {
+    Ok(Layout::contiguous(len, &Layout::of::<u8>()).map_err(Error::from)?)
+}
+
+/// Returns the layout of the first `len` bytes of the target's items, and how many items of it there are.
+fn beginning(there: Remote, len: u64) -> Result<(Layout, u64)> {
+    let (layout, count) = (types::layout(there.of)?, there.count as u64);
+    let all = layout.total(count).map_err(Error::from)?;
+    if len > all {
+        return refuse(ffi::MPI_ERR_TRUNCATE);
+    }
+    if len == all {
+        return Ok((layout, count));
+    }
+    let mut left = len;
+    let runs = layout.runs(count).map_err(Error::from)?.map_while(|run| {
+        let bytes = run.bytes.min(left);
+        left -= bytes;
+        (bytes > 0).then_some((bytes, run.offset))
+    });
+    let runs: Vec<(u64, i64)> = runs.collect();
+    Ok((Layout::hindexed(&runs, &Layout::of::<u8>()).map_err(Error::from)?, 1))
 }

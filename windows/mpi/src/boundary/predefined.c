@@ -46,5 +46,17 @@ const int rmalab_mpi_win_create_flavor = MPI_WIN_CREATE_FLAVOR;
 const int rmalab_mpi_win_model = MPI_WIN_MODEL;
 const int rmalab_mpi_flavor_allocate = MPI_WIN_FLAVOR_ALLOCATE;
 const int rmalab_mpi_flavor_shared = MPI_WIN_FLAVOR_SHARED;
+const int rmalab_mpi_flavor_create = MPI_WIN_FLAVOR_CREATE;
+const int rmalab_mpi_flavor_dynamic = MPI_WIN_FLAVOR_DYNAMIC;
 const int rmalab_mpi_model_unified = MPI_WIN_UNIFIED;
-const int rmalab_mpi_combiner_named = MPI_COMBINER_NAMED;
+
+const MPI_Datatype rmalab_mpi_packed = MPI_PACKED;
+
+/* In the order of types.rs. */
+const int rmalab_mpi_combiners[] = { MPI_COMBINER_NAMED, MPI_COMBINER_DUP, MPI_COMBINER_CONTIGUOUS, MPI_COMBINER_VECTOR,
+    MPI_COMBINER_HVECTOR, MPI_COMBINER_INDEXED, MPI_COMBINER_HINDEXED, MPI_COMBINER_INDEXED_BLOCK, MPI_COMBINER_HINDEXED_BLOCK,
+    MPI_COMBINER_STRUCT, MPI_COMBINER_SUBARRAY, MPI_COMBINER_DARRAY, MPI_COMBINER_RESIZED };
+const int rmalab_mpi_order_fortran = MPI_ORDER_FORTRAN;
+const int rmalab_mpi_distribute_none = MPI_DISTRIBUTE_NONE;
+const int rmalab_mpi_distribute_cyclic = MPI_DISTRIBUTE_CYCLIC;
+const int rmalab_mpi_distribute_default = MPI_DISTRIBUTE_DFLT_DARG;

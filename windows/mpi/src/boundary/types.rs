@@ -1,10 +1,14 @@
-//! The host's predefined types and operations, and what they are to the engine.
+//! The host's types and operations, and what they are to the engine.
 
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
 use mpi_sys as ffi;
-use rmalab_windows::{Kind, Op};
+use rmalab_windows::layout::Order;
+use rmalab_windows::{Error, Kind, Layout, LayoutError, Op};
+
+use super::native::Items;
+use crate::policy::{Failure, Result};
 
 #[repr(C)]
 struct Predefined {
@@ -19,8 +23,16 @@ unsafe extern "C" {
     static TYPES_COUNT: c_int;
     #[link_name = "rmalab_mpi_ops"]
     static OPS: [ffi::MPI_Op; Op::ALL.len()];
-    #[link_name = "rmalab_mpi_combiner_named"]
-    static COMBINER_NAMED: c_int;
+    #[link_name = "rmalab_mpi_combiners"]
+    static COMBINERS: [c_int; Combiner::ALL.len()];
+    #[link_name = "rmalab_mpi_order_fortran"]
+    static ORDER_FORTRAN: c_int;
+    #[link_name = "rmalab_mpi_distribute_none"]
+    static DISTRIBUTE_NONE: c_int;
+    #[link_name = "rmalab_mpi_distribute_cyclic"]
+    static DISTRIBUTE_CYCLIC: c_int;
+    #[link_name = "rmalab_mpi_distribute_default"]
+    static DISTRIBUTE_DEFAULT: c_int;
 }
 
 /// A type whose elements follow each other without gaps.
@@ -143,46 +155,269 @@ pub(crate) fn handle(op: Op) -> ffi::MPI_Op {
     unsafe { OPS[usize::from(op.code())] }
 }
 
+/// How the program has made a type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Combiner {
+    Named,
+    Dup,
+    Contiguous,
+    Vector,
+    HVector,
+    Indexed,
+    HIndexed,
+    IndexedBlock,
+    HIndexedBlock,
+    Struct,
+    Subarray,
+    Darray,
+    Resized,
+}
+
+impl Combiner {
+    const ALL: [Combiner; 13] = [
+        Combiner::Named,
+        Combiner::Dup,
+        Combiner::Contiguous,
+        Combiner::Vector,
+        Combiner::HVector,
+        Combiner::Indexed,
+        Combiner::HIndexed,
+        Combiner::IndexedBlock,
+        Combiner::HIndexedBlock,
+        Combiner::Struct,
+        Combiner::Subarray,
+        Combiner::Darray,
+        Combiner::Resized,
+    ];
+}
+
+/// What a type is made of (`MPI_Type_get_contents`).
+struct Contents {
+    /// `None` for the ways that only Fortran has.
+    combiner: Option<Combiner>,
+    numbers: Vec<c_int>,
+    places: Vec<ffi::MPI_Aint>,
+    parts: Vec<ffi::MPI_Datatype>,
+}
+
+impl Contents {
+    /// Returns the contents, or `None` if the host does not tell.
+    fn of(of: ffi::MPI_Datatype) -> Option<Contents> {
+        let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
+        // SAFETY: the calls write to live variables, and as much as the envelope says. The array is C's.
+        unsafe {
+            if ffi::PMPI_Type_get_envelope(of, &mut integers, &mut addresses, &mut types, &mut combiner)
+                != super::host::SUCCESS
+            {
+                return None;
+            }
+            let combiner = COMBINERS.iter().position(|&other| other == combiner).map(|at| Combiner::ALL[at]);
+            let mut contents = Contents {
+                combiner,
+                numbers: vec![0; integers as usize],
+                places: vec![0; addresses as usize],
+                parts: vec![ffi::RSMPI_DATATYPE_NULL; types as usize],
+            };
+            if combiner == Some(Combiner::Named) {
+                return Some(contents);
+            }
+            let Contents { numbers, places, parts, .. } = &mut contents;
+            let (n, a, t) = (numbers.as_mut_ptr(), places.as_mut_ptr(), parts.as_mut_ptr());
+            let code = ffi::PMPI_Type_get_contents(of, integers, addresses, types, n, a, t);
+            if code != super::host::SUCCESS {
+                contents.parts.clear();
+                return None;
+            }
+            Some(contents)
+        }
+    }
+
+    fn number(&self, at: usize) -> i64 {
+        self.numbers[at].into()
+    }
+
+    /// Returns a number that is not negative.
+    fn count(&self, at: usize) -> u64 {
+        self.numbers[at] as u64
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        // The parts of a type are ours to free, except for predefined ones.
+        for part in &mut self.parts {
+            let (mut i, mut a, mut t, mut combiner) = (0, 0, 0, 0);
+            // SAFETY: the host has given the part; the calls write to live variables.
+            unsafe {
+                ffi::PMPI_Type_get_envelope(*part, &mut i, &mut a, &mut t, &mut combiner);
+                if combiner != COMBINERS[0] {
+                    ffi::PMPI_Type_free(part);
+                }
+            }
+        }
+    }
+}
+
 /// Returns the predefined type that all elements of a type have; `None` if there is none, or if they differ.
 pub(crate) fn element(of: ffi::MPI_Datatype) -> Option<ffi::MPI_Datatype> {
-    let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: the calls write to live variables, and as much as the envelope says.
-    unsafe {
-        if ffi::PMPI_Type_get_envelope(of, &mut integers, &mut addresses, &mut types, &mut combiner)
-            != super::host::SUCCESS
-        {
-            return None;
-        }
-        if combiner == COMBINER_NAMED {
-            return Some(of);
-        }
-        let mut numbers = vec![0; integers as usize];
-        let mut places = vec![0; addresses as usize];
-        let mut parts = vec![ffi::RSMPI_DATATYPE_NULL; types as usize];
-        let (n, a, t) = (numbers.as_mut_ptr(), places.as_mut_ptr(), parts.as_mut_ptr());
-        if ffi::PMPI_Type_get_contents(of, integers, addresses, types, n, a, t) != super::host::SUCCESS {
-            return None;
-        }
-        let mut found = Err(());
-        for part in &mut parts {
-            let mut size = 0;
-            ffi::PMPI_Type_size(*part, &mut size);
-            let element = element(*part);
-            if size > 0 {
-                found = match (found, element) {
-                    (Err(()), element) => Ok(element),
-                    (Ok(found), element) if found == element => Ok(found),
-                    _ => Ok(None),
-                };
-            }
-            // The parts of a type are ours to free, except for predefined ones.
-            let mut named = 0;
-            let (mut i, mut a, mut t) = (0, 0, 0);
-            ffi::PMPI_Type_get_envelope(*part, &mut i, &mut a, &mut t, &mut named);
-            if named != COMBINER_NAMED {
-                ffi::PMPI_Type_free(part);
-            }
-        }
-        found.ok().flatten()
+    let contents = Contents::of(of)?;
+    if contents.combiner == Some(Combiner::Named) {
+        return Some(of);
     }
+    let mut found = Err(());
+    for &part in &contents.parts {
+        let mut size = 0;
+        // SAFETY: the call writes to a live variable.
+        unsafe { ffi::PMPI_Type_size(part, &mut size) };
+        if size > 0 {
+            let element = element(part);
+            found = match found {
+                Err(()) => Ok(element),
+                Ok(found) if found == element => Ok(found),
+                Ok(_) => Ok(None),
+            };
+        }
+    }
+    found.ok().flatten()
+}
+
+/// Returns which bytes an item of a type has, in their order, and the bounds that the host gives the type.
+pub(crate) fn layout(of: ffi::MPI_Datatype) -> Result<Layout> {
+    let described = match Contents::of(of) {
+        Some(contents) => described(of, &contents)?,
+        None => None,
+    };
+    let layout = match described {
+        Some(layout) => layout,
+        None => by_marks(of)?,
+    };
+    let (lower, extent) = super::host::bounds(of)?;
+    Ok(layout.resized(lower, extent).map_err(Error::from)?)
+}
+
+/// Returns the layout that follows from a type's contents, up to its bounds, if it is known how.
+fn described(of: ffi::MPI_Datatype, contents: &Contents) -> Result<Option<Layout>> {
+    let Some(combiner) = contents.combiner else { return Ok(None) };
+    let inner =
+        || contents.parts.first().map_or_else(|| Layout::contiguous(0, &byte()).map_err(failed), |&part| layout(part));
+    let blocks = |count: usize, disps: &mut dyn Iterator<Item = i64>| -> Vec<(u64, i64)> {
+        (0..count).map(|at| contents.count(1 + at)).zip(disps).collect()
+    };
+    let places = || contents.places.iter().map(|&place| super::host::wide(place));
+    let n = contents.numbers.first().map_or(0, |&n| n as usize);
+    Ok(Some(
+        match combiner {
+            Combiner::Named => match Types::all().dense(of) {
+                Some(dense) => Layout::contiguous(dense.size, &byte()),
+                None => return Ok(None),
+            },
+            Combiner::Dup | Combiner::Resized => Ok(inner()?),
+            Combiner::Contiguous => Layout::contiguous(contents.count(0), &inner()?),
+            Combiner::Vector => Layout::vector(contents.count(0), contents.count(1), contents.number(2), &inner()?),
+            Combiner::HVector => {
+                Layout::hvector(contents.count(0), contents.count(1), super::host::wide(contents.places[0]), &inner()?)
+            }
+            Combiner::Indexed => {
+                Layout::indexed(&blocks(n, &mut (0..n).map(|at| contents.number(1 + n + at))), &inner()?)
+            }
+            Combiner::HIndexed => Layout::hindexed(&blocks(n, &mut places()), &inner()?),
+            Combiner::IndexedBlock => {
+                let disps: Vec<i64> = (0..n).map(|at| contents.number(2 + at)).collect();
+                Layout::indexed_block(contents.count(1), &disps, &inner()?)
+            }
+            Combiner::HIndexedBlock => {
+                Layout::hindexed_block(contents.count(1), &places().collect::<Vec<_>>(), &inner()?)
+            }
+            Combiner::Struct => {
+                let parts: Vec<Layout> = contents.parts.iter().map(|&part| layout(part)).collect::<Result<_>>()?;
+                let blocks = blocks(n, &mut places());
+                let all: Vec<_> = blocks.iter().zip(&parts).map(|(&(count, disp), part)| (count, disp, part)).collect();
+                Layout::structure(&all)
+            }
+            Combiner::Subarray => {
+                let list = |from: usize| -> Vec<u64> { (0..n).map(|at| contents.count(1 + from * n + at)).collect() };
+                Layout::subarray(&list(0), &list(1), &list(2), order(contents.numbers[3 * n + 1]), &inner()?)
+            }
+            Combiner::Darray => return darray(contents, &inner()?).map(Some),
+        }
+        .map_err(failed)?,
+    ))
+}
+
+/// One byte, of which all layouts here are made.
+fn byte() -> Layout {
+    Layout::of::<u8>()
+}
+
+fn failed(error: LayoutError) -> Failure {
+    Error::from(error).into()
+}
+
+fn order(number: c_int) -> Order {
+    // SAFETY: a constant of C.
+    if number == unsafe { ORDER_FORTRAN } { Order::Fortran } else { Order::C }
+}
+
+/// Returns this process's part of an array that processes share (`MPI_Type_create_darray`).
+fn darray(contents: &Contents, inner: &Layout) -> Result<Layout> {
+    let dimensions = contents.numbers[2] as usize;
+    let numbers = |nth: usize| &contents.numbers[3 + nth * dimensions..][..dimensions];
+    let (sizes, distributions, arguments, processes) = (numbers(0), numbers(1), numbers(2), numbers(3));
+    // The processes' grid is in C's order for both orders of the array.
+    let mut rank = contents.number(1);
+    let mut coordinates = vec![0_i64; dimensions];
+    for (coordinate, &processes) in coordinates.iter_mut().zip(processes).rev() {
+        let processes = i64::from(processes.max(1));
+        (*coordinate, rank) = (rank % processes, rank / processes);
+    }
+    let (mut layout, mut step) = (inner.clone(), inner.extent());
+    for nth in 0..dimensions {
+        let at = match order(contents.numbers[3 + 4 * dimensions]) {
+            Order::C => dimensions - 1 - nth,
+            Order::Fortran => nth,
+        };
+        let (size, processes) = (i64::from(sizes[at]), i64::from(processes[at].max(1)));
+        // SAFETY: constants of C.
+        let (none, cyclic, unset) = unsafe { (DISTRIBUTE_NONE, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT) };
+        let argument = Some(i64::from(arguments[at])).filter(|_| arguments[at] != unset);
+        let block = if distributions[at] == none {
+            size
+        } else if distributions[at] == cyclic {
+            argument.unwrap_or(1)
+        } else {
+            argument.unwrap_or((size + processes - 1) / processes)
+        };
+        let block = block.max(1);
+        let starts = (0..).map(|round| (round * processes + coordinates[at]) * block).take_while(|&start| start < size);
+        let blocks: Vec<(u64, i64)> =
+            starts.map(|start| (block.min(size - start) as u64, start.wrapping_mul(step))).collect();
+        layout = Layout::hindexed(&blocks, &layout.resized(0, step).map_err(failed)?).map_err(failed)?;
+        step = step.wrapping_mul(size);
+    }
+    Ok(layout)
+}
+
+/// Returns the layout of a type of which only the host knows what it is made of: bytes that have their own number are copied by the host.
+fn by_marks(of: ffi::MPI_Datatype) -> Result<Layout> {
+    /// More bytes than any type has whose contents no program can ask for.
+    const MOST: u64 = 64 << 20;
+    let ((size, _), (first, len)) = (super::host::size_of(of)?, super::host::span(1, of)?);
+    if len > MOST {
+        return Err(Failure::Class(ffi::MPI_ERR_TYPE as c_int));
+    }
+    let mut offsets = vec![0_i64; size as usize];
+    let (mut marks, mut copied) = (vec![0_u8; len as usize], vec![0_u8; size as usize]);
+    for shift in (0..u64::BITS - len.leading_zeros()).step_by(8) {
+        for (at, mark) in marks.iter_mut().enumerate() {
+            *mark = (at >> shift) as u8;
+        }
+        let from = Items { at: marks.as_mut_ptr().wrapping_offset(-(first as isize)).cast(), count: 1, of };
+        // SAFETY: the type's bytes are from `first` on, `len` of them; the host writes as many bytes as the type's size.
+        unsafe { super::host::copy(from, super::host::packed(&mut copied))? };
+        for (offset, &digit) in offsets.iter_mut().zip(&copied) {
+            *offset |= i64::from(digit) << shift;
+        }
+    }
+    let blocks: Vec<(u64, i64)> = offsets.into_iter().map(|offset| (1, first + offset)).collect();
+    Layout::hindexed(&blocks, &byte()).map_err(failed)
 }

@@ -9,7 +9,7 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     MPI_Win win;
     int64_t *words, one = 1, value = 7, got;
-    MPI_Win_allocate(8 * (2 + size), 8, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &win);
+    make_window(8 * (2 + size), 8, &words, &win);
     memset(words, 0, 8 * (size_t)(2 + size));
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {

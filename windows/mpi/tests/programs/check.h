@@ -22,6 +22,19 @@ static inline void begin(int *argc, char ***argv)
     before = (rank + size - 1) % size;
 }
 
+/* Makes a window over all ranks. Its memory is its own, or the program's, as the variable TEST_WINDOW says. */
+static inline void make_window(MPI_Aint bytes, int unit, void *memory, MPI_Win *win)
+{
+    const char *kind = getenv("TEST_WINDOW");
+    if (kind && !strcmp(kind, "create")) {
+        void *own = aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64);
+        *(void **)memory = own;
+        MPI_Win_create(own, bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD, win);
+    } else {
+        MPI_Win_allocate(bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD, memory, win);
+    }
+}
+
 #define CHECK(what, expected)                                                                                              \
     do {                                                                                                                   \
         long long check_found = (long long)(what), check_expected = (long long)(expected);                                 \

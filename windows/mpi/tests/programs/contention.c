@@ -8,7 +8,7 @@ int main(int argc, char **argv)
     MPI_Win win;
     int64_t *words, seen[2], value, total, sum, mine = 0;
     unsigned state = 12345u + (unsigned)rank;
-    MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &win);
+    make_window(64, 8, &words, &win);
     memset(words, 0, 64);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int round = 0; round < rounds; round++) {

@@ -325,7 +325,7 @@ static void part_sizes(void)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    make_window(BYTES, 1, &memory, &win);
     operations();
     layouts();
     requests();

@@ -231,7 +231,7 @@ static void swap(const struct kind *kind)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    make_window(BYTES, 1, &memory, &win);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const struct kind *kind = &kinds[i];
         if (kind->type == MPI_DATATYPE_NULL)

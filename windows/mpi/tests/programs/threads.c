@@ -164,7 +164,7 @@ int main(int argc, char **argv)
         passed("threads", "own windows");
     }
 
-    MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &common_words, &common);
+    make_window(64, 8, &common_words, &common);
     memset(common_words, 0, 64);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, common);
