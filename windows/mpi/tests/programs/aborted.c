@@ -7,7 +7,7 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     MPI_Win win;
     int64_t *words;
-    MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &win);
+    make_window(64, 8, &words, &win);
     if (rank == 0)
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
     MPI_Barrier(MPI_COMM_WORLD);
