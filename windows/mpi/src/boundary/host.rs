@@ -585,7 +585,7 @@ pub(crate) fn free_group(mut group: Group) {
     unsafe { ffi::PMPI_Group_free(&mut group) };
 }
 
-/// Returns the numbers that the members of `group` have in `all`. A member that is not there gets the number `u32::MAX`, which no rank has.
+/// Returns the numbers that the members of `group` have in `all`. A member that is not there is an error of the group.
 pub(crate) fn ranks(group: Group, all: Group) -> Result<Vec<Rank>> {
     let mut size = 0;
     // SAFETY: see the module; the call writes to a live variable.
@@ -594,7 +594,9 @@ pub(crate) fn ranks(group: Group, all: Group) -> Result<Vec<Rank>> {
     let mut ranks = vec![0; members.len()];
     // SAFETY: as above; both arrays have `size` numbers.
     done(unsafe { ffi::PMPI_Group_translate_ranks(group, size, members.as_ptr(), all, ranks.as_mut_ptr()) })?;
-    Ok(ranks.into_iter().map(|rank| Rank(u32::try_from(rank).unwrap_or(u32::MAX))).collect())
+    // A rank that is not there has a negative number.
+    let ranks: std::result::Result<Vec<_>, _> = ranks.into_iter().map(|rank| u32::try_from(rank).map(Rank)).collect();
+    ranks.map_err(|_| Failure::Class(ffi::MPI_ERR_GROUP as c_int))
 }
 
 /// Opens the host's epoch of all operations on a managed window. No other kind of lock is ever taken there.
