@@ -765,6 +765,11 @@ impl Native {
             && let Some(kind) = dense.kind
             && let Some(len) = u64::try_from(there.count).ok().and_then(|count| count.checked_mul(dense.size))
         {
+            if len == 0 {
+                // The hosts take any operation on no elements.
+                within!(self, REQUEST, Accumulate, target, _at => Ok(()));
+                return Ok(());
+            }
             let disp = WindowDisp(there.disp);
             // SAFETY: the caller's promise.
             let source = unsafe { bytes(origin.at, if op == Op::NoOp { 0 } else { len }) };

@@ -463,6 +463,8 @@ static void no_origin(void)
     MPI_Fetch_and_op(NULL, got, MPI_INT64_T, after, 1, MPI_NO_OP, win);
     MPI_Win_flush(after, win);
     CHECK(got[0], 90 + after);
+    /* No elements, of a type that has no such operation. */
+    MPI_Accumulate(got, 0, MPI_BYTE, after, 0, 0, MPI_BYTE, MPI_SUM, win);
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
     passed("chapter", "no origin");
