@@ -1,6 +1,8 @@
 //! The explorer assumes that a handle's `Debug` shows everything that it remembers, and that a polling loop remembers
 //! nothing of past rounds. These tests show that it detects code that breaks the assumptions.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rmalab_atomics::{Rank, RemoteAtomics, Result, Time, Until};
 use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::explorer::{Options, explore};
@@ -40,6 +42,35 @@ fn handles_that_hide_their_memory_are_detected() {
             Err(Error::Unsound(why)) => assert!(why.contains("its handle's Debug"), "{why}"),
             Ok(outcome) => assert_eq!(verdict(&outcome), Some(Property::NoDeadlock)),
             Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// Its code counts its runs, and makes another call in each second one.
+struct CountsRuns;
+
+impl Protocol for CountsRuns {
+    const NAME: &'static str = "counts-runs";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        if RUNS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            side.get(side.home(1))?;
+        }
+        take(side, 0)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        hand(side, 0)
+    }
+}
+
+#[test]
+fn code_that_is_no_function_of_its_answers_is_detected() {
+    for options in both() {
+        match explore(&check(lock::<CountsRuns>(), "2Wx2"), &options, &|_| true) {
+            Err(Error::Unsound(why)) => assert!(why.contains("not a function of its answers"), "{why}"),
+            other => panic!("{other:?}"),
         }
     }
 }
