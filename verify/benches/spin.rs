@@ -1,7 +1,7 @@
 //! Spin and the explorer side by side: the models of `verify/spin`, and the locks themselves in the same scenarios.
 //!
 //! `cargo bench -p rmalab-verify --bench spin` prints a table in Markdown; an argument keeps the rows that contain it, for
-//! example `-- mcs-rw-rp`. It needs `spin`, `gcc` and `python3`. Each search runs on one thread, one after the other:
+//! example `-- mcs-rw-rp`. `-- --write` writes the whole table into `verify/spin/README.md`. It needs `spin`, `gcc` and `python3`. Each search runs on one thread, one after the other:
 //! Spin's as C code that is already compiled, with and without compression of states, the explorer's with the runs of the
 //! lock's code. Short searches run several times. The least time counts.
 
@@ -120,9 +120,15 @@ fn cells(searched: Searched) -> String {
     searched.map_or("– | limit".to_owned(), |(states, seconds)| format!("{states} | {seconds:.2}"))
 }
 
-fn table(only: Option<&str>) -> Result<(), Box<dyn Error>> {
-    println!("| lock | scenario | network | Spin states | Spin s | explorer states | explorer s | times faster |");
-    println!("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |");
+/// Prints the table line by line, and returns it.
+fn table(only: Option<&str>) -> Result<String, Box<dyn Error>> {
+    let mut table = String::new();
+    let mut print = |line: &str| {
+        println!("{line}");
+        table.extend([line, "\n"]);
+    };
+    print("| lock | scenario | network | Spin states | Spin s | explorer states | explorer s | times faster |");
+    print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |");
     for row in ROWS {
         let name = format!("`{}` | {} | {}", row.0, scenario(row), row.2);
         if only.is_some_and(|only| !name.contains(only)) {
@@ -135,8 +141,37 @@ fn table(only: Option<&str>) -> Result<(), Box<dyn Error>> {
             (Some((_, theirs)), Some((_, ours))) => format!("{:.1}", theirs / ours),
             _ => "–".to_owned(),
         };
-        println!("| {name} | {} | {} | {ratio} |", cells(faster), cells(ours));
+        print(&format!("| {name} | {} | {} | {ratio} |", cells(faster), cells(ours)));
     }
+    Ok(table)
+}
+
+/// The comments of the page between which the table is.
+const MARKS: [&str; 2] = ["<!-- times: begin -->", "<!-- times: end -->"];
+
+/// The output of a command, in one line.
+fn output_of(program: &str, arguments: &[&str]) -> Result<String, Box<dyn Error>> {
+    let output = Command::new(program).args(arguments).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Writes the table into the page of the models, in place of the last one.
+fn write(table: &str) -> Result<(), Box<dyn Error>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("spin/README.md");
+    let text = std::fs::read_to_string(&page)?;
+    let parts = text.split_once(MARKS[0]).and_then(|(before, rest)| Some((before, rest.split_once(MARKS[1])?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("{} has no {MARKS:?}", page.display()))?;
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("an unknown processor");
+    let made = format!(
+        "Made by `cargo bench -p rmalab-verify --bench spin -- --write` on {}, commit {}, {}, {}. Not edited by hand.",
+        output_of("date", &["-u", "+%FT%TZ"])?,
+        output_of("git", &["rev-parse", "--short=12", "HEAD"])?,
+        output_of("spin", &["-V"])?,
+        model.trim_start_matches([' ', '\t', ':'])
+    );
+    let [begin, end] = MARKS;
+    std::fs::write(&page, format!("{before}{begin}\n{made}\n\n{table}{end}{after}"))?;
     Ok(())
 }
 
@@ -154,7 +189,13 @@ fn main() -> ExitCode {
         eprintln!("the comparison with Spin needs {missing}; on Debian: apt-get install -y spin gcc python3");
         return ExitCode::FAILURE;
     }
-    match table(arguments.iter().find(|argument| !argument.starts_with("--")).map(String::as_str)) {
+    let only = arguments.iter().find(|argument| !argument.starts_with("--")).map(String::as_str);
+    let writes = arguments.iter().any(|argument| argument == "--write");
+    if writes && only.is_some() {
+        eprintln!("--write writes the whole table: name no rows");
+        return ExitCode::FAILURE;
+    }
+    match table(only).and_then(|table| if writes { write(&table) } else { Ok(()) }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
