@@ -138,14 +138,6 @@ impl Default for HierarchicalParams {
     }
 }
 
-impl HierarchicalParams {
-    /// The largest number of levels of the tree, in any world that the lock supports: the number of its words in each rank's
-    /// memory, at most.
-    pub fn most_levels(&self) -> u32 {
-        tree::levels(target::RANKS.into(), self.fan_out.clamp(2, u64::BITS).into())
-    }
-}
-
 /// One rank's part of a hierarchical window lock; see the [module's text](self).
 #[derive(Debug)]
 pub struct Hierarchical {

@@ -3,7 +3,8 @@
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 
-use super::update;
+use super::target::RANKS;
+use super::{HierarchicalParams, update};
 use crate::Result;
 
 /// Where the words of the tree are, and what their bits mean.
@@ -18,8 +19,16 @@ pub(super) struct Tree {
     pub(super) gate: u64,
 }
 
+impl HierarchicalParams {
+    /// The largest number of levels of the tree, in any world that the lock supports: the number of its words in each rank's
+    /// memory, at most.
+    pub fn most_levels(&self) -> u32 {
+        levels(RANKS.into(), self.fan_out.clamp(2, u64::BITS).into())
+    }
+}
+
 /// The number of levels above so many gates.
-pub(super) fn levels(gates: u64, fan_out: u64) -> u32 {
+fn levels(gates: u64, fan_out: u64) -> u32 {
     let mut levels = 1;
     let mut covered = fan_out;
     while covered < gates {
