@@ -60,6 +60,7 @@ pub use over::collectives::{CHUNK_BYTES, Collectives};
 pub use over::counted::{ByDistance, Counted, Counts};
 pub use over::crashing::Crashing;
 pub use over::probed::Probed;
+pub use over::region::Region;
 pub use over::subset::{self, Subset};
 
 /// The signals of [`Job::signal`].

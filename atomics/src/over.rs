@@ -6,4 +6,5 @@ pub(crate) mod collectives;
 pub(crate) mod counted;
 pub(crate) mod crashing;
 pub(crate) mod probed;
+pub(crate) mod region;
 pub mod subset;

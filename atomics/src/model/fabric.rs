@@ -62,6 +62,12 @@ impl WorldView {
         WorldView { capabilities, ..self }
     }
 
+    /// Returns a view of the same world with another heap.
+    #[must_use]
+    pub fn with_heap(&self, heap: SymmetricHeap) -> WorldView {
+        WorldView { heap: Arc::new(heap), ..self.clone() }
+    }
+
     /// Returns this rank.
     #[inline(always)]
     pub fn rank(&self) -> Rank {
