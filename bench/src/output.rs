@@ -13,7 +13,7 @@ use crate::document::{markdown, tabular, text};
 use crate::{Error, Result};
 
 /// The options of output.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Format of the result

@@ -18,8 +18,9 @@ use crate::output::OutputArgs;
 use crate::quantities::{Sweep, ranks};
 use crate::simulate::validate::{self, Check};
 use crate::simulate::{
-    self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, machine, scale,
+    self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, arena, machine, scale,
 };
+use crate::workload::Table;
 use crate::{Error, Registry, Result, interrupt};
 
 /// The start of `--help`.
@@ -48,6 +49,8 @@ Measurements:
   operations        of all ranks for a pair, by distance: on the local rank, in its node, in other
                     nodes
   adapter, queue    busy share of the busiest adapter, and number of messages that waited for it
+  With --table, each rank goes on until all ranks together have made their pairs, or half of
+  --max-events has passed; starved is a rank that made none.
   bound             the least time of a pair, since operations on one word take turns: operations
                     on the busiest word, times the time of each, for one pair of every rank
 
@@ -66,6 +69,8 @@ Examples:
       Four loads, side by side.
   rmalab simulate --profile aries --lock two-level,rma-rw --writers 0.2%,2%,5% --params t_r=100
       RMA-RW against foMPI's protocol.
+  rmalab simulate --profile infiniband-ndr --table 1k:zipf=0.99,10M --writers 5%,50% --ranks 1k
+      Tables of locks, contended and hardly contended.
   rmalab simulate validate paper
       Simulated against published figures; exit code 1 if they do not agree.
 
@@ -90,6 +95,8 @@ pub(crate) struct SimulateArgs {
 enum SimulateMode {
     /// Compare simulated figures with published ones of the FX100, or with this machine
     Validate(ValidateArgs),
+    /// Run all locks over tables of locks, and print which one is best where
+    Arena(Box<PointsArgs>),
 }
 
 /// Options of `rmalab simulate validate`.
@@ -110,7 +117,7 @@ struct ValidateArgs {
 }
 
 /// Options of points.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PointsArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -157,6 +164,10 @@ pub(crate) struct PointsArgs {
     /// Critical section: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
     #[arg(long, value_name = "SECTION,...", value_delimiter = ',')]
     section: Vec<Section>,
+    /// Tables of locks, from which each acquisition draws one: 10M, 100k:zipf=0.99, 1k:local=90%:homes=4; each is a load
+    /// of its own. --writers are then the shares of exclusive locks, the others being shared [default mix: half of each]
+    #[arg(long, value_name = "LOCKS[:HOW],...", value_delimiter = ',', conflicts_with = "exclusive_ranks")]
+    table: Vec<Table>,
     /// The rank that hosts global locks
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     home: u32,
@@ -239,12 +250,18 @@ impl PointsArgs {
         }
         let mixes = match (&self.mix, &self.writers[..]) {
             (Some(mix), _) => vec![*mix],
+            (None, []) if !self.table.is_empty() => vec![Mix::writers(0.5)],
             (None, []) => vec![Mix::default()],
             (None, writers) => writers.iter().map(|&share| Mix::writers(share)).collect(),
         };
         let sections = if self.section.is_empty() { &[Section::Empty][..] } else { &self.section };
-        options.loads =
-            mixes.iter().flat_map(|&mix| sections.iter().map(move |&section| Load { mix, section })).collect();
+        let load = |mix: Mix, section: Section| Load { mix, section, table: None };
+        options.loads = mixes.iter().flat_map(|&mix| sections.iter().map(move |&section| load(mix, section))).collect();
+        if !self.table.is_empty() {
+            let all = std::mem::take(&mut options.loads);
+            let of = |load: Load, table| Load { mix: load.mix.in_table(), table: Some(table), ..load };
+            options.loads = self.table.iter().flat_map(|&table| all.iter().map(move |&load| of(load, table))).collect();
+        }
         options.target = match self.target {
             TargetArg::Own => Target::Own,
             TargetArg::Same => Target::Same,
@@ -281,8 +298,39 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
     match &arguments.mode {
         Some(SimulateMode::Validate(validate)) if validate.with == With::Paper => paper(validate, &points.output),
         Some(SimulateMode::Validate(validate)) => machine(registry, validate, &points.output),
+        Some(SimulateMode::Arena(points)) => arena(registry, points),
         None => simulate_points(registry, points),
     }
+}
+
+/// Which lock is best where.
+fn arena(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCode> {
+    let mut arguments = arguments.clone();
+    if arguments.profile.is_empty() {
+        arguments.profile.push(arena::PROFILE.to_owned());
+    }
+    if arguments.table.is_empty() {
+        arguments.table = arena::TABLES.iter().filter_map(|table| table.parse().ok()).collect();
+    }
+    if arguments.writers.is_empty() && arguments.mix.is_none() {
+        arguments.writers = arena::WRITERS.to_vec();
+    }
+    let mut options = arguments.options()?;
+    if arguments.ranks.is_empty() {
+        options.ranks = arena::RANKS.to_vec();
+    }
+    let outlet = arguments.output.prepare(None)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let watch = Watch::new(arguments.output.quiet, arena::simulations(registry, &options)?);
+    let made = arena::run(registry, &options, &stop, |progress| watch.show(progress))?;
+    watch.finish();
+    let Some(document) = made else {
+        say!("interrupted: no map was made");
+        return Ok(ExitCode::from(interrupt::exit_code()));
+    };
+    outlet.write(&document)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCode> {

@@ -125,6 +125,7 @@ fn one_seed_gives_one_result_and_threads_change_nothing() {
         options.loads = vec![Load {
             mix: Mix::writers(0.3),
             section: Section::Work(std::time::Duration::from_micros(1), std::time::Duration::from_micros(4)),
+            table: None,
         }];
         options.target = Target::Random;
         options.threads = Some(threads);
@@ -238,7 +239,7 @@ fn exclusive_ranks_take_only_exclusive_locks() {
 fn waiting_and_working_take_their_time() {
     let time = |section| {
         let mut options = options(&["nocheck"], &[64]);
-        options.loads = vec![Load { mix: Mix::default(), section }];
+        options.loads = vec![Load { section, ..Load::default() }];
         simulate(options).points[0].mean_ns
     };
     let two = std::time::Duration::from_micros(2);
@@ -307,4 +308,119 @@ fn an_interrupt_keeps_the_results() {
     assert_eq!(output.status.code(), Some(130));
     let table = stdout(&output);
     assert!(table.contains("mcs-rw-rp") && !table.contains("4096\n"), "{table}");
+}
+
+/// Contention costs every lock, readers share only reader-writer locks, and near locks need no network.
+#[test]
+fn tables_of_locks_show_contention_and_distance() {
+    let point = |lock: &str, shared: f64, table: &str| {
+        let mut options = options(&[lock], &[64]);
+        let mix = Mix { lock_all: 0.0, shared, exclusive: 1.0 - shared };
+        options.loads = vec![Load { mix, section: Section::Empty, table: Some(table.parse().unwrap()) }];
+        options.pairs = Some(20);
+        options.machine.ranks_per_node = Some(8);
+        simulate(options).points.remove(0)
+    };
+    let rate = |lock: &str, shared: f64, table: &str| point(lock, shared, table).throughput;
+    for lock in ["mcs", "mcs-rw-neutral", "declock"] {
+        let [one, hot, even] = ["1", "100:zipf=1.2", "10M"].map(|table| rate(lock, 0.0, table));
+        assert!(one < hot && hot < even, "{lock}: {one}, {hot}, {even}");
+    }
+    assert!(rate("mcs", 1.0, "1") < 1.1 * rate("mcs", 0.0, "1"));
+    assert!(rate("big-reader", 1.0, "1") > 10.0 * rate("big-reader", 0.0, "1"));
+    let [near, far] = ["1k:local=100%", "1k:local=0%"].map(|table| point("mcs", 0.0, table));
+    assert_eq!((near.operations.by_distance()[2], near.starved), (0.0, 0));
+    assert!(far.operations.by_distance()[2] >= 2.0);
+    // At home, the words of one lock of many are those of one lock alone.
+    let [table, alone] = [point("mcs", 0.0, "1"), {
+        let mut options = options(&["mcs"], &[64]);
+        options.loads = vec![Load { mix: Mix::writers(1.0), ..Load::default() }];
+        options.pairs = Some(20);
+        options.machine.ranks_per_node = Some(8);
+        simulate(options).points.remove(0)
+    }];
+    assert!((table.throughput / alone.throughput - 1.0).abs() < 0.1, "{} {}", table.throughput, alone.throughput);
+}
+
+/// A lock that collapses has a throughput all the same, from the part that was measured.
+#[test]
+fn a_measurement_over_a_table_ends_at_half_of_the_events() {
+    let table = |events: u64| {
+        let mut options = options(&["tas"], &[256]);
+        let mix = Mix { lock_all: 0.0, shared: 0.0, exclusive: 1.0 };
+        options.loads = vec![Load { mix, section: Section::Empty, table: Some("2".parse().unwrap()) }];
+        options.pairs = Some(100_000);
+        options.warm_up = 0.0;
+        options.max_events = events;
+        simulate(options)
+    };
+    let outcome = table(4_000_000);
+    assert!(outcome.left_out.is_empty(), "{:?}", outcome.left_out);
+    assert!(outcome.points[0].throughput > 0.0 && outcome.points[0].events < 4_000_000);
+}
+
+#[test]
+fn wrong_tables_are_one_line() {
+    for (arguments, part) in [
+        (&["--table", "0"][..], "not a number of locks from 1"),
+        (&["--table", "1k:zipf=-1"], "the exponent is not a number from 0 to 10"),
+        (&["--table", "1k:homes=8", "--ranks", "4"], "a table at 8 ranks does not fit a world of 4"),
+    ] {
+        let output = run(&[&["--lock", "mcs"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    // A word of every lock for each of 100,000 ranks is more than a segment has.
+    let output = run(&["--lock", "mcs", "--table", "1000M", "--ranks", "2", "--pairs", "1"]);
+    let said = stdout(&output);
+    let line = said.lines().find(|line| line.contains("mcs on fx100 at 2 ranks"));
+    assert!(line.is_some_and(|line| line.contains("free bytes of a rank's segment")), "{said}{}", stderr(&output));
+}
+
+/// The map names a lock at every place, mutexes are simulated once for all shares of readers, and lone pairs have their known costs.
+#[test]
+fn the_arena_maps_the_best_locks() {
+    let arguments = [
+        "arena",
+        "--lock",
+        "mcs,declock,nocheck",
+        "--ranks",
+        "8",
+        "--table",
+        "1,1k",
+        "--pairs",
+        "20",
+        "--format",
+        "json",
+    ];
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let document = Document::from_json(&stdout(&output)).unwrap();
+    let section = &document.sections[0];
+    assert_eq!((section.id.as_str(), section.finding.tables.len()), ("ranks-8", 4 + 2));
+    for map in &section.finding.tables[..4] {
+        assert_eq!(map.rows.len(), 2, "{}", map.title);
+        for cell in map.rows.iter().flat_map(|row| &row[1..]) {
+            let text = cell.to_string();
+            assert!(text.starts_with("mcs ") || text.starts_with("declock "), "{}: {text}", map.title);
+        }
+    }
+    let one = &section.finding.tables[4];
+    let mcs = one.rows.iter().find(|row| row[0].to_string() == "mcs").unwrap();
+    assert!((1..5).all(|at| mcs[at] == mcs[at + 4] && mcs[at] == mcs[at + 8]), "{mcs:?}");
+    let operations = document.sections.iter().find(|section| section.id == "operations").unwrap();
+    let row = |lock: &str| {
+        let rows = &operations.finding.tables[0].rows;
+        rows.iter().find(|row| row[0].to_string() == lock).unwrap()[1..]
+            .iter()
+            .map(|cell| cell.value.number())
+            .collect::<Vec<_>>()
+    };
+    let mcs = row("mcs");
+    // Alone a swap and a compare-and-swap; with waiters a swap, and one put to link and one to hand over.
+    assert_eq!((mcs[0], mcs[1], mcs[2], mcs[4]), (Some(2.0), None, Some(1.0), Some(2.0)), "{mcs:?}");
+    let declock = row("declock");
+    assert_eq!((declock[0], declock[1], declock[2]), (Some(2.0), Some(2.0), Some(3.0)), "{declock:?}");
+    // Six of declock and nocheck each, and two of mcs.
+    assert_eq!(document.data.unwrap().rows.len(), 6 + 6 + 2);
 }

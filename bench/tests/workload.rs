@@ -51,6 +51,29 @@ fn a_description_is_read() {
     assert_eq!(workload.steps(1, Rank(0)).count(), 50);
 }
 
+/// A lock of a table is at its home, and near with its share.
+#[test]
+fn locks_of_a_table_are_at_their_homes() {
+    let text = |table: &str| {
+        GOOD.replace("\"lock_all\"", "\"exclusive\"").replace("[[class]]", &format!("[table]\n{table}\n[[class]]"))
+    };
+    let targets = |table: &str, rank: u32| {
+        let mut workload = parse(&text(table)).unwrap();
+        workload.acquisitions = 1000;
+        let locked = |step| match step {
+            Step::Lock { target, .. } => Some(target.0),
+            _ => None,
+        };
+        workload.steps(1, Rank(rank)).filter_map(locked).collect::<Vec<u32>>()
+    };
+    assert!(targets("locks = 1000\nhomes = 2", 5).iter().all(|target| [0, 4].contains(target)));
+    let near = targets("locks = 1000\nlocal = 0.9", 5).iter().filter(|&&target| target >= 4).count();
+    assert!((870..930).contains(&near), "{near}");
+    let fewer = parse(&text("locks = 1000\nhomes = 8")).unwrap().with_ranks(2);
+    assert_eq!(fewer.table().unwrap().homes, Some(2));
+    assert!(fewer.steps(1, Rank(1)).count() > 0);
+}
+
 /// Errors: the replaced text of the good description, its replacement, and the whole message.
 #[test]
 fn errors_are_reported_in_one_line() {
@@ -132,6 +155,28 @@ fn errors_are_reported_in_one_line() {
             "[[class.operation]]",
             "[class.operation]",
             "11: class 1.operation: this is not a table; write [[class 1.operation]]",
+        ),
+        ("[[class]]", "table = 5\n[[class]]", "5: table: this is not a table; write [table], and locks = 100000 in it"),
+        ("[[class]]", "[table]\nhomes = 1\n[[class]]", "5: table.locks: it is missing; write locks = 100000"),
+        (
+            "[[class]]",
+            "[table]\nlocks = 0\n[[class]]",
+            "6: table.locks: '0' is not a whole number from 1 to 1000000000",
+        ),
+        (
+            "[[class]]",
+            "[table]\nlocks = 10\nhomes = 9\n[[class]]",
+            "7: table.homes: '9' is not a whole number from 1 to 8",
+        ),
+        (
+            "[[class]]",
+            "[table]\nlocks = 10\nlocal = \"120%\"\n[[class]]",
+            "7: table.local: '120%' is not from 0 to 100 %",
+        ),
+        (
+            "[[class]]\nshare = 1.0\nlock = \"lock_all\"\ntargets = \"uniform\"",
+            "[table]\nlocks = 10\n[[class]]\nshare = 1.0\nlock = \"shared\"\ntargets = \"own\"",
+            "10: class 1.targets: a lock of a table is drawn by \"uniform\" or { zipf = 0.99 }",
         ),
         ("lock = \"lock_all\"", "lock = lock_all", "7: this is not TOML: "),
         ("share = 1.0", "share = 1.0\nshare = 1.0", "7: this is not TOML: duplicate key"),

@@ -4,6 +4,7 @@
 //! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run in parallel. Counters are outside the
 //! simulated machine, and take no virtual time.
 
+pub mod arena;
 mod document;
 pub mod machine;
 mod options;
@@ -25,6 +26,7 @@ use rank::{Guard, Shared, Task, Times};
 use rmalab_atomics::Rank;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
 
+use crate::workload::Table;
 use crate::{Registry, Subject};
 use rmalab_job::Result;
 
@@ -90,6 +92,14 @@ const BYTES_PER_RANK: u64 = 6 << 10;
 /// Bytes of a rank for each target, if its lock has state for each: a lock's handle, and the line of its queue node.
 const BYTES_PER_TARGET: u64 = 200;
 
+/// Bytes of an acquisition of a lock of a table that the rank has not used before: its handle, and the lines of its words and nodes.
+const BYTES_PER_USE: u64 = 700;
+
+/// Bytes of the locks of a table that `ranks` ranks use, and of their counts of grants.
+fn table_bytes(table: Table, ranks: u32, acquisitions: u32) -> u64 {
+    u64::from(ranks) * u64::from(acquisitions.min(table.locks)) * BYTES_PER_USE + u64::from(table.locks) * 8
+}
+
 /// The share of available memory that simulations may take.
 const MEMORY: f64 = 0.85;
 
@@ -111,6 +121,13 @@ impl<'a> Simulation<'a> {
     /// A flag that ends the simulations once set; unfinished points do not count.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
+    }
+
+    /// Acquisitions of all simulations, unmeasured ones included.
+    pub(crate) fn acquisitions(&self) -> u64 {
+        let of = |&ranks: &u32| u64::from(ranks) * u64::from(self.options.pairs(ranks) + self.options.warm_up(ranks));
+        let each = (self.options.simulations() / self.options.ranks.len().max(1)) as u64;
+        self.options.ranks.iter().map(of).sum::<u64>() * each
     }
 
     /// Uses `stop` as the flag that ends them.
@@ -225,7 +242,8 @@ impl<'a> Simulation<'a> {
                             seed: options.seed.wrapping_add(u64::from(number)),
                             pairs,
                             warm_up,
-                            bytes: u64::from(ranks) * (BYTES_PER_RANK + each),
+                            bytes: u64::from(ranks) * (BYTES_PER_RANK + each)
+                                + load.table.map_or(0, |table| table_bytes(table, ranks, pairs + warm_up)),
                         }));
                         point += 1;
                     }
@@ -305,7 +323,7 @@ impl Setting<'_> {
             warm_up: job.warm_up,
             pairs: job.pairs,
         };
-        let shared = Rc::new(Shared::new(task, ranks, Guard::new(self.most)));
+        let shared = Rc::new(Shared::new(task, simulator.topology(), Guard::new(self.most)));
         let (body, make) = (Rc::clone(&shared), subject.maker());
         let (mut reported, mut last) = (0, Instant::now());
         let mut report = |done: u64| {
@@ -364,6 +382,10 @@ impl Setting<'_> {
         let most = self.options.max_events;
         if events > most {
             return Some(format!("it takes more than {most} events; --max-events allows more"));
+        }
+        // With a table, half of the events end the measurement, and the rest is for the ranks that wait then.
+        if job.key.load.table.is_some() {
+            return None;
         }
         // The first tenth of a simulation predicts one that will not end.
         let expected = events as f64 * job.acquisitions() as f64 / acquisitions.max(1) as f64;

@@ -1,6 +1,7 @@
 //! A lock under test: its description, and the functions that make a rank's part of it for each kind of run.
 
 pub(crate) mod any_lock;
+pub(crate) mod lock_table;
 pub(crate) mod passes;
 
 use std::sync::Arc;

@@ -37,17 +37,28 @@
 //! ranks start at different ones. A transfer longer than the window becomes several. An update is a fetch-and-add for
 //! each word.
 //!
+//! # Tables of locks
+//!
+//! With a table `[table]`, there are locks beyond those of the ranks, and each is at a rank, its home: `locks` is their number, `homes` the
+//! number of ranks that have them, evenly spread (all if not given), and `local` the share of requests for locks on the rank's own node. The
+//! `targets` of the classes then choose among locks (`"uniform"` or `zipf`). A window has one lock for each target, so there a lock of the
+//! table stands for its home: locks of one home are one lock.
+//!
 //! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own.
 
 mod read;
 mod steps;
+mod table;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rmalab_atomics::{Rank, WORD};
+use rmalab_atomics::{Rank, Topology, WORD};
 
 pub use steps::Steps;
+pub(crate) use table::Layout;
+pub use table::{MAX_LOCKS, Popularity, Table};
 
 /// Bytes of a rank's part of the window: at least, a page, and at most.
 const WINDOW: (u64, u64) = (4096, 64 << 10);
@@ -187,6 +198,8 @@ pub struct Workload {
     pub objective: Objective,
     /// The classes of acquisitions.
     pub classes: Vec<Class>,
+    /// The table of locks from which acquisitions draw, if there is one.
+    layout: Option<Arc<Layout>>,
 }
 
 impl Workload {
@@ -223,7 +236,25 @@ impl Workload {
                 target.0 = target.0.min(self.ranks - 1);
             }
         }
+        if let Some(table) = self.table() {
+            let homes = table.homes.map(|homes| homes.min(self.ranks));
+            self = self.with_table(Table { homes, ..table });
+        }
         self
+    }
+
+    /// The table of locks, if there is one.
+    pub fn table(&self) -> Option<Table> {
+        self.layout.as_ref().map(|layout| layout.table())
+    }
+
+    /// The same workload over a table of locks. Its ranks fill one node after the other.
+    fn with_table(self, table: Table) -> Workload {
+        let topology = match Topology::blocks(self.ranks, self.ranks_per_node, 1) {
+            Ok(topology) => topology,
+            Err(_) => Topology::one_node(self.ranks),
+        };
+        Workload { layout: Some(Arc::new(Layout::new(table, &topology))), ..self }
     }
 
     /// The steps of `rank`.

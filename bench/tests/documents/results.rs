@@ -104,6 +104,16 @@ fn the_study_has_every_lock() {
 }
 
 #[test]
+fn the_arena_has_every_lock() {
+    let text = result("arena.md");
+    let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
+    let registry = Registry::standard();
+    let locks = registry.subjects().map(|subject| subject.info()).filter(|info| info.kind != rmalab::Kind::Policy);
+    let missing: Vec<&str> = locks.map(|info| info.name.as_str()).filter(|lock| !there.contains(lock)).collect();
+    assert!(missing.is_empty(), "docs/results/arena.md is stale: it lacks {missing:?}");
+}
+
+#[test]
 fn the_comparison_has_every_operation() {
     let text = result("comparison.md");
     let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
@@ -120,6 +130,7 @@ fn results_name_their_commands() {
         "checked-by-executions.md",
         "mutants.md",
         "scale.md",
+        "arena.md",
         "study.md",
         "ratios.md",
         "windows.md",

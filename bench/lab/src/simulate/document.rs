@@ -94,6 +94,9 @@ impl Outcome {
         });
         let of: Vec<String> = of.collect();
         (!of.is_empty()).then(|| {
+            if points.iter().any(|point| point.key.load.table.is_some()) {
+                return format!("Ranks that got no lock of the table in the measurement: {}.", of.join("; "));
+            }
             format!(
                 "Some locks starved ranks, which made too few pairs while the others made more than theirs: {}. The \
                  slowest rank's time is that of the whole measurement, over the pairs that it made.",

@@ -137,7 +137,7 @@ fn repeat(registry: &Registry, compared: &[(&str, bool)], profile: &Profile, see
     for share in [0.0, 1.0] {
         let own = measured(LOOP, 1, 1.0 - share)? - ATOMICS * profile.node.atomic.as_nanoseconds();
         let time = Duration::from_nanos(own.max(0.0).round() as u64);
-        options.loads.push(Load { mix: Mix::writers(share), section: Section::Wait(time, time) });
+        options.loads.push(Load { mix: Mix::writers(share), section: Section::Wait(time, time), ..Load::default() });
     }
     options.pairs = Some(PAIRS);
     options.seed = seed;

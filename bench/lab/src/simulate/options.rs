@@ -10,6 +10,7 @@ use rmalab_atomics::sim::units;
 use serde::{Serialize, Serializer};
 
 use crate::Registry;
+use crate::workload::Table;
 use rmalab_job::{Error, Result};
 use rmalab_report::numbers::{humane, nanoseconds};
 
@@ -146,6 +147,22 @@ impl Options {
                 )));
             }
         }
+        for load in &self.loads {
+            let Some(table) = load.table else { continue };
+            if load.mix.lock_all > 0.0 {
+                return Err(Error::usage("a lock of a table has no lock_all: use shares of shared and exclusive"));
+            }
+            if self.exclusive_ranks > 0 {
+                return Err(Error::usage("--exclusive-ranks is for one lock; a table's ranks draw from --mix"));
+            }
+            let (homes, ranks) = (table.homes.unwrap_or(1), self.ranks[0]);
+            if homes > ranks {
+                return Err(Error::usage(format!("a table at {homes} ranks does not fit a world of {ranks}")));
+            }
+            if table.locks == 0 {
+                return Err(Error::usage("a table of 0 locks would simulate nothing"));
+            }
+        }
         for (zero, what) in [
             (self.pairs == Some(0), "--pairs"),
             (self.seeds == 0, "--seeds"),
@@ -184,14 +201,17 @@ pub struct Load {
     pub mix: Mix,
     /// The actions inside, or after them.
     pub section: Section,
+    /// The table from which each acquisition draws its lock; without it there is one lock, and a [`Target`] in it.
+    pub table: Option<Table>,
 }
 
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.section {
-            Section::Empty => write!(f, "{}", self.mix),
-            section => write!(f, "{}; {section}", self.mix),
+        write!(f, "{}", self.mix)?;
+        if self.section != Section::Empty {
+            write!(f, "; {}", self.section)?;
         }
+        self.table.map_or(Ok(()), |table| write!(f, "; {table}"))
     }
 }
 
@@ -213,6 +233,12 @@ pub struct Mix {
 }
 
 impl Mix {
+    /// The same shares for locks of a table, where no lock covers all others: lock_all becomes shared.
+    #[must_use]
+    pub fn in_table(self) -> Mix {
+        Mix { lock_all: 0.0, shared: self.lock_all + self.shared, ..self }
+    }
+
     /// That share of exclusive locks; the others are lock_all.
     pub fn writers(share: f64) -> Mix {
         Mix { lock_all: 1.0 - share, shared: 0.0, exclusive: share }

@@ -99,7 +99,8 @@ pub struct Point {
     pub key: Key,
     /// The number of pairs that each rank had to measure.
     pub pairs: u32,
-    /// The number of ranks that made fewer: the lock starved them, until the measurement ended without them.
+    /// The number of ranks that made fewer: the lock starved them, until the measurement ended without them. With a table of locks, the
+    /// number of ranks that made none.
     pub starved: u32,
     /// The number of seeds in this result.
     pub seeds: u32,
@@ -118,6 +119,8 @@ pub struct Point {
     pub throughput: f64,
     /// Jain's index of the ranks' rates: 1 when all are equal.
     pub jain: f64,
+    /// From the request to the grant of all measured acquisitions, in nanoseconds.
+    pub acquire: Quantiles,
     /// Results of lock_all and shared locks; none without readers.
     pub readers: Option<Side>,
     /// Results of exclusive locks; none without writers.
@@ -186,12 +189,13 @@ impl Operations {
 impl Point {
     /// The results of one simulation.
     pub(crate) fn of(key: Key, times: &[Times], shared: &Shared, stats: &Stats, wall: Duration) -> Point {
-        let starved = |times: &Times| times.pairs < u64::from(shared.task.pairs);
+        let table = shared.task.load.table.is_some();
+        let starved = |times: &Times| times.pairs < if table { 1 } else { u64::from(shared.task.pairs) };
         let last = times.iter().map(|times| times.end).max().unwrap_or(0);
         let end = shared.over.get().unwrap_or(last);
         let each = times.iter().map(|times| {
-            let until = if starved(times) { end } else { times.end };
-            (until - times.begin) as f64 / 1000.0 / times.pairs.max(1) as f64
+            let until = if table || starved(times) { end } else { times.end };
+            until.saturating_sub(times.begin) as f64 / 1000.0 / times.pairs.max(1) as f64
         });
         let each: Vec<f64> = each.collect();
         let slowest = each.iter().copied().fold(0.0, f64::max);
@@ -202,6 +206,8 @@ impl Point {
         // Those of the adapter that take turns, for the mean number of pairs of a rank.
         let bound = |span: Span| span.as_nanoseconds() * f64::from(key.ranks) / pairs;
         let sides = shared.sides.borrow();
+        let mut both = sides[0].acquire.clone();
+        both += &sides[1].acquire;
         let side = |index: usize| {
             let side = &sides[index];
             let count = side.acquire.len();
@@ -225,6 +231,7 @@ impl Point {
             mean_ns: each.iter().sum::<f64>() / each.len().max(1) as f64,
             throughput: pairs * 1e12 / end.saturating_sub(begin).max(1) as f64,
             jain: jain(&rates),
+            acquire: Quantiles::of(&both),
             readers: side(0),
             writers: side(1),
             operations: Operations {
@@ -261,6 +268,7 @@ impl Point {
             mean_ns: of(|point| point.mean_ns),
             throughput: of(|point| point.throughput),
             jain: of(|point| point.jain),
+            acquire: Quantiles::median(points.iter().map(|point| point.acquire)),
             readers: Side::median(points.iter().filter_map(|point| point.readers.as_ref())),
             writers: Side::median(points.iter().filter_map(|point| point.writers.as_ref())),
             operations: Operations {
@@ -327,7 +335,10 @@ impl Outcome {
                 rmalab_report::numbers::digits(self.warm_up * 100.0)
             )
         };
-        let end = if self.exclusive_ranks == 0 {
+        let end = if self.loads.iter().any(|load| load.table.is_some()) {
+            "All begin to measure at the same time, and go on until they have made their pairs together, or half of the allowed \
+             events have passed."
+        } else if self.exclusive_ranks == 0 {
             "All begin to measure at the same time, and each ends after its pairs."
         } else {
             "All begin to measure at the same time, and readers go on until the exclusive ranks have made their pairs, too."

@@ -4,18 +4,21 @@
 //! time: unlike in a study, the measurement disturbs nothing.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rmalab_atomics::sim::Sim;
-use rmalab_atomics::{Counted, Disp, Rank, RemoteAtomics};
+use rmalab_atomics::{Counted, Disp, Rank, RemoteAtomics, Topology};
 use rmalab_locks::{LINE, LockKind};
 
 use super::options::{Load, Section, Target};
 use crate::subject::Make;
 use crate::subject::any_lock::{AnyLock, by_distance};
+use crate::subject::lock_table::LockTable;
+use crate::workload::Layout;
 use rmalab_report::statistics::histogram;
 
 /// The task of the ranks of one simulation.
@@ -33,6 +36,8 @@ pub(crate) struct Task {
 /// Data that the ranks of one simulation share: their task and the results.
 pub(crate) struct Shared {
     pub(crate) task: Task,
+    /// Where the locks are, if the task draws from a table.
+    layout: Option<Rc<Layout>>,
     /// The guard that may end the simulation early.
     pub(crate) guard: Guard,
     /// Ranks that have not made all pairs of their task.
@@ -47,7 +52,7 @@ pub(crate) struct Shared {
     pub(crate) acquisitions: Cell<u64>,
     /// Results of reads, and of writes.
     pub(crate) sides: RefCell<[Side; 2]>,
-    /// Grants so far, by the locked rank; of lock_all, by the home rank.
+    /// Grants so far, by the locked rank, or by the lock of a table; of lock_all, by the home rank.
     grants: RefCell<Vec<u64>>,
     /// The error of the first lock that failed.
     pub(crate) error: RefCell<Option<rmalab_locks::Error>>,
@@ -80,10 +85,16 @@ pub(crate) struct Times {
 }
 
 impl Shared {
-    pub(crate) fn new(task: Task, ranks: u32, guard: Guard) -> Shared {
-        let books = if task.target == Target::Same { task.home.0 + 1 } else { ranks };
+    pub(crate) fn new(task: Task, topology: &Topology, guard: Guard) -> Shared {
+        let ranks = topology.size();
+        let books = match (task.load.table, task.target) {
+            (Some(table), _) => table.locks,
+            (None, Target::Same) => task.home.0 + 1,
+            (None, Target::Own | Target::Random) => ranks,
+        };
         Shared {
             task,
+            layout: task.load.table.map(|table| Rc::new(Layout::new(table, topology))),
             guard,
             measuring: Cell::new(ranks),
             hurry: Cell::new(false),
@@ -97,9 +108,9 @@ impl Shared {
     }
 
     /// Adds a grant of a lock on `book`, and returns the number of grants.
-    fn grant(&self, book: Rank) -> u64 {
+    fn grant(&self, book: u32) -> u64 {
         let mut grants = self.grants.borrow_mut();
-        let grants = &mut grants[book.index()];
+        let grants = &mut grants[book as usize];
         *grants += 1;
         *grants - 1
     }
@@ -112,9 +123,17 @@ enum Choice {
     One(LockKind, Rank),
 }
 
+/// The locks of a rank.
+enum Locks<'a> {
+    One(Box<dyn AnyLock>),
+    Table(LockTable<'a>),
+}
+
 /// One rank's code: makes its part of the lock with `make`, and acquires and releases it as the load requires.
 ///
-/// After the warm-up all ranks begin to measure at the same time, and each ends after the pairs of its task. Beside ranks
+/// After the warm-up all ranks begin to measure at the same time, and each ends after the pairs of its task. With a table of locks, each
+/// goes on until the ranks have made the pairs of all tasks together, or half of the allowed events have passed: so the throughput is that
+/// of all ranks at work, and a lock that collapses still has one. Beside ranks
 /// that take only exclusive locks the others go on until those have ended, too: for [`LONGEST`] times the pairs of all tasks,
 /// or half of the allowed events, since a lock may starve its writers.
 ///
@@ -122,7 +141,11 @@ enum Choice {
 ///
 /// Errors of the lock.
 pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::Result<Times> {
-    let mut lock = make(ra, shared.task.home)?;
+    let mut locks = match &shared.layout {
+        None => Locks::One(make(ra, shared.task.home)?),
+        Some(layout) => Locks::Table(LockTable::new(ra, make, Rc::clone(layout))?),
+    };
+    let node = ra.topology().node_of(ra.rank());
     let mut random = SmallRng::seed_from_u64(shared.task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(GOLDEN));
     let data = ra.heap().alloc(LINE, LINE)?;
     let size = ra.size();
@@ -133,15 +156,33 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         from_last.is_multiple_of(apart) && from_last / apart < shared.task.exclusive_ranks
     };
     let goes_on = shared.task.exclusive_ranks > 0;
+    let table = shared.task.load.table.is_some();
     let (warm_up, pairs) = (shared.task.warm_up, shared.task.pairs);
     let mut pair = |measured: bool| -> rmalab_locks::Result<()> {
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
-        one(&mut *lock, ra, shared, choice, data, &mut random, measured)?;
+        match (&mut locks, choice) {
+            (Locks::Table(table), Choice::One(kind, _)) => {
+                let number = table.draw(node, &mut random);
+                let choice = Choice::One(kind, table.home(number));
+                one(table.lock(ra, number)?, ra, shared, choice, number, data, &mut random, measured)?;
+            }
+            (Locks::Table(_), Choice::All) => unreachable!("the options were checked"),
+            (Locks::One(lock), choice) => {
+                let book = match choice {
+                    Choice::All => shared.task.home,
+                    Choice::One(_, target) => target,
+                };
+                one(&mut **lock, ra, shared, choice, book.0, data, &mut random, measured)?;
+            }
+        }
         shared.acquisitions.set(shared.acquisitions.get() + 1);
         Ok(())
     };
     for _ in 0..warm_up {
         pair(false)?;
+        if let Some(over) = shared.over.get() {
+            return Ok(Times { begin: over, end: over, pairs: 0 });
+        }
     }
     ra.begin_stats()?;
     let begin = ra.time().0;
@@ -164,12 +205,14 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         }
         let most = LONGEST * u64::from(pairs) * u64::from(size);
         let starves = goes_on && (shared.measured.get() >= most || shared.hurry.get());
-        if shared.measuring.get() == 0 || starves {
+        let all = u64::from(pairs) * u64::from(size);
+        let together = table && (shared.measured.get() >= all || shared.hurry.get());
+        if (shared.measuring.get() == 0 && !table) || starves || together {
             shared.over.set(Some(now));
             ra.end_stats()?;
             return Ok(times);
         }
-        if times.pairs >= u64::from(pairs) && !goes_on {
+        if times.pairs >= u64::from(pairs) && !goes_on && !table {
             return Ok(times);
         }
     }
@@ -199,21 +242,20 @@ fn choose(random: &mut SmallRng, shared: &Shared, only_exclusive: bool, me: Rank
     Choice::One(kind, target)
 }
 
-/// Acquires and releases once.
+/// Acquires and releases once. Grants are counted in `book`.
+#[expect(clippy::too_many_arguments, reason = "one call, and each is something else")]
 fn one(
     lock: &mut dyn AnyLock,
     ra: &Sim<'_>,
     shared: &Shared,
     choice: Choice,
+    book: u32,
     data: Disp,
     random: &mut SmallRng,
     measured: bool,
 ) -> rmalab_locks::Result<()> {
-    let (writes, book) = match choice {
-        Choice::All => (false, shared.task.home),
-        Choice::One(kind, target) => (kind == LockKind::Exclusive, target),
-    };
-    let requested = shared.grants.borrow()[book.index()];
+    let writes = matches!(choice, Choice::One(LockKind::Exclusive, _));
+    let requested = shared.grants.borrow()[book as usize];
     let request = ra.time().0;
     let mut operations = [0; 3];
     if writes {

@@ -10,6 +10,7 @@ use rmalab_report::numbers::nanoseconds;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::table::{MAX_LOCKS, MAX_ZIPF, Popularity};
 use super::{Acquire, Class, Objective, Operation, OperationKind, Span, Targets, Workload, WorkloadError};
 
 type Result<T> = std::result::Result<T, WorkloadError>;
@@ -18,7 +19,6 @@ type Result<T> = std::result::Result<T, WorkloadError>;
 const MAX_RANKS: u64 = 1 << 24;
 const MAX_ACQUISITIONS: u64 = 1_000_000_000;
 const MAX_COUNT: u64 = 1_000_000;
-const MAX_ZIPF: f64 = 10.0;
 
 /// The longest accepted time: a day.
 const LONGEST: Duration = Duration::from_secs(86_400);
@@ -244,7 +244,7 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
         let what = error.message().replace(char::is_control, " ");
         source.error(&error.span().unwrap_or(0..0), "", format!("this is not TOML: {what}"))
     })?;
-    let known = ["ranks", "ranks_per_node", "acquisitions", "objective", "class"];
+    let known = ["ranks", "ranks_per_node", "acquisitions", "objective", "table", "class"];
     let top = Table::new(&source, String::new(), 0..0, document.get_ref(), &known)?;
     let ranks = top.need("ranks", "64")?.whole(1, MAX_RANKS)? as u32;
     let ranks_per_node = top.need("ranks_per_node", "8")?.whole(1, u64::from(ranks))? as u32;
@@ -259,8 +259,9 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
         return Err(source.error(&(0..0), "class", "it is missing; describe at least one class in a table [[class]]"));
     };
     let mut classes = Vec::new();
+    let locks = top.get("table").map(|value| table_of_locks(&value, ranks)).transpose()?;
     for (i, table) in (1..).zip(&tables) {
-        classes.push(class(&source, format!("class {i}"), table, ranks)?);
+        classes.push(class(&source, format!("class {i}"), table, ranks, locks.is_some())?);
     }
     let sum: f64 = classes.iter().map(|class| class.share).sum();
     if (sum - 1.0).abs() > SLACK {
@@ -268,10 +269,23 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
         return Err(source.error(&last.span(), "class.share", what));
     }
     let name = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    Ok(Workload { name, ranks, ranks_per_node, acquisitions, objective, classes })
+    let workload = Workload { name, ranks, ranks_per_node, acquisitions, objective, classes, layout: None };
+    Ok(match locks {
+        Some(table) => workload.with_table(table),
+        None => workload,
+    })
 }
 
-fn class(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, ranks: u32) -> Result<Class> {
+fn table_of_locks(value: &Value<'_, '_>, ranks: u32) -> Result<super::Table> {
+    let wrong = || value.error("this is not a table; write [table], and locks = 100000 in it");
+    let table = value.table(&["locks", "homes", "local"])?.ok_or_else(wrong)?;
+    let locks = table.need("locks", "100000")?.whole(1, MAX_LOCKS.into())? as u32;
+    let homes = table.get("homes").map(|homes| homes.whole(1, ranks.into())).transpose()?.map(|homes| homes as u32);
+    let local = table.get("local").map(|local| local.share()).transpose()?;
+    Ok(super::Table { locks, popularity: Popularity::Uniform, local, homes })
+}
+
+fn class(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, ranks: u32, locks: bool) -> Result<Class> {
     let known = ["share", "lock", "targets", "between", "inside", "operation"];
     let table = Table::new(source, path, table.span(), table.get_ref(), &known)?;
     let share = table.need("share", "1.0")?.share()?;
@@ -280,7 +294,11 @@ fn class(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, ranks
         ("shared", Acquire::Shared),
         ("exclusive", Acquire::Exclusive),
     ])?;
-    let targets = table.need("targets", "\"uniform\"")?.targets(ranks)?;
+    let value = table.need("targets", "\"uniform\"")?;
+    let targets = value.targets(ranks)?;
+    if locks && !matches!(targets, Targets::Uniform | Targets::Zipf(_)) {
+        return Err(value.error("a lock of a table is drawn by \"uniform\" or { zipf = 0.99 }"));
+    }
     let between = table.need("between", "\"5us\"")?.span()?;
     let inside = table.need("inside", "\"0ns\"")?.span()?;
     let mut operations = Vec::new();

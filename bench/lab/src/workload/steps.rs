@@ -1,12 +1,13 @@
 //! The steps of one rank, an iterator that draws them on demand.
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Exp1, Zipf};
+use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::SplitMix64;
 use rmalab_atomics::{Rank, WORD};
 use rmalab_windows::replay::{Step, Update};
 use rmalab_windows::{Assert, Kind, LockKind, Op, WindowDisp};
 
+use super::table::{Popularity, scattered};
 use super::{Acquire, Class, Operation, OperationKind, Span, Targets, Workload};
 
 /// The steps of one rank; from [`Workload::steps`].
@@ -73,6 +74,14 @@ impl<'w> Steps<'w> {
     }
 
     fn draw_target(&mut self) -> Rank {
+        if let Some(layout) = &self.workload.layout {
+            let popularity = match self.class.targets {
+                Targets::Zipf(exponent) => Popularity::Zipf(exponent),
+                _ => Popularity::Uniform,
+            };
+            let node = self.rank.0 / self.workload.ranks_per_node;
+            return layout.home(layout.draw_by(popularity, node, &mut self.random));
+        }
         let ranks = self.workload.ranks;
         match self.class.targets {
             Targets::Own => self.rank,
@@ -83,14 +92,8 @@ impl<'w> Steps<'w> {
                 Rank(((u64::from(self.rank.0) + u64::from(step)) % u64::from(ranks)) as u32)
             }
             Targets::Zipf(exponent) => {
-                // So close to 1 the general formula would divide by almost zero.
-                let exponent = if (exponent - 1.0).abs() < 1e-6 { 1.0 } else { exponent };
-                let place = match Zipf::new(f64::from(ranks), exponent) {
-                    Ok(zipf) => (zipf.sample(&mut self.random) as u64).clamp(1, u64::from(ranks)) - 1,
-                    // The parser checked the exponent.
-                    Err(_) => 0,
-                };
-                scattered(place, ranks)
+                let place = Popularity::Zipf(exponent).draw(ranks, &mut self.random);
+                Rank(scattered(place, ranks))
             }
         }
     }
@@ -129,23 +132,6 @@ impl<'w> Steps<'w> {
             OperationKind::Update => Step::Update { call: Update::FetchAndOp(Kind::U64, Op::Sum), target, disp, bytes },
         }
     }
-}
-
-/// The target at `place` in the order of popularity. Popular targets are far from each other, and rank 0, where
-/// many policies have their words, is not the first.
-fn scattered(place: u64, ranks: u32) -> Rank {
-    let ranks = u64::from(ranks);
-    // Near the golden section of all ranks, and without a common divisor, so that each rank has one place.
-    let mut stride = (ranks * 618 / 1000).max(1);
-    while divisor(stride, ranks) != 1 {
-        stride += 1;
-    }
-    Rank(((place + 1) * stride % ranks) as u32)
-}
-
-/// The greatest common divisor.
-fn divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { divisor(b, a % b) }
 }
 
 impl Iterator for Steps<'_> {
@@ -201,21 +187,5 @@ impl Iterator for Steps<'_> {
             }
         }
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_rank_has_one_place_in_the_order_of_popularity() {
-        for ranks in (1..70).chain([128, 999, 1000]) {
-            let mut seen = vec![false; ranks as usize];
-            for place in 0..u64::from(ranks) {
-                assert!(!std::mem::replace(&mut seen[scattered(place, ranks).index()], true));
-            }
-            assert!(ranks == 1 || scattered(0, ranks) != Rank(0));
-        }
     }
 }

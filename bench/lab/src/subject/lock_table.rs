@@ -1,0 +1,83 @@
+//! One rank's part of a table of locks of any type.
+//!
+//! A table may have millions of locks, and a rank uses few of them: it makes its handle of a lock when it first acquires it. Each lock has a
+//! fixed range of the segments, so ranks need not make locks in the same order. Untouched ranges take no memory where the backend maps
+//! pages, or lines, on demand.
+//!
+//! A lock has a queue node of its own at each rank, as everywhere in this workspace. A rank holds one lock of the table at a time, so a
+//! table with one node for each rank would have the same operations.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use rand::Rng;
+use rmalab_atomics::{Disp, Rank, Region, RemoteAtomics};
+use rmalab_locks::{Error, LINE, Result};
+
+use super::Make;
+use super::any_lock::AnyLock;
+use crate::workload::Layout;
+
+/// One rank's part of a table of locks.
+pub(crate) struct LockTable<'a> {
+    make: &'a Make,
+    layout: Rc<Layout>,
+    /// Where the first lock is, and the bytes of each.
+    first: Disp,
+    bytes: u64,
+    made: HashMap<u32, Box<dyn AnyLock>>,
+}
+
+impl<'a> LockTable<'a> {
+    /// Makes a rank's part of a table whose locks are made by `make`. Every rank calls this at the same point.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the lock; [`Error::Parameter`] when the table is larger than the free memory of a segment.
+    pub(crate) fn new(ra: &dyn RemoteAtomics, make: &'a Make, layout: Rc<Layout>) -> Result<LockTable<'a>> {
+        let bytes = bytes_of(ra, make)?;
+        let heap = ra.heap();
+        let all = bytes.checked_mul(layout.locks().into()).filter(|&all| all <= heap.free_bytes());
+        let Some(all) = all else {
+            return Err(Error::Parameter {
+                lock: "lock table",
+                parameter: "locks",
+                why: format!(
+                    "{} locks of {bytes} bytes are more than the {} free bytes of a rank's segment",
+                    layout.locks(),
+                    heap.free_bytes()
+                ),
+            });
+        };
+        Ok(LockTable { make, layout, first: heap.alloc(all, LINE)?, bytes, made: HashMap::new() })
+    }
+
+    /// Draws a lock for a rank on `node`.
+    pub(crate) fn draw(&self, node: u32, random: &mut impl Rng) -> u32 {
+        self.layout.draw(node, random)
+    }
+
+    /// The rank with a lock's words.
+    pub(crate) fn home(&self, lock: u32) -> Rank {
+        self.layout.home(lock)
+    }
+
+    /// This rank's handle of a lock.
+    pub(crate) fn lock(&mut self, ra: &dyn RemoteAtomics, lock: u32) -> Result<&mut dyn AnyLock> {
+        match self.made.entry(lock) {
+            std::collections::hash_map::Entry::Occupied(made) => Ok(&mut **made.into_mut()),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                let start = Disp(self.first.0 + u64::from(lock) * self.bytes);
+                let made = (self.make)(&Region::new(ra, start, self.bytes), self.layout.home(lock))?;
+                Ok(&mut **new.insert(made))
+            }
+        }
+    }
+}
+
+/// Bytes of each rank's segment that a lock takes: the end of the allocations of one that is made on the side.
+fn bytes_of(ra: &dyn RemoteAtomics, make: &Make) -> Result<u64> {
+    let aside = Region::new(ra, Disp(0), ra.view().segment());
+    make(&aside, Rank(0))?;
+    Ok(aside.heap().alloc(1, LINE)?.0.max(LINE))
+}
