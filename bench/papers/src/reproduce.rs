@@ -7,11 +7,15 @@ mod context;
 mod journal;
 
 // The experiments, one file each.
+mod alock_near;
+mod bravo_readers;
 pub(crate) mod dart_distance;
 mod dart_gups;
 pub(crate) mod dart_latency;
 mod dart_stencil;
+mod declock_home;
 mod document;
+mod dslr_retries;
 pub(crate) mod fompi_atomics;
 mod fompi_dsde;
 pub(crate) mod fompi_fence;
@@ -37,7 +41,11 @@ mod ib_sync;
 pub(crate) mod infiniband;
 mod mpich2_ghost;
 pub(crate) mod mpich2_ops;
+mod over_table;
+mod reciprocating_one;
 mod send_receive;
+mod sherman_skew;
+mod shiftlock_table;
 
 use std::time::{Duration, Instant};
 
@@ -130,6 +138,13 @@ pub fn all() -> Vec<&'static Experiment> {
         &fompi_dsde::EXPERIMENT,
         &fompi_fft::EXPERIMENT,
         &fompi_milc::EXPERIMENT,
+        &dslr_retries::EXPERIMENT,
+        &bravo_readers::EXPERIMENT,
+        &sherman_skew::EXPERIMENT,
+        &alock_near::EXPERIMENT,
+        &reciprocating_one::EXPERIMENT,
+        &shiftlock_table::EXPERIMENT,
+        &declock_home::EXPERIMENT,
     ]
 }
 
