@@ -193,13 +193,15 @@ impl Point {
         let starved = |times: &Times| times.pairs < if table { 1 } else { u64::from(shared.task.pairs) };
         let last = times.iter().map(|times| times.end).max().unwrap_or(0);
         let end = shared.over.get().unwrap_or(last);
+        let begin = times.iter().map(|times| times.begin).min().unwrap_or(0);
         let each = times.iter().map(|times| {
             let until = if table || starved(times) { end } else { times.end };
-            until.saturating_sub(times.begin) as f64 / 1000.0 / times.pairs.max(1) as f64
+            // A rank may have begun to measure when all was over.
+            let since = if table && starved(times) { begin } else { times.begin };
+            until.saturating_sub(since) as f64 / 1000.0 / times.pairs.max(1) as f64
         });
         let each: Vec<f64> = each.collect();
         let slowest = each.iter().copied().fold(0.0, f64::max);
-        let begin = times.iter().map(|times| times.begin).min().unwrap_or(0);
         let rates: Vec<f64> = each.iter().map(|ns| 1.0 / ns.max(1e-3)).collect();
         let pairs = times.iter().map(|times| times.pairs).sum::<u64>().max(1) as f64;
         let operations = |kind| Distance::ALL.map(|distance| stats.operations.count(kind, distance) as f64 / pairs);
