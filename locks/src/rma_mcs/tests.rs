@@ -12,10 +12,10 @@ fn blocks(sizes: [u32; 3], t_l: u16) -> RmaMcsParams {
 #[test]
 fn conforms() {
     suite::mutex::<RmaMcs>(RmaMcsParams::default());
-    for sizes in [[2, 0, 0], [3, 0, 0], [4, 2, 0]] {
-        for t_l in [1, 2, 100] {
-            suite::mutex::<RmaMcs>(blocks(sizes, t_l));
-        }
+    for (sizes, t_l) in
+        [([2, 0, 0], 1), ([2, 0, 0], 2), ([3, 0, 0], 100), ([4, 2, 0], 1), ([4, 2, 0], 2), ([4, 2, 0], 100)]
+    {
+        suite::mutex::<RmaMcs>(blocks(sizes, t_l));
     }
 }
 

@@ -13,7 +13,7 @@ use rmalab_atomics::{Counted, Counts, Rank, RemoteAtomics};
 use rmalab_locks::LockKind;
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Cell as Entry, Column, Table, Value};
-use rmalab_report::numbers::{counted, digits};
+use rmalab_report::numbers::{counted, digits, number};
 
 use super::point::{Outcome, Point};
 use super::rank::Times;
@@ -208,7 +208,7 @@ fn row(all: &Outcome, table: &Locks) -> Vec<Load> {
 }
 
 fn share(load: &Load) -> String {
-    format!("{} %\nexclusive", digits(load.mix.exclusive * 100.0))
+    format!("{} %\nexclusive", number(load.mix.exclusive * 100.0))
 }
 
 /// All results at a place of the map, the best one first; locks that exclude nothing are left out.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Zipf};
 use rmalab_atomics::{Rank, Topology};
-use rmalab_report::numbers::digits;
+use rmalab_report::numbers::{digits, number};
 
 /// The most locks of a table.
 pub const MAX_LOCKS: u32 = 1_000_000_000;
@@ -126,7 +126,7 @@ impl fmt::Display for Table {
             Popularity::Zipf(exponent) => write!(f, ", Zipf {}", digits(exponent))?,
         }
         if let Some(local) = self.local {
-            write!(f, ", {} % on the rank's node", digits(local * 100.0))?;
+            write!(f, ", {} % on the rank's node", number(local * 100.0))?;
         }
         match self.homes {
             Some(1) => write!(f, ", all at one rank"),
