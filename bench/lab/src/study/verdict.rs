@@ -72,8 +72,9 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
                 &format!("{name} wins with {}/s, {} times {next}'s {}/s.", rate(first), digits(factor), rate(second));
         }
         (Some(_), alike) => {
+            let are = if alike.len() == 1 { "is" } else { "are" };
             text +=
-                &format!("{name} leads with {}/s; within the spread, {} are as fast.", rate(first), alike.join(", "));
+                &format!("{name} leads with {}/s; within the spread, {} {are} as fast.", rate(first), alike.join(", "));
         }
     }
     let alone = cells.iter().find(|cell| cell.key.lock == *name && cell.key.ranks == 1);
