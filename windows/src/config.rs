@@ -566,6 +566,10 @@ impl Config {
         if !alignment.is_power_of_two() || alignment > Config::MAX_ALIGNMENT {
             self.mpi_minimum_memory_alignment = LINE;
         }
+        // Most windows are made with fields that agree, and the texts of all hints take longer than the rest of it.
+        if *self == asked {
+            return ignored;
+        }
         for Hint { key, get, .. } in HINTS {
             let (value, in_use) = (get(&asked), get(self));
             if value == in_use || !report(key, value == get(&Config::default())) {

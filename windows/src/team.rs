@@ -89,7 +89,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
         Ok(Team {
-            collectives: Collectives::new(ra)?.attended(two_sided::serve_all),
+            collectives: Collectives::new(ra)?.attended(two_sided::is_needed, two_sided::serve_all),
             ends: Ends::new(ra),
             recorders: RefCell::default(),
             inside: Cell::new(0),

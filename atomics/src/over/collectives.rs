@@ -92,8 +92,8 @@ pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
     epoch: Cell<u64>,
     /// A buffer of one chunk, for the conversion between words and bytes.
     bytes: RefCell<Vec<u8>>,
-    /// The function that waits call.
-    serve: Option<Serve>,
+    /// Whether waits need to call the function, and the function.
+    serve: Option<(fn() -> bool, Serve)>,
 }
 
 /// The function that a rank's waits call, with the rank's handle of the world.
@@ -162,21 +162,25 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         })
     }
 
-    /// Returns the same operations, whose waits call `serve` repeatedly, like the waits of an [`Attended`] handle.
+    /// Returns the same operations, whose waits call `serve` repeatedly, like the waits of an [`Attended`] handle. A wait
+    /// that begins while `is_needed` returns false never calls it.
     #[must_use]
-    pub fn attended(self, serve: Serve) -> Collectives<'a, A> {
-        Collectives { serve: Some(serve), ..self }
+    pub fn attended(self, is_needed: fn() -> bool, serve: Serve) -> Collectives<'a, A> {
+        Collectives { serve: Some((is_needed, serve)), ..self }
     }
 
     /// Waits for a word that only `writer` is still to write.
     fn wait(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
         match self.serve {
-            None => self.ra.wait_until_from(own, until, writer),
-            Some(serve) => {
-                let attended = Attended::new(self.ra, || serve(self.ra.whole_world()));
-                attended.wait_until_from(own, until, writer)
-            }
+            Some((is_needed, serve)) if is_needed() => self.wait_and_serve(serve, own, until, writer),
+            _ => self.ra.wait_until_from(own, until, writer),
         }
+    }
+
+    #[cold]
+    fn wait_and_serve(&self, serve: Serve, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        let attended = Attended::new(self.ra, || serve(self.ra.whole_world()));
+        attended.wait_until_from(own, until, writer)
     }
 
     /// The rank whose operations these are.
