@@ -67,6 +67,28 @@ impl OutputArgs {
         Ok(Outlet { format: self.format, file: path.map(open).transpose()?, report, quiet: self.quiet })
     }
 
+    /// Writes data that are no document, by `write`, to the file or to standard output. A closed reader of standard output is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if the options ask for a document; [`Error::File`] if a write fails.
+    pub(crate) fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        if self.format != Format::Text || self.report.is_some() {
+            return Err(Error::usage("the result has one format and no report: leave out --format and --report"));
+        }
+        let (path, done) = match self.prepare(None)?.file {
+            Some((path, mut file)) => (path, write(&mut file).and_then(|()| file.flush())),
+            None => {
+                let mut to = BufWriter::new(io::stdout().lock());
+                ("standard output".into(), write(&mut to).and_then(|()| to.flush()))
+            }
+        };
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            done => done.map_err(|source| Error::File { path, source }),
+        }
+    }
+
     /// The report's default folder, if the command line names none.
     pub(crate) fn folder(&self, default: &str) -> PathBuf {
         self.report.clone().unwrap_or_else(|| default.into())

@@ -20,7 +20,7 @@ use crate::simulate::validate::{self, Check};
 use crate::simulate::{
     self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, arena, machine, scale,
 };
-use crate::workload::Table;
+use crate::workload::{Benchmark, Table};
 use crate::{Error, Registry, Result, interrupt};
 
 /// The start of `--help`.
@@ -50,7 +50,8 @@ Measurements:
                     nodes
   adapter, queue    busy share of the busiest adapter, and number of messages that waited for it
   With --table, each rank goes on until all ranks together have made their pairs, or half of
-  --max-events has passed; starved is a rank that made none.
+  --max-events has passed; starved is a rank that made none. A pair is then one lock of a trace's
+  transaction.
   bound             the least time of a pair, since operations on one word take turns: operations
                     on the busiest word, times the time of each, for one pair of every rank
 
@@ -71,6 +72,8 @@ Examples:
       RMA-RW against foMPI's protocol.
   rmalab simulate --profile infiniband-ndr --table 1k:zipf=0.99,10M --writers 5%,50% --ranks 1k
       Tables of locks, contended and hardly contended.
+  rmalab simulate trace tpcc -o tpcc.csv; rmalab simulate --table trace=tpcc.csv --ranks 96
+      Transactions like those of TPC-C, each of which holds all its locks at a time.
   rmalab simulate validate paper
       Simulated against published figures; exit code 1 if they do not agree.
 
@@ -97,6 +100,34 @@ enum SimulateMode {
     Validate(ValidateArgs),
     /// Run all locks over tables of locks, and print which one is best where
     Arena(Box<PointsArgs>),
+    /// Write a trace of the locks of a database benchmark's transactions, for --table trace=FILE
+    Trace(TraceArgs),
+}
+
+/// Options of `rmalab simulate trace`.
+#[derive(Debug, Args)]
+struct TraceArgs {
+    /// The benchmark
+    #[arg(value_enum, value_name = "BENCHMARK")]
+    benchmark: BenchmarkArg,
+    /// Number of subscribers or warehouses [default: 100000 subscribers, 10 warehouses]
+    #[arg(long, value_name = "N", value_parser = crate::quantities::count)]
+    size: Option<u64>,
+    /// Number of transactions
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = crate::quantities::count)]
+    transactions: u64,
+    /// The seed
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Benchmarks with a trace, on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum BenchmarkArg {
+    /// Locks of TATP's transactions on telephone subscribers
+    Tatp,
+    /// Locks of TPC-C's transactions on warehouses
+    Tpcc,
 }
 
 /// Options of `rmalab simulate validate`.
@@ -164,8 +195,9 @@ pub(crate) struct PointsArgs {
     /// Critical section: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
     #[arg(long, value_name = "SECTION,...", value_delimiter = ',')]
     section: Vec<Section>,
-    /// Tables of locks, from which each acquisition draws one: 10M, 100k:zipf=0.99, 1k:local=90%:homes=4; each is a load
-    /// of its own. --writers are then the shares of exclusive locks, the others being shared [default mix: half of each]
+    /// Tables of locks, from which each acquisition draws one: 10M, 100k:zipf=0.99, 1k:local=90%:homes=4, or whose
+    /// transactions a trace has: trace=FILE:homes=4; each is a load of its own. --writers are then the shares of
+    /// exclusive locks, the others being shared [default mix: half of each, or the trace's]
     #[arg(long, value_name = "LOCKS[:HOW],...", value_delimiter = ',', conflicts_with = "exclusive_ranks")]
     table: Vec<Table>,
     /// The rank that hosts global locks
@@ -255,12 +287,18 @@ impl PointsArgs {
             (None, writers) => writers.iter().map(|&share| Mix::writers(share)).collect(),
         };
         let sections = if self.section.is_empty() { &[Section::Empty][..] } else { &self.section };
-        let load = |mix: Mix, section: Section| Load { mix, section, table: None };
-        options.loads = mixes.iter().flat_map(|&mix| sections.iter().map(move |&section| load(mix, section))).collect();
-        if !self.table.is_empty() {
-            let all = std::mem::take(&mut options.loads);
-            let of = |load: Load, table| Load { mix: load.mix.in_table(), table: Some(table), ..load };
-            options.loads = self.table.iter().flat_map(|&table| all.iter().map(move |&load| of(load, table))).collect();
+        let of = |mixes: &[Mix], table: Option<&Table>| -> Vec<Load> {
+            let load = |mix, section| Load { mix, section, table: table.cloned() };
+            mixes.iter().flat_map(|&mix| sections.iter().map(move |&section| load(mix, section))).collect()
+        };
+        options.loads = if self.table.is_empty() { of(&mixes, None) } else { Vec::new() };
+        for table in &self.table {
+            let given = self.mix.is_some() || !self.writers.is_empty();
+            let mixes = match &table.trace {
+                Some(trace) if !given => vec![Mix::of(trace)],
+                _ => mixes.iter().map(|mix| mix.in_table()).collect(),
+            };
+            options.loads.extend(of(&mixes, Some(table)));
         }
         options.target = match self.target {
             TargetArg::Own => Target::Own,
@@ -299,8 +337,22 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
         Some(SimulateMode::Validate(validate)) if validate.with == With::Paper => paper(validate, &points.output),
         Some(SimulateMode::Validate(validate)) => machine(registry, validate, &points.output),
         Some(SimulateMode::Arena(points)) => arena(registry, points),
+        Some(SimulateMode::Trace(trace)) => write_trace(trace, &points.output),
         None => simulate_points(registry, points),
     }
+}
+
+/// Writes the trace of a benchmark.
+fn write_trace(arguments: &TraceArgs, output: &OutputArgs) -> Result<ExitCode> {
+    let benchmark = match arguments.benchmark {
+        BenchmarkArg::Tatp => Benchmark::Tatp,
+        BenchmarkArg::Tpcc => Benchmark::TpcC,
+    };
+    let size = arguments.size.unwrap_or_else(|| benchmark.size().into());
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    benchmark.check(size, arguments.transactions)?;
+    output.write_data(|to| benchmark.write(size, arguments.transactions, arguments.seed, to))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Which lock is best where.

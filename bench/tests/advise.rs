@@ -8,7 +8,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use rmalab::Registry;
 use rmalab::advise::{Advice, Advise, Objective, Options, Standing};
 use rmalab::document::{Document, text};
-use rmalab::workload::Workload;
+use rmalab::workload::{Benchmark, Workload};
 use rmalab_atomics::{Rank, RemoteAtomics, Time, Topology, World};
 use rmalab_windows::replay::Step;
 use rmalab_windows::trace::{Description, Recorder};
@@ -47,6 +47,26 @@ fn shown(advice: &Advice) -> String {
 
 fn order(advice: &Advice) -> Vec<&'static str> {
     advice.rows.iter().map(|row| row.candidate).collect()
+}
+
+/// Every policy takes the transactions of a trace, several targets at a time, and names them.
+#[test]
+fn transactions_of_a_trace_are_advised_on() {
+    let at = tempfile::tempdir().unwrap();
+    let mut trace = Vec::new();
+    Benchmark::TpcC.write(1, 100, 1, &mut trace).expect("memory takes any text");
+    fs::write(at.path().join("locks.csv"), trace).expect("the folder can be written");
+    let work = at.path().join("work.toml");
+    let text = "ranks = 8\nranks_per_node = 4\nacquisitions = 6\nobjective = \"throughput\"\n[table]\ntrace = \"locks.csv\"\n\
+                [[class]]\nshare = 1.0\nbetween = \"1us\"\ninside = \"7us\"\n";
+    fs::write(&work, text).expect("the folder can be written");
+    let advice = advise(Options { seeds: 1, ..options(&work, "infiniband-ndr", &[]) });
+    let text = shown(&advice);
+    assert!(text.contains("workload work: 8 ranks, 2 nodes, 6 transactions each"), "{text}");
+    let policies = ["two-level", "hierarchical", "mcs-rw-rp", "tas-rw"];
+    let names = order(&advice);
+    assert!(policies.iter().all(|policy| names.iter().any(|name| name.starts_with(policy))), "{names:?}");
+    assert!(advice.rows.len() >= 8 && !text.contains("failed"), "{text}");
 }
 
 #[test]

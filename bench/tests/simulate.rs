@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use assert_cmd::cargo::CommandCargoExt;
 use rmalab::Registry;
 use rmalab::document::Document;
 use rmalab::simulate::{Load, Mix, Options, Parameters, Section, Simulation, Target};
+use rmalab::workload::Table;
 use rmalab_atomics::sim::Profile;
 
 fn rmalab(arguments: &[&str]) -> Command {
@@ -124,7 +126,7 @@ fn one_seed_gives_one_result_and_threads_change_nothing() {
         let mut options = options(&["mcs", "two-level", "tas-rw"], &[8, 100]);
         options.loads = vec![Load {
             mix: Mix::writers(0.3),
-            section: Section::Work(std::time::Duration::from_micros(1), std::time::Duration::from_micros(4)),
+            section: Section::Work(Duration::from_micros(1), Duration::from_micros(4)),
             table: None,
         }];
         options.target = Target::Random;
@@ -242,7 +244,7 @@ fn waiting_and_working_take_their_time() {
         options.loads = vec![Load { section, ..Load::default() }];
         simulate(options).points[0].mean_ns
     };
-    let two = std::time::Duration::from_micros(2);
+    let two = Duration::from_micros(2);
     assert_eq!(time(Section::Empty), 0.0);
     assert_eq!(time(Section::Work(two, two)), 2000.0);
     assert_eq!(time(Section::Wait(two, two)), 2000.0);
@@ -359,6 +361,80 @@ fn a_measurement_over_a_table_ends_at_half_of_the_events() {
     assert!(outcome.points[0].throughput > 0.0 && outcome.points[0].events < 4_000_000);
     // A rank that has measured nothing by then is one that got nothing, not one that took no time.
     assert!(outcome.points.iter().all(|point| point.fastest_ns > 0.0), "{:?}", outcome.points);
+}
+
+/// A transaction of a trace holds all its locks at a time, and computes once. The modes of the trace decide how many acquisitions are
+/// exclusive.
+#[test]
+fn a_trace_has_the_locks_of_a_simulation() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = |name: &str, text: &str| -> Table {
+        let file = dir.path().join(name);
+        fs::write(&file, text).unwrap();
+        format!("trace={}:homes=1", file.display()).parse().unwrap()
+    };
+    let outcome = |lock: &str, table: &Table, section: Section| {
+        let mut options = options(&[lock], &[2]);
+        let trace = table.trace.as_ref().unwrap();
+        options.loads = vec![Load { mix: Mix::of(trace), section, table: Some(table.clone()) }];
+        options.pairs = Some(120);
+        simulate(options).points.remove(0)
+    };
+    let work = Section::Work(Duration::from_micros(50), Duration::from_micros(50));
+    // Both ranks write the same two locks; each writes two of its own; and one of four locks is written.
+    let (same, apart) = ("1,0,1,1,2\n1,0,1,3,2\n", "1,0,1,1,2\n1,0,1,3,2\n2,0,1,0,2\n2,0,1,2,2\n");
+    let [same, apart, half] =
+        [("same", same), ("apart", apart), ("half", "1,0,1,1,2\n1,0,1,3,1\n2,0,1,1,1\n2,0,1,5,1\n")]
+            .map(|(name, text)| table(name, text));
+    for lock in ["mcs", "shiftlock", "tas-rw", "two-level"] {
+        // A pair is one of the two locks, and a transaction takes 50 us: one after the other, or at the same time.
+        let (together, alone) = (outcome(lock, &same, work), outcome(lock, &apart, work));
+        assert!((50_000.0..60_000.0).contains(&(2.0 * 1e9 / together.throughput)), "{lock}: {}", together.throughput);
+        assert!((25_000.0..32_000.0).contains(&(2.0 * 1e9 / alone.throughput)), "{lock}: {}", alone.throughput);
+        assert!(together.readers.is_none() && alone.readers.is_none());
+    }
+    let point = outcome("shiftlock", &half, Section::Operation);
+    let [readers, writers] = [&point.readers, &point.writers].map(|side| side.as_ref().unwrap().acquire.count as f64);
+    // One of each four locks is exclusive, whichever rank is faster.
+    assert!((0.1..0.4).contains(&(writers / (readers + writers))), "{readers} {writers}");
+    assert_eq!(point.key.load.mix.exclusive, 0.25);
+}
+
+/// A generated trace is what the sub-command writes, every lock takes it without a deadlock, and its wrong uses are one line.
+#[test]
+fn traces_of_benchmarks_are_written_and_simulated() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tpcc.csv");
+    let name = file.to_str().unwrap();
+    let output = run(&["trace", "tpcc", "--size", "1", "--transactions", "200", "-o", name]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let written = fs::read(&file).unwrap();
+    let again = run(&["trace", "tpcc", "--size", "1", "--transactions", "200"]);
+    assert_eq!(written, again.stdout);
+    let table = format!("trace={name}:homes=2");
+    let output = run(&["--table", &table, "--ranks", "8", "--pairs", "20", "--max-events", "400k", "--quiet"]);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(&output));
+    assert!(said.contains("tpcc.csv of 200 transactions"), "{said}");
+    for lock in Registry::standard().subjects() {
+        assert!(said.contains(&lock.info().name), "{}", lock.info().name);
+    }
+    assert!(!said.contains("left out"), "{said}");
+    for (arguments, part) in [
+        (&["--table", "trace=no-such.csv"][..], "no-such.csv: "),
+        (&["--table", &format!("{table}:zipf=1")], "a trace has its own order of locks"),
+        (&["--table", &table, "--writers", "5%"], "a trace has its own shares of exclusive locks"),
+        (&["arena", "--table", &table], "a trace has of its own"),
+        (&["trace", "tatp", "--size", "0"], "not a number above 0"),
+        (&["trace", "tatp", "--size", "100M"], "the size 100000000 is not from 1 to 47619047"),
+        (&["trace", "tatp", "--transactions", "0"], "not a number above 0"),
+        (&["trace", "tatp", "--format", "json"], "one format"),
+        (&["trace", "tatp", "-o", "/no/such/folder/t.csv"], "cannot be written"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
 }
 
 #[test]

@@ -74,6 +74,63 @@ fn locks_of_a_table_are_at_their_homes() {
     assert!(fewer.steps(1, Rank(1)).count() > 0);
 }
 
+/// A transaction locks the homes of its locks by rising ranks, each once, in the stronger mode, and holds all of them at a time. With both
+/// modes the first one is exclusive.
+#[test]
+fn a_trace_has_the_locks_of_a_workload() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "1,0,1,9,1\n1,0,1,2,1\n1,0,1,10,2\n2,0,1,3,1\n2,0,1,11,1\n2,0,1,4,1\n3,0,1,0,2\n";
+    std::fs::write(dir.path().join("t.csv"), trace).unwrap();
+    let text = |table: &str| {
+        let text = GOOD.replace("lock = \"lock_all\"\ntargets = \"uniform\"\n", "");
+        text.replace("[[class]]", &format!("[table]\n{table}\n[[class]]"))
+    };
+    let file = dir.path().join("w.toml");
+    std::fs::write(&file, text("trace = \"t.csv\"")).unwrap();
+    let workload = Workload::read(&file).unwrap();
+    assert_eq!(workload.table().unwrap().to_string(), "12 locks, t.csv of 3 transactions, 2.33 locks each");
+    let (lock, unlock) = (
+        |kind, target| Step::Lock { kind, target: Rank(target), assert: Assert::None },
+        |target| Step::Unlock { target: Rank(target) },
+    );
+    let without_puts = |rank: u32| {
+        let steps = workload.steps(1, Rank(rank)).filter(|step| !matches!(step, Step::Put { .. }));
+        steps.collect::<Vec<Step>>()
+    };
+    // Locks 9, 2 and 10 are at ranks 1, 2 and 2, locks 3, 11 and 4 at ranks 3, 3 and 4.
+    let (s, x) = (LockKind::Shared, LockKind::Exclusive);
+    let first = [Step::Compute(1000), lock(x, 1), lock(x, 2), Step::Compute(2000), unlock(2), unlock(1)];
+    let second = [Step::Compute(1000), lock(s, 3), lock(s, 4), Step::Compute(2000), unlock(4), unlock(3)];
+    let third = [Step::Compute(1000), lock(x, 0), Step::Compute(2000), unlock(0)];
+    assert_eq!(without_puts(0)[..6], first);
+    assert_eq!(without_puts(1)[..6], second);
+    assert_eq!(without_puts(2)[..4], third);
+    assert_eq!(without_puts(0).len(), 60);
+    // The operations of the class are done at each target.
+    let puts = |rank| {
+        let target = |step| if let Step::Put { target, .. } = step { Some(target.0) } else { None };
+        workload.steps(1, Rank(rank)).filter_map(target).take(4).collect::<Vec<u32>>()
+    };
+    assert_eq!((puts(0), puts(2)), (vec![1, 2, 1, 2], vec![0; 4]));
+
+    let wrong = |table: &str, class: &str| {
+        let text = text(table).replace("inside", &format!("{class}inside"));
+        Workload::parse(&file, &text).unwrap_err().to_string()
+    };
+    for (table, class, what) in [
+        ("trace = \"no.csv\"", "", "w.toml:6: table.trace: "),
+        ("trace = 5", "", "w.toml:6: table.trace: '5' is not a file's name"),
+        ("trace = \"t.csv\"\nlocks = 9", "", "w.toml:7: table.locks: a trace has its own locks"),
+        ("trace = \"t.csv\"\nlocal = 0.5", "", "w.toml:7: table.local: a trace has its own locks"),
+        ("trace = \"t.csv\"", "lock = \"shared\"\n", "class 1.lock: the trace of [table] has the locks"),
+        ("trace = \"t.csv\"", "targets = \"own\"\n", "class 1.targets: the trace of [table] has the locks"),
+        ("trace = \"w.toml\"", "", "there is no transaction in it"),
+    ] {
+        let error = wrong(table, class);
+        assert!(error.contains(what) && !error.contains('\n'), "{error}");
+    }
+}
+
 /// Errors: the replaced text of the good description, its replacement, and the whole message.
 #[test]
 fn errors_are_reported_in_one_line() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rmalab::workload::Workload;
+use rmalab::workload::{Benchmark, LockTrace, Workload};
 use rmalab_atomics::Rank;
 
 /// Valid and invalid pieces of descriptions.
@@ -223,6 +223,96 @@ fn the_corpus_has_unchanged_outcomes() {
     }
     assert!(!found.is_empty());
     assert_eq!(found, std::fs::read_to_string(expected).unwrap());
+}
+
+/// Valid and invalid pieces of traces of locks.
+const PIECES: &[&str] = &[
+    ",",
+    "\n",
+    "\r\n",
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "+1",
+    " ",
+    "x",
+    "1000000000",
+    "18446744073709551616",
+    "1e3",
+    "\"",
+    ";",
+    "\u{0}",
+    "\u{1f512}",
+    "0,0,0,0,2\n",
+    "9,0,1,5,1",
+    "txn,0,type,lock,mode\n",
+    "#",
+];
+
+/// What a trace of locks says: the error without its file's name, or its size.
+fn outcome_of_locks(text: &[u8]) -> String {
+    let trace = match LockTrace::parse(Path::new("t.csv"), text) {
+        Ok(trace) => trace,
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.lines().count() == 1 && !error.contains(char::is_control), "{error:?}");
+            assert!(error.len() < 400, "{error}");
+            return error.strip_prefix("t.csv:").expect("an error names its file").to_owned();
+        }
+    };
+    let mut requests = 0;
+    for number in 0..trace.transactions() {
+        let locks: Vec<u32> = trace.transaction(number).map(|(lock, _)| lock).collect();
+        assert!(
+            !locks.is_empty() && locks.is_sorted_by(|a, b| a < b) && locks.iter().all(|&lock| lock < trace.locks())
+        );
+        requests += locks.len();
+    }
+    assert_eq!(requests, trace.requests() as usize);
+    assert!((0.0..=1.0).contains(&trace.exclusive()));
+    format!("a trace of {}", trace.transactions())
+}
+
+#[test]
+fn traces_of_locks_changed_at_random_are_read_or_refused() {
+    let cases: u64 = std::env::var("RMALAB_FUZZ_CASES").map_or(5000, |cases| cases.parse().unwrap());
+    let bases = [Benchmark::Tatp, Benchmark::TpcC].map(|benchmark| {
+        let mut text = Vec::new();
+        benchmark.write(5, 20, 1, &mut text).unwrap();
+        text
+    });
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    for case in 0..cases {
+        let mut random = StdRng::seed_from_u64(case);
+        let mut text = bases[random.random_range(0..bases.len())].clone();
+        for _ in 0..random.random_range(1..4) {
+            let (a, b) = (random.random_range(0..=text.len()), random.random_range(0..=text.len()));
+            let (from, to) = (a.min(b), a.max(b));
+            let piece = PIECES[random.random_range(0..PIECES.len())].bytes();
+            match random.random_range(0..6) {
+                0 => drop(text.splice(from..from, piece)),
+                1 => drop(text.splice(from..to.min(from + 3), piece)),
+                2 => text.truncate(to),
+                3 => {
+                    let copy = text[from..to].to_vec();
+                    drop(text.splice(from..from, copy));
+                }
+                4 => drop(text.drain(from..to)),
+                _ if from < text.len() => text[from] ^= 1 << random.random_range(0..8),
+                _ => {}
+            }
+        }
+        *kinds.entry(kind(&outcome_of_locks(&text))).or_insert(0) += 1;
+    }
+    if cases >= 5000 {
+        for layer in
+            ["a trace of", "no transaction", "columns instead", "column  is", "the lock", "the mode", "the type"]
+        {
+            assert!(kinds.keys().any(|kind| kind.contains(layer)), "{layer}: {kinds:#?}");
+        }
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ const BYTES_PER_TARGET: u64 = 200;
 const BYTES_PER_USE: u64 = 700;
 
 /// Bytes of the locks of a table that `ranks` ranks use, and of their counts of grants.
-fn table_bytes(table: Table, ranks: u32, acquisitions: u32) -> u64 {
+fn table_bytes(table: &Table, ranks: u32, acquisitions: u32) -> u64 {
     u64::from(ranks) * u64::from(acquisitions.min(table.locks)) * BYTES_PER_USE + u64::from(table.locks) * 8
 }
 
@@ -229,10 +229,11 @@ impl<'a> Simulation<'a> {
         let mut jobs = Vec::new();
         let mut point = 0;
         for (profile, machine) in options.profiles.iter().enumerate() {
-            for &load in &options.loads {
+            for load in &options.loads {
                 for info in subjects.iter().map(|subject| subject.info()) {
                     for &ranks in &options.ranks {
-                        let key = Key { profile: machine.name.clone(), load, lock: info.name.clone(), ranks };
+                        let key =
+                            Key { profile: machine.name.clone(), load: load.clone(), lock: info.name.clone(), ranks };
                         let each = if info.square { u64::from(ranks) * BYTES_PER_TARGET } else { 0 };
                         let (pairs, warm_up) = (options.pairs(ranks), options.warm_up(ranks));
                         jobs.extend((0..options.seeds).map(|number| Job {
@@ -243,7 +244,7 @@ impl<'a> Simulation<'a> {
                             pairs,
                             warm_up,
                             bytes: u64::from(ranks) * (BYTES_PER_RANK + each)
-                                + load.table.map_or(0, |table| table_bytes(table, ranks, pairs + warm_up)),
+                                + load.table.as_ref().map_or(0, |table| table_bytes(table, ranks, pairs + warm_up)),
                         }));
                         point += 1;
                     }
@@ -315,7 +316,7 @@ impl Setting<'_> {
         };
         let simulator = Simulator::new(self.profile, &world).map_err(|error| error.to_string())?;
         let task = Task {
-            load: job.key.load,
+            load: job.key.load.clone(),
             target: options.target,
             home: Rank(options.home),
             exclusive_ranks: options.exclusive_ranks,

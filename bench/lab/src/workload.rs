@@ -44,8 +44,16 @@
 //! `targets` of the classes then choose among locks (`"uniform"` or `zipf`). A window has one lock for each target, so there a lock of the
 //! table stands for its home: locks of one home are one lock.
 //!
-//! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own.
+//! Instead of `locks`, a table may have a `trace`, the file of a [`LockTrace`], beside the description. The classes then have no `lock` and
+//! no `targets`, and an acquisition is a transaction of the trace: a rank locks its targets by rising ranks, does the operations of the
+//! class at each of them, and unlocks all. So `acquisitions` are the transactions of each rank. A transaction that needs shared and
+//! exclusive locks takes the first one exclusively, since a policy with one lock for the window cannot get from shared to exclusive.
+//!
+//! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own and the targets of one
+//! transaction.
 
+mod benchmarks;
+mod lock_trace;
 mod read;
 mod steps;
 mod table;
@@ -56,8 +64,10 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Rank, Topology, WORD};
 
+pub use benchmarks::Benchmark;
+pub use lock_trace::{LockTrace, MAX_REQUESTS};
 pub use steps::Steps;
-pub(crate) use table::Layout;
+pub(crate) use table::{Layout, Requests};
 pub use table::{MAX_LOCKS, Popularity, Table};
 
 /// Bytes of a rank's part of the window: at least, a page, and at most.
@@ -171,9 +181,9 @@ pub struct Operation {
 pub struct Class {
     /// Its share of all acquisitions.
     pub share: f64,
-    /// The kind of the lock.
+    /// The kind of the lock; means nothing with a trace.
     pub lock: Acquire,
-    /// The distribution of targets.
+    /// The distribution of targets; means nothing with a trace.
     pub targets: Targets,
     /// The time ahead of the lock.
     pub between: Span,
@@ -192,7 +202,7 @@ pub struct Workload {
     pub ranks: u32,
     /// The number of ranks on a node.
     pub ranks_per_node: u32,
-    /// The number of acquisitions of each rank.
+    /// The number of acquisitions of each rank; with a trace, of transactions.
     pub acquisitions: u64,
     /// The objective in the choice of a policy.
     pub objective: Objective,
@@ -236,7 +246,7 @@ impl Workload {
                 target.0 = target.0.min(self.ranks - 1);
             }
         }
-        if let Some(table) = self.table() {
+        if let Some(table) = self.table().cloned() {
             let homes = table.homes.map(|homes| homes.min(self.ranks));
             self = self.with_table(Table { homes, ..table });
         }
@@ -244,8 +254,13 @@ impl Workload {
     }
 
     /// The table of locks, if there is one.
-    pub fn table(&self) -> Option<Table> {
+    pub fn table(&self) -> Option<&Table> {
         self.layout.as_ref().map(|layout| layout.table())
+    }
+
+    /// The trace of the transactions, if the locks come from one.
+    pub fn trace(&self) -> Option<&LockTrace> {
+        self.table()?.trace.as_deref()
     }
 
     /// The same workload over a table of locks. Its ranks fill one node after the other.

@@ -49,7 +49,7 @@ const SMALLER: [(&str, &str); 9] = [
 ];
 
 /// Commands that do not run, and the reason.
-const LEFT_OUT: [(&str, &str); 21] = [
+const LEFT_OUT: [(&str, &str); 22] = [
     ("rmalab", "the main study takes more than a minute; command.rs runs studies"),
     ("rmalab study --seed 1", "the same"),
     ("rmalab verify", "it takes minutes; CI runs it"),
@@ -66,6 +66,11 @@ const LEFT_OUT: [(&str, &str); 21] = [
         "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 3 \
          --lock two-level,hierarchical,per-target,mcs-rw-rp",
         "it takes half a minute; advise.rs runs each of its options",
+    ),
+    (
+        "rmalab simulate --profile infiniband-ndr --lock mcs,shiftlock --ranks 32 --table trace=tpcc.csv:homes=1 --section work:7us \
+         --pairs 50",
+        "the command above it writes the trace; simulate.rs runs both",
     ),
     ("rmalab advise --trace trace", "the trace is that of a program of the user; advise.rs records one"),
     ("rmalab preload -- mpirun -n 4 ./program", "it needs an MPI; scripts/mpi-preload-suite runs it"),

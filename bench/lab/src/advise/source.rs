@@ -118,7 +118,8 @@ impl Source {
         let of = format!("{} ranks, {nodes} node{}", self.ranks(), if nodes == 1 { "" } else { "s" });
         match self {
             Source::Workload(workload) => {
-                format!("workload {}: {of}, {} acquisitions each", workload.name, workload.acquisitions)
+                let what = workload.trace().map_or("acquisitions", |_| "transactions");
+                format!("workload {}: {of}, {} {what} each", workload.name, workload.acquisitions)
             }
             Source::Trace(trace) => {
                 let steps: usize = trace.steps.iter().map(Vec::len).sum();
@@ -166,9 +167,10 @@ impl Source {
     /// Returns whether some acquisition is shared: several ranks can hold the lock at a time.
     pub(super) fn shares(&self) -> bool {
         match self {
-            Source::Workload(workload) => {
-                workload.classes.iter().any(|class| class.share > 0.0 && class.lock != Acquire::Exclusive)
-            }
+            Source::Workload(workload) => match workload.trace() {
+                Some(trace) => trace.exclusive() < 1.0,
+                None => workload.classes.iter().any(|class| class.share > 0.0 && class.lock != Acquire::Exclusive),
+            },
             Source::Trace(trace) => trace.steps.iter().flatten().any(|step| {
                 matches!(
                     step,

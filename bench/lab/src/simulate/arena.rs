@@ -125,6 +125,11 @@ fn with_locks(registry: &Registry, options: &Options) -> Options {
 
 /// One simulation for each number of ranks of the mutexes, whose readers are writers, and one of the other locks.
 fn parts<'r>(registry: &'r Registry, options: &Options) -> Result<Vec<Simulation<'r>>> {
+    if options.loads.iter().any(|load| load.table.as_ref().is_some_and(|table| table.trace.is_some())) {
+        return Err(Error::usage(
+            "the arena varies the share of exclusive locks, which a trace has of its own: use rmalab simulate --table",
+        ));
+    }
     let mut simulations = Vec::new();
     for &ranks in &options.ranks {
         let mut part = options.clone();
@@ -141,7 +146,7 @@ fn parts<'r>(registry: &'r Registry, options: &Options) -> Result<Vec<Simulation
         }
         if !mutexes.is_empty() {
             let mut loads: Vec<Load> = Vec::new();
-            for load in options.loads.iter().map(|&load| Load { mix: Mix::writers(1.0), ..load }) {
+            for load in options.loads.iter().map(|load| Load { mix: Mix::writers(1.0), ..load.clone() }) {
                 if !loads.contains(&load) {
                     loads.push(load);
                 }
@@ -157,14 +162,14 @@ fn parts<'r>(registry: &'r Registry, options: &Options) -> Result<Vec<Simulation
 
 /// The result of a lock under a load: a mutex has one for all shares of readers.
 fn result<'a>(all: &'a Outcome, info: &Info, ranks: u32, load: &Load) -> Option<&'a Point> {
-    let load = if info.kind == Kind::Mutex { Load { mix: Mix::writers(1.0), ..*load } } else { *load };
+    let load = if info.kind == Kind::Mutex { Load { mix: Mix::writers(1.0), ..load.clone() } } else { load.clone() };
     all.points.iter().find(|point| point.key.lock == info.name && point.key.ranks == ranks && point.key.load == load)
 }
 
 fn document(all: &Outcome, options: &Options, operations: Table) -> Document {
     let simulated = all.document();
     let mut document = Document::new("arena", "The arena: which lock is best where", all.run.clone(), all.host.clone());
-    let mut tables: Vec<Locks> = all.loads.iter().filter_map(|load| load.table).collect();
+    let mut tables: Vec<Locks> = all.loads.iter().filter_map(|load| load.table.clone()).collect();
     tables.dedup();
     for &ranks in &options.ranks {
         let mut section = Section::new(format!("ranks-{ranks}"), format!("At {}", counted(ranks.into(), "rank")));
@@ -204,7 +209,7 @@ fn document(all: &Outcome, options: &Options, operations: Table) -> Document {
 
 /// The loads with one table, by falling share of exclusive locks.
 fn row(all: &Outcome, table: &Locks) -> Vec<Load> {
-    all.loads.iter().filter(|load| load.table.as_ref() == Some(table)).copied().collect()
+    all.loads.iter().filter(|load| load.table.as_ref() == Some(table)).cloned().collect()
 }
 
 fn share(load: &Load) -> String {

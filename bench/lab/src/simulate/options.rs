@@ -10,7 +10,7 @@ use rmalab_atomics::sim::units;
 use serde::{Serialize, Serializer};
 
 use crate::Registry;
-use crate::workload::Table;
+use crate::workload::{LockTrace, Table};
 use rmalab_job::{Error, Result};
 use rmalab_report::numbers::{humane, nanoseconds};
 
@@ -148,12 +148,17 @@ impl Options {
             }
         }
         for load in &self.loads {
-            let Some(table) = load.table else { continue };
+            let Some(table) = &load.table else { continue };
             if load.mix.lock_all > 0.0 {
                 return Err(Error::usage("a lock of a table has no lock_all: use shares of shared and exclusive"));
             }
             if self.exclusive_ranks > 0 {
                 return Err(Error::usage("--exclusive-ranks is for one lock; a table's ranks draw from --mix"));
+            }
+            if table.trace.as_ref().is_some_and(|trace| Mix::of(trace) != load.mix) {
+                return Err(Error::usage(
+                    "a trace has its own shares of exclusive locks: leave out --mix and --writers",
+                ));
             }
             let (homes, ranks) = (table.homes.unwrap_or(1), self.ranks[0]);
             if homes > ranks {
@@ -195,13 +200,13 @@ impl Options {
 }
 
 /// The repeated actions of ranks: the locks that they acquire, and what they do with them.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Load {
     /// The locks.
     pub mix: Mix,
     /// The actions inside, or after them.
     pub section: Section,
-    /// The table from which each acquisition draws its lock; without it there is one lock, and a [`Target`] in it.
+    /// The table from which each acquisition draws its lock, or whose trace has the transactions of the ranks; without it there is one lock, and a [`Target`] in it.
     pub table: Option<Table>,
 }
 
@@ -211,7 +216,7 @@ impl fmt::Display for Load {
         if self.section != Section::Empty {
             write!(f, "; {}", self.section)?;
         }
-        self.table.map_or(Ok(()), |table| write!(f, "; {table}"))
+        self.table.as_ref().map_or(Ok(()), |table| write!(f, "; {table}"))
     }
 }
 
@@ -237,6 +242,11 @@ impl Mix {
     #[must_use]
     pub fn in_table(self) -> Mix {
         Mix { lock_all: 0.0, shared: self.lock_all + self.shared, ..self }
+    }
+
+    /// The shares of a trace's requests.
+    pub fn of(trace: &LockTrace) -> Mix {
+        Mix::writers(trace.exclusive()).in_table()
     }
 
     /// That share of exclusive locks; the others are lock_all.

@@ -4,7 +4,7 @@
 //! time: unlike in a study, the measurement disturbs nothing.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -22,7 +22,7 @@ use crate::workload::Layout;
 use rmalab_report::statistics::histogram;
 
 /// The task of the ranks of one simulation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) load: Load,
     pub(crate) target: Target,
@@ -37,7 +37,7 @@ pub(crate) struct Task {
 pub(crate) struct Shared {
     pub(crate) task: Task,
     /// Where the locks are, if the task draws from a table.
-    layout: Option<Rc<Layout>>,
+    layout: Option<Arc<Layout>>,
     /// The guard that may end the simulation early.
     pub(crate) guard: Guard,
     /// Ranks that have not made all pairs of their task.
@@ -87,14 +87,14 @@ pub(crate) struct Times {
 impl Shared {
     pub(crate) fn new(task: Task, topology: &Topology, guard: Guard) -> Shared {
         let ranks = topology.size();
-        let books = match (task.load.table, task.target) {
+        let books = match (&task.load.table, task.target) {
             (Some(table), _) => table.locks,
             (None, Target::Same) => task.home.0 + 1,
             (None, Target::Own | Target::Random) => ranks,
         };
         Shared {
+            layout: task.load.table.clone().map(|table| Arc::new(Layout::new(table, topology))),
             task,
-            layout: task.load.table.map(|table| Rc::new(Layout::new(table, topology))),
             guard,
             measuring: Cell::new(ranks),
             hurry: Cell::new(false),
@@ -123,6 +123,13 @@ enum Choice {
     One(LockKind, Rank),
 }
 
+impl Choice {
+    /// Returns whether it is an exclusive lock.
+    fn writes(self) -> bool {
+        matches!(self, Choice::One(LockKind::Exclusive, _))
+    }
+}
+
 /// The locks of a rank.
 enum Locks<'a> {
     One(Box<dyn AnyLock>),
@@ -143,9 +150,8 @@ enum Locks<'a> {
 pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::Result<Times> {
     let mut locks = match &shared.layout {
         None => Locks::One(make(ra, shared.task.home)?),
-        Some(layout) => Locks::Table(LockTable::new(ra, make, Rc::clone(layout))?),
+        Some(layout) => Locks::Table(LockTable::new(ra, make, layout)?),
     };
-    let node = ra.topology().node_of(ra.rank());
     let mut random = SmallRng::seed_from_u64(shared.task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(GOLDEN));
     let data = ra.heap().alloc(LINE, LINE)?;
     let size = ra.size();
@@ -158,13 +164,15 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
     let goes_on = shared.task.exclusive_ranks > 0;
     let table = shared.task.load.table.is_some();
     let (warm_up, pairs) = (shared.task.warm_up, shared.task.pairs);
-    let mut pair = |measured: bool| -> rmalab_locks::Result<()> {
+    let mut locked = Vec::new();
+    // Returns the number of locks that were acquired and released: those of a transaction, or one.
+    let mut pair = |measured: bool| -> rmalab_locks::Result<u64> {
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
-        match (&mut locks, choice) {
+        let number = match (&mut locks, choice) {
             (Locks::Table(table), Choice::One(kind, _)) => {
-                let number = table.draw(node, &mut random);
-                let choice = Choice::One(kind, table.home(number));
-                one(table.lock(ra, number)?, ra, shared, choice, number, data, &mut random, measured)?;
+                table.next(kind, &mut random, &mut locked);
+                transaction(table, &locked, ra, shared, data, &mut random, measured)?;
+                locked.len() as u64
             }
             (Locks::Table(_), Choice::All) => unreachable!("the options were checked"),
             (Locks::One(lock), choice) => {
@@ -172,14 +180,24 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
                     Choice::All => shared.task.home,
                     Choice::One(_, target) => target,
                 };
-                one(&mut **lock, ra, shared, choice, book.0, data, &mut random, measured)?;
+                let entered = enter(&mut **lock, ra, shared, choice, book.0, measured)?;
+                inside(ra, shared, choice, &entered, data, &mut random)?;
+                if let Section::Work(from, to) = shared.task.load.section {
+                    compute(ra, &mut random, from, to)?;
+                }
+                leave(&mut **lock, ra, shared, choice, &entered)?;
+                1
             }
+        };
+        if let Section::Wait(from, to) = shared.task.load.section {
+            compute(ra, &mut random, from, to)?;
         }
-        shared.acquisitions.set(shared.acquisitions.get() + 1);
-        Ok(())
+        shared.acquisitions.set(shared.acquisitions.get() + number);
+        Ok(number)
     };
-    for _ in 0..warm_up {
-        pair(false)?;
+    let mut made = 0;
+    while made < u64::from(warm_up) {
+        made += pair(false)?;
         if let Some(over) = shared.over.get() {
             return Ok(Times { begin: over, end: over, pairs: 0 });
         }
@@ -188,7 +206,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
     let begin = ra.time().0;
     let mut times = Times { begin, end: begin, pairs: 0 };
     loop {
-        pair(true)?;
+        let number = pair(true)?;
         if shared.over.get().is_some() {
             return Ok(times);
         }
@@ -198,9 +216,9 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
             ra.compute(Duration::ZERO)?;
         }
         times.end = now;
-        times.pairs += 1;
-        shared.measured.set(shared.measured.get() + 1);
-        if times.pairs == u64::from(pairs) {
+        times.pairs += number;
+        shared.measured.set(shared.measured.get() + number);
+        if (times.pairs - number..times.pairs).contains(&(u64::from(pairs) - 1)) {
             shared.measuring.set(shared.measuring.get() - 1);
         }
         let most = LONGEST * u64::from(pairs) * u64::from(size);
@@ -242,23 +260,54 @@ fn choose(random: &mut SmallRng, shared: &Shared, only_exclusive: bool, me: Rank
     Choice::One(kind, target)
 }
 
-/// Acquires and releases once. Grants are counted in `book`.
-#[expect(clippy::too_many_arguments, reason = "one call, and each is something else")]
-fn one(
+/// Acquires the locks of a transaction in their order, and then releases all of them.
+fn transaction(
+    table: &mut LockTable<'_>,
+    locks: &[(u32, LockKind)],
+    ra: &Sim<'_>,
+    shared: &Shared,
+    data: Disp,
+    random: &mut SmallRng,
+    measured: bool,
+) -> rmalab_locks::Result<()> {
+    let mut held = Vec::with_capacity(locks.len());
+    for &(number, kind) in locks {
+        let choice = Choice::One(kind, table.home(number));
+        held.push((number, choice, enter(table.lock(ra, number)?, ra, shared, choice, number, measured)?));
+    }
+    for (_, choice, entered) in &held {
+        inside(ra, shared, *choice, entered, data, random)?;
+    }
+    if let Section::Work(from, to) = shared.task.load.section {
+        compute(ra, random, from, to)?;
+    }
+    for (number, choice, entered) in held.iter().rev() {
+        leave(table.lock(ra, *number)?, ra, shared, *choice, entered)?;
+    }
+    Ok(())
+}
+
+/// An acquisition.
+struct Entered {
+    request: u64,
+    measured: bool,
+    /// Those of a writer, by distance.
+    operations: [u64; 3],
+}
+
+/// Acquires a lock, whose grants are counted in `book`.
+fn enter(
     lock: &mut dyn AnyLock,
     ra: &Sim<'_>,
     shared: &Shared,
     choice: Choice,
     book: u32,
-    data: Disp,
-    random: &mut SmallRng,
     measured: bool,
-) -> rmalab_locks::Result<()> {
-    let writes = matches!(choice, Choice::One(LockKind::Exclusive, _));
+) -> rmalab_locks::Result<Entered> {
     let requested = shared.grants.borrow()[book as usize];
     let request = ra.time().0;
     let mut operations = [0; 3];
-    if writes {
+    if choice.writes() {
         let counted = Counted::new(ra);
         acquire(lock, &counted, choice)?;
         operations = by_distance(&counted.counts());
@@ -269,44 +318,61 @@ fn one(
     let measured = measured && shared.over.get().is_none();
     if measured {
         let mut sides = shared.sides.borrow_mut();
-        let side = &mut sides[usize::from(writes)];
+        let side = &mut sides[usize::from(choice.writes())];
         side.acquire.saturating_record((ra.time().0 - request) / 1000);
         side.bypass_sum += bypass;
         side.bypass_max = side.bypass_max.max(bypass);
     }
-    match shared.task.load.section {
-        Section::Operation => {
-            let at = match choice {
-                Choice::All => Rank(random.random_range(0..ra.size())),
-                Choice::One(_, target) => target,
-            };
-            if writes {
-                ra.put(at.at(data), request)?;
-                ra.flush(at)?;
-            } else {
-                ra.get(at.at(data))?;
-            }
-        }
-        Section::Work(from, to) => compute(ra, random, from, to)?,
-        Section::Empty | Section::Wait(..) => {}
+    Ok(Entered { request, measured, operations })
+}
+
+/// The operations of a rank while it holds a lock.
+fn inside(
+    ra: &Sim<'_>,
+    shared: &Shared,
+    choice: Choice,
+    entered: &Entered,
+    data: Disp,
+    random: &mut SmallRng,
+) -> rmalab_locks::Result<()> {
+    if shared.task.load.section != Section::Operation {
+        return Ok(());
     }
-    if writes {
-        let counted = Counted::new(ra);
-        release(lock, &counted, choice)?;
-        if measured {
-            let all: [u64; 3] = by_distance(&counted.counts());
-            let mut sides = shared.sides.borrow_mut();
-            let side = &mut sides[1];
-            for (sum, (one, two)) in side.operations.iter_mut().zip(operations.iter().zip(all)) {
-                *sum += one + two;
-            }
-            side.operations_max = side.operations_max.max((operations.iter().sum::<u64>()) + all.iter().sum::<u64>());
-        }
+    let at = match choice {
+        Choice::All => Rank(random.random_range(0..ra.size())),
+        Choice::One(_, target) => target,
+    };
+    if choice.writes() {
+        ra.put(at.at(data), entered.request)?;
+        ra.flush(at)?;
     } else {
-        release(lock, ra, choice)?;
+        ra.get(at.at(data))?;
     }
-    if let Section::Wait(from, to) = shared.task.load.section {
-        compute(ra, random, from, to)?;
+    Ok(())
+}
+
+/// Releases what [`enter`] acquired.
+fn leave(
+    lock: &mut dyn AnyLock,
+    ra: &Sim<'_>,
+    shared: &Shared,
+    choice: Choice,
+    entered: &Entered,
+) -> rmalab_locks::Result<()> {
+    if !choice.writes() {
+        return release(lock, ra, choice);
+    }
+    let counted = Counted::new(ra);
+    release(lock, &counted, choice)?;
+    if entered.measured {
+        let all: [u64; 3] = by_distance(&counted.counts());
+        let mut sides = shared.sides.borrow_mut();
+        let side = &mut sides[1];
+        for (sum, (one, two)) in side.operations.iter_mut().zip(entered.operations.iter().zip(all)) {
+            *sum += one + two;
+        }
+        let sum = entered.operations.iter().sum::<u64>() + all.iter().sum::<u64>();
+        side.operations_max = side.operations_max.max(sum);
     }
     Ok(())
 }

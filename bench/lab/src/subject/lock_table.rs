@@ -4,24 +4,24 @@
 //! fixed range of the segments, so ranks need not make locks in the same order. Untouched ranges take no memory where the backend maps
 //! pages, or lines, on demand.
 //!
-//! A lock has a queue node of its own at each rank, as everywhere in this workspace. A rank holds one lock of the table at a time, so a
-//! table with one node for each rank would have the same operations.
+//! A lock has a queue node of its own at each rank, as everywhere in this workspace, so a rank can hold several locks of the table. Where it
+//! holds one at a time, a table with one node for each rank would have the same operations.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rand::Rng;
 use rmalab_atomics::{Disp, Rank, Region, RemoteAtomics};
-use rmalab_locks::{Error, LINE, Result};
+use rmalab_locks::{Error, LINE, LockKind, Result};
 
 use super::Make;
 use super::any_lock::AnyLock;
-use crate::workload::Layout;
+use crate::workload::{Layout, Requests};
 
 /// One rank's part of a table of locks.
 pub(crate) struct LockTable<'a> {
     make: &'a Make,
-    layout: Rc<Layout>,
+    requests: Requests,
     /// Where the first lock is, and the bytes of each.
     first: Disp,
     bytes: u64,
@@ -34,7 +34,7 @@ impl<'a> LockTable<'a> {
     /// # Errors
     ///
     /// Errors of the lock; [`Error::Parameter`] when the table is larger than the free memory of a segment.
-    pub(crate) fn new(ra: &dyn RemoteAtomics, make: &'a Make, layout: Rc<Layout>) -> Result<LockTable<'a>> {
+    pub(crate) fn new(ra: &dyn RemoteAtomics, make: &'a Make, layout: &Arc<Layout>) -> Result<LockTable<'a>> {
         let bytes = bytes_of(ra, make)?;
         let heap = ra.heap();
         let all = bytes.checked_mul(layout.locks().into()).filter(|&all| all <= heap.free_bytes());
@@ -49,17 +49,19 @@ impl<'a> LockTable<'a> {
                 ),
             });
         };
-        Ok(LockTable { make, layout, first: heap.alloc(all, LINE)?, bytes, made: HashMap::new() })
+        let requests = Requests::new(layout, ra.rank(), ra.size(), ra.topology().node_of(ra.rank()));
+        Ok(LockTable { make, requests, first: heap.alloc(all, LINE)?, bytes, made: HashMap::new() })
     }
 
-    /// Draws a lock for a rank on `node`.
-    pub(crate) fn draw(&self, node: u32, random: &mut impl Rng) -> u32 {
-        self.layout.draw(node, random)
+    /// Sets `locks` to those of the rank's next transaction, by rising numbers. Without a trace that is a drawn lock, taken in this `kind`.
+    pub(crate) fn next(&mut self, kind: LockKind, random: &mut impl Rng, locks: &mut Vec<(u32, LockKind)>) {
+        let popularity = self.requests.layout().table().popularity;
+        self.requests.next(popularity, kind, random, locks);
     }
 
     /// The rank with a lock's words.
     pub(crate) fn home(&self, lock: u32) -> Rank {
-        self.layout.home(lock)
+        self.requests.layout().home(lock)
     }
 
     /// This rank's handle of a lock.
@@ -68,7 +70,7 @@ impl<'a> LockTable<'a> {
             std::collections::hash_map::Entry::Occupied(made) => Ok(&mut **made.into_mut()),
             std::collections::hash_map::Entry::Vacant(new) => {
                 let start = Disp(self.first.0 + u64::from(lock) * self.bytes);
-                let made = (self.make)(&Region::new(ra, start, self.bytes), self.layout.home(lock))?;
+                let made = (self.make)(&Region::new(ra, start, self.bytes), self.requests.layout().home(lock))?;
                 Ok(&mut **new.insert(made))
             }
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmalab_atomics::Rank;
@@ -11,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::table::{MAX_LOCKS, MAX_ZIPF, Popularity};
-use super::{Acquire, Class, Objective, Operation, OperationKind, Span, Targets, Workload, WorkloadError};
+use super::{Acquire, Class, LockTrace, Objective, Operation, OperationKind, Span, Targets, Workload, WorkloadError};
 
 type Result<T> = std::result::Result<T, WorkloadError>;
 
@@ -30,7 +31,7 @@ const LARGEST: u64 = 1 << 40;
 const SLACK: f64 = 1e-6;
 
 /// A text for a message: on one line, and not too long.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     const LONGEST: usize = 40;
     let plain: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let more = if text.chars().nth(LONGEST).is_some() { "…" } else { "" };
@@ -196,6 +197,13 @@ impl<'s, 't> Value<'s, 't> {
         format!("{} has no unit; write it as \"{example}\" (the units are {units})", self.is())
     }
 
+    /// The trace in a file, whose path begins at the description's folder.
+    fn lock_trace(&self) -> Result<LockTrace> {
+        let name = self.value.as_str().ok_or_else(|| self.error(format!("{} is not a file's name", self.is())))?;
+        let file = self.source.file.parent().unwrap_or(Path::new("")).join(name);
+        LockTrace::read(&file).map_err(|error| self.error(error.to_string().replace(char::is_control, " ")))
+    }
+
     /// An inline table.
     fn table(&self, known: &[&str]) -> Result<Option<Table<'s, 't>>> {
         let table = self.value.as_table();
@@ -261,7 +269,7 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
     let mut classes = Vec::new();
     let locks = top.get("table").map(|value| table_of_locks(&value, ranks)).transpose()?;
     for (i, table) in (1..).zip(&tables) {
-        classes.push(class(&source, format!("class {i}"), table, ranks, locks.is_some())?);
+        classes.push(class(&source, format!("class {i}"), table, ranks, locks.as_ref())?);
     }
     let sum: f64 = classes.iter().map(|class| class.share).sum();
     if (sum - 1.0).abs() > SLACK {
@@ -278,17 +286,55 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
 
 fn table_of_locks(value: &Value<'_, '_>, ranks: u32) -> Result<super::Table> {
     let wrong = || value.error("this is not a table; write [table], and locks = 100000 in it");
-    let table = value.table(&["locks", "homes", "local"])?.ok_or_else(wrong)?;
+    let table = value.table(&["locks", "homes", "local", "trace"])?.ok_or_else(wrong)?;
+    if let Some(trace) = table.get("trace") {
+        if let Some(other) = table.get("locks").or(table.get("local")) {
+            return Err(other.error("a trace has its own locks; beside it there is only homes = 4"));
+        }
+        let homes = homes(&table, ranks)?;
+        return Ok(super::Table { homes, ..super::Table::traced(Arc::new(trace.lock_trace()?)) });
+    }
     let locks = table.need("locks", "100000")?.whole(1, MAX_LOCKS.into())? as u32;
-    let homes = table.get("homes").map(|homes| homes.whole(1, ranks.into())).transpose()?.map(|homes| homes as u32);
+    let homes = homes(&table, ranks)?;
     let local = table.get("local").map(|local| local.share()).transpose()?;
-    Ok(super::Table { locks, popularity: Popularity::Uniform, local, homes })
+    Ok(super::Table { locks, popularity: Popularity::Uniform, local, homes, trace: None })
 }
 
-fn class(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, ranks: u32, locks: bool) -> Result<Class> {
+fn homes(table: &Table<'_, '_>, ranks: u32) -> Result<Option<u32>> {
+    Ok(table.get("homes").map(|homes| homes.whole(1, ranks.into())).transpose()?.map(|homes| homes as u32))
+}
+
+/// A class; `locks` is the table from which its locks come, if there is one.
+fn class(
+    source: &Source<'_>,
+    path: String,
+    table: &Spanned<&DeTable<'_>>,
+    ranks: u32,
+    locks: Option<&super::Table>,
+) -> Result<Class> {
     let known = ["share", "lock", "targets", "between", "inside", "operation"];
     let table = Table::new(source, path, table.span(), table.get_ref(), &known)?;
     let share = table.need("share", "1.0")?.share()?;
+    let (lock, targets) = match locks {
+        Some(super::Table { trace: Some(_), .. }) => {
+            if let Some(other) = table.get("lock").or(table.get("targets")) {
+                return Err(other.error("the trace of [table] has the locks and their modes; leave this out"));
+            }
+            (Acquire::Exclusive, Targets::Uniform)
+        }
+        locks => locked(&table, ranks, locks.is_some())?,
+    };
+    let between = table.need("between", "\"5us\"")?.span()?;
+    let inside = table.need("inside", "\"0ns\"")?.span()?;
+    let mut operations = Vec::new();
+    for (i, operation_table) in (1..).zip(table.tables("operation")?) {
+        operations.push(operation(source, format!("{}.operation {i}", table.path), &operation_table, lock)?);
+    }
+    Ok(Class { share, lock, targets, between, inside, operations })
+}
+
+/// The lock of a class, and its targets.
+fn locked(table: &Table<'_, '_>, ranks: u32, locks: bool) -> Result<(Acquire, Targets)> {
     let lock = table.need("lock", "\"lock_all\"")?.choice(&[
         ("lock_all", Acquire::LockAll),
         ("shared", Acquire::Shared),
@@ -299,13 +345,7 @@ fn class(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, ranks
     if locks && !matches!(targets, Targets::Uniform | Targets::Zipf(_)) {
         return Err(value.error("a lock of a table is drawn by \"uniform\" or { zipf = 0.99 }"));
     }
-    let between = table.need("between", "\"5us\"")?.span()?;
-    let inside = table.need("inside", "\"0ns\"")?.span()?;
-    let mut operations = Vec::new();
-    for (i, operation_table) in (1..).zip(table.tables("operation")?) {
-        operations.push(operation(source, format!("{}.operation {i}", table.path), &operation_table, lock)?);
-    }
-    Ok(Class { share, lock, targets, between, inside, operations })
+    Ok((lock, targets))
 }
 
 fn operation(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, lock: Acquire) -> Result<Operation> {

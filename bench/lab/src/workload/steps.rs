@@ -7,7 +7,7 @@ use rmalab_atomics::{Rank, WORD};
 use rmalab_windows::replay::{Step, Update};
 use rmalab_windows::{Assert, Kind, LockKind, Op, WindowDisp};
 
-use super::table::{Popularity, scattered};
+use super::table::{Popularity, Requests, scattered};
 use super::{Acquire, Class, Operation, OperationKind, Span, Targets, Workload};
 
 /// The steps of one rank; from [`Workload::steps`].
@@ -18,9 +18,11 @@ pub struct Steps<'w> {
     random: SplitMix64,
     /// Remaining acquisitions, including this one.
     left: u64,
-    /// The present acquisition: its class, its target, and the next step.
+    /// The present acquisition: its class, its target, and the next step. lock_all has a target for its operations.
     class: &'w Class,
-    target: Rank,
+    target: (Rank, LockKind),
+    /// If the workload has a trace: its targets instead of that one.
+    traced: Option<Box<Traced>>,
     next: Next,
     /// The position of the next transfer in the window.
     at: u64,
@@ -29,16 +31,26 @@ pub struct Steps<'w> {
     bytes: u64,
 }
 
+/// The transactions of a rank.
+#[derive(Clone, Debug)]
+struct Traced {
+    requests: Requests,
+    /// The targets of the present one, by rising ranks.
+    targets: Vec<(Rank, LockKind)>,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Between,
-    Lock,
-    /// The index of the operation's kind, and the number of completed operations.
-    Operation(usize, u32),
+    /// The index of the target.
+    Lock(usize),
+    /// The index of the operation's kind, and the number of completed operations on all targets.
+    Operation(u32, u64),
     /// The rest of the operation after these.
-    Part(usize, u32),
+    Part(u32, u64),
     Inside,
-    Unlock,
+    /// The number of targets that are still locked.
+    Unlock(usize),
 }
 
 impl<'w> Steps<'w> {
@@ -54,7 +66,11 @@ impl<'w> Steps<'w> {
             random,
             left: workload.acquisitions,
             class,
-            target: rank,
+            target: (rank, LockKind::Shared),
+            traced: workload.layout.as_ref().filter(|layout| layout.table().trace.is_some()).map(|layout| {
+                let requests = Requests::new(layout, rank, workload.ranks, rank.0 / workload.ranks_per_node);
+                Box::new(Traced { requests, targets: Vec::new() })
+            }),
             next: Next::Between,
             at: u64::from(rank.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) % words * WORD,
             to: rank,
@@ -73,6 +89,28 @@ impl<'w> Steps<'w> {
         drawn.or(classes.iter().rfind(|class| class.share > 0.0)).unwrap_or(&classes[0])
     }
 
+    /// The targets of the present acquisition, at least one.
+    fn targets(&self) -> &[(Rank, LockKind)] {
+        self.traced.as_ref().map_or(std::slice::from_ref(&self.target), |traced| &traced.targets)
+    }
+
+    /// Draws the targets of an acquisition.
+    fn draw_targets(&mut self) {
+        let kind = match self.class.lock {
+            Acquire::LockAll | Acquire::Shared => LockKind::Shared,
+            Acquire::Exclusive => LockKind::Exclusive,
+        };
+        let Some(Traced { requests, targets }) = self.traced.as_deref_mut() else {
+            self.target = (self.draw_target(), kind);
+            return;
+        };
+        let mut locks = Vec::new();
+        requests.next(Popularity::Uniform, kind, &mut self.random, &mut locks);
+        targets.clear();
+        targets.extend(locks.into_iter().map(|(lock, kind)| (requests.layout().home(lock), kind)));
+        in_order(targets);
+    }
+
     fn draw_target(&mut self) -> Rank {
         if let Some(layout) = &self.workload.layout {
             let popularity = match self.class.targets {
@@ -80,7 +118,7 @@ impl<'w> Steps<'w> {
                 _ => Popularity::Uniform,
             };
             let node = self.rank.0 / self.workload.ranks_per_node;
-            return layout.home(layout.draw_by(popularity, node, &mut self.random));
+            return layout.home(layout.draw(popularity, node, &mut self.random));
         }
         let ranks = self.workload.ranks;
         match self.class.targets {
@@ -109,8 +147,11 @@ impl<'w> Steps<'w> {
         }
     }
 
-    fn begin(&mut self, operation: Operation) {
-        self.to = if operation.any { self.draw_target() } else { self.target };
+    /// Begins an operation after `done` ones of its kind, which go to one target after the other.
+    fn begin(&mut self, operation: Operation, done: u64) {
+        let targets = self.targets();
+        let own = targets[(done % targets.len() as u64) as usize].0;
+        self.to = if operation.any { self.draw_target() } else { own };
         self.bytes = operation.bytes;
     }
 
@@ -142,43 +183,50 @@ impl Iterator for Steps<'_> {
             match self.next {
                 Next::Between => {
                     self.class = self.draw_class();
-                    self.target = self.draw_target();
-                    self.next = Next::Lock;
+                    self.draw_targets();
+                    self.next = Next::Lock(0);
                     let ns = self.draw_time(self.class.between);
                     if ns > 0 {
                         return Some(Step::Compute(ns));
                     }
                 }
-                Next::Lock => {
-                    self.next = Next::Operation(0, 0);
-                    let (target, assert) = (self.target, Assert::None);
-                    return Some(match self.class.lock {
-                        Acquire::LockAll => Step::LockAll { assert },
-                        Acquire::Shared => Step::Lock { kind: LockKind::Shared, target, assert },
-                        Acquire::Exclusive => Step::Lock { kind: LockKind::Exclusive, target, assert },
-                    });
-                }
-                Next::Operation(kind, done) => match self.class.operations.get(kind) {
+                Next::Lock(at) => match self.targets().get(at) {
+                    None => self.next = Next::Operation(0, 0),
+                    Some(&(target, kind)) => {
+                        self.next = Next::Lock(at + 1);
+                        let assert = Assert::None;
+                        return Some(match self.class.lock {
+                            Acquire::LockAll => Step::LockAll { assert },
+                            Acquire::Shared | Acquire::Exclusive => Step::Lock { kind, target, assert },
+                        });
+                    }
+                },
+                Next::Operation(kind, done) => match self.class.operations.get(kind as usize) {
                     None => self.next = Next::Inside,
-                    Some(operation) if done == operation.count => self.next = Next::Operation(kind + 1, 0),
+                    Some(operation) if done == u64::from(operation.count) * self.targets().len() as u64 => {
+                        self.next = Next::Operation(kind + 1, 0);
+                    }
                     Some(&operation) => {
                         self.next = Next::Part(kind, done);
-                        self.begin(operation);
+                        self.begin(operation, done);
                     }
                 },
                 Next::Part(kind, done) if self.bytes == 0 => self.next = Next::Operation(kind, done + 1),
-                Next::Part(kind, _) => return Some(self.part(self.class.operations[kind].kind)),
+                Next::Part(kind, _) => return Some(self.part(self.class.operations[kind as usize].kind)),
                 Next::Inside => {
-                    self.next = Next::Unlock;
+                    self.next = Next::Unlock(self.targets().len());
                     let ns = self.draw_time(self.class.inside);
                     if ns > 0 {
                         return Some(Step::Compute(ns));
                     }
                 }
-                Next::Unlock => {
+                Next::Unlock(0) => {
                     self.next = Next::Between;
                     self.left -= 1;
-                    let target = self.target;
+                }
+                Next::Unlock(held) => {
+                    self.next = Next::Unlock(held - 1);
+                    let target = self.targets()[held - 1].0;
                     return Some(match self.class.lock {
                         Acquire::LockAll => Step::UnlockAll,
                         Acquire::Shared | Acquire::Exclusive => Step::Unlock { target },
@@ -187,5 +235,17 @@ impl Iterator for Steps<'_> {
             }
         }
         None
+    }
+}
+
+/// Puts the targets of a transaction in the order in which a window can lock them: by rising ranks, each once, in the stronger mode.
+///
+/// A transaction that needs both modes takes its first target exclusively: a policy with one lock for the whole window cannot get from
+/// shared to exclusive.
+fn in_order(targets: &mut Vec<(Rank, LockKind)>) {
+    targets.sort_by_key(|&(target, kind)| (target.0, kind == LockKind::Shared));
+    targets.dedup_by_key(|&mut (target, _)| target);
+    if targets.iter().any(|&(_, kind)| kind == LockKind::Exclusive) {
+        targets[0].1 = LockKind::Exclusive;
     }
 }

@@ -1,15 +1,22 @@
 //! Tables of locks: which locks there are, where they are, and how ranks draw the next one.
 //!
 //! Every description of work over many locks uses this module: `simulate --table`, the table `[table]` of a workload's file, and the
-//! arena. A lock is a number below [`Table::locks`]; [`Layout`] has the home of each in one world.
+//! arena. A lock is a number below [`Table::locks`]; [`Layout`] has the home of each in one world. [`Requests`] has the locks that a rank
+//! asks for: drawn by the table's popularity, or from a trace.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Zipf};
 use rmalab_atomics::{Rank, Topology};
+use rmalab_locks::LockKind;
 use rmalab_report::numbers::{digits, number};
+
+use super::LockTrace;
+use super::lock_trace::Client;
 
 /// The most locks of a table.
 pub const MAX_LOCKS: u32 = 1_000_000_000;
@@ -63,7 +70,7 @@ fn divisor(a: u64, b: u64) -> u64 {
 }
 
 /// A table of locks.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Table {
     /// The number of locks, at least 1.
     pub locks: u32,
@@ -73,19 +80,43 @@ pub struct Table {
     pub local: Option<f64>,
     /// The number of ranks, evenly spread from rank 0 on, that have the locks in their memory; all without it.
     pub homes: Option<u32>,
+    /// The transactions of the ranks. With them, `popularity` and `local` mean nothing.
+    pub trace: Option<Arc<LockTrace>>,
+}
+
+impl Table {
+    /// A table of the locks of a trace.
+    pub fn traced(trace: Arc<LockTrace>) -> Table {
+        let locks = trace.locks();
+        Table { locks, popularity: Popularity::Uniform, local: None, homes: None, trace: Some(trace) }
+    }
 }
 
 impl FromStr for Table {
     type Err = String;
 
-    /// Reads `10M`, `100k:zipf=0.99`, `1k:local=90%:homes=4`.
+    /// Reads `10M`, `100k:zipf=0.99`, `1k:local=90%:homes=4`, `trace=FILE:homes=4`; reads the file of a trace, too.
     fn from_str(text: &str) -> Result<Table, String> {
         let mut parts = text.split(':');
-        let locks = count(parts.next().unwrap_or(""))?;
-        let mut table = Table { locks, popularity: Popularity::Uniform, local: None, homes: None };
+        let first = parts.next().unwrap_or("");
+        let mut table = match first.trim().strip_prefix("trace=") {
+            Some(file) => {
+                let trace = LockTrace::read(Path::new(file)).map_err(|error| error.to_string())?;
+                Table::traced(Arc::new(trace))
+            }
+            None => {
+                let locks = count(first)?;
+                Table { locks, popularity: Popularity::Uniform, local: None, homes: None, trace: None }
+            }
+        };
         for part in parts {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             match name.trim() {
+                "uniform" | "zipf" | "local" if table.trace.is_some() => {
+                    return Err(format!(
+                        "'{part}': a trace has its own order of locks; beside it there is only homes=4"
+                    ));
+                }
                 "uniform" if value.is_empty() => table.popularity = Popularity::Uniform,
                 "zipf" => {
                     let exponent = value.trim().parse().ok().filter(|exponent| (0.0..=MAX_ZIPF).contains(exponent));
@@ -121,9 +152,10 @@ fn count(text: &str) -> Result<u32, String> {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", rmalab_report::numbers::counted(self.locks.into(), "lock"))?;
-        match self.popularity {
-            Popularity::Uniform => write!(f, ", uniform")?,
-            Popularity::Zipf(exponent) => write!(f, ", Zipf {}", digits(exponent))?,
+        match (&self.trace, self.popularity) {
+            (Some(trace), _) => write!(f, ", {trace}")?,
+            (None, Popularity::Uniform) => write!(f, ", uniform")?,
+            (None, Popularity::Zipf(exponent)) => write!(f, ", Zipf {}", digits(exponent))?,
         }
         if let Some(local) = self.local {
             write!(f, ", {} % on the rank's node", number(local * 100.0))?;
@@ -168,8 +200,8 @@ impl Layout {
     }
 
     /// The table.
-    pub(crate) fn table(&self) -> Table {
-        self.table
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
     }
 
     /// The number of locks.
@@ -184,14 +216,9 @@ impl Layout {
 
     /// Draws a lock for a rank on `node`.
     ///
-    /// With a share of local locks, the node is drawn first: the rank's own or another one, and then a lock there, by the table's popularity.
+    /// With a share of local locks, the node is drawn first: the rank's own or another one, and then a lock there, by `popularity`.
     /// If no lock is on the rank's node, or none elsewhere, the others are drawn.
-    pub(crate) fn draw(&self, node: u32, random: &mut impl Rng) -> u32 {
-        self.draw_by(self.table.popularity, node, random)
-    }
-
-    /// Like [`draw`](Self::draw), by another popularity.
-    pub(crate) fn draw_by(&self, popularity: Popularity, node: u32, random: &mut impl Rng) -> u32 {
+    pub(super) fn draw(&self, popularity: Popularity, node: u32, random: &mut impl Rng) -> u32 {
         let Some(local) = self.table.local else {
             return scattered(popularity.draw(self.table.locks, random), self.table.locks);
         };
@@ -211,6 +238,43 @@ impl Layout {
     }
 }
 
+/// The requests of one rank on a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    layout: Arc<Layout>,
+    node: u32,
+    client: Option<Client>,
+}
+
+impl Requests {
+    /// The requests of `rank`, on `node`, in a world of `ranks`.
+    pub(crate) fn new(layout: &Arc<Layout>, rank: Rank, ranks: u32, node: u32) -> Requests {
+        let client = layout.table.trace.as_ref().map(|trace| Client::new(Arc::clone(trace), rank.0, ranks));
+        Requests { layout: Arc::clone(layout), node, client }
+    }
+
+    /// Where the locks are.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Sets `locks` to those of the next transaction, by rising numbers: the next one of the trace, or a lock drawn by `popularity` and
+    /// taken in this `kind`.
+    pub(crate) fn next(
+        &mut self,
+        popularity: Popularity,
+        kind: LockKind,
+        random: &mut impl Rng,
+        locks: &mut Vec<(u32, LockKind)>,
+    ) {
+        locks.clear();
+        match &mut self.client {
+            Some(client) => locks.extend(client.next()),
+            None => locks.push((self.layout.draw(popularity, self.node, random), kind)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,8 +287,9 @@ mod tests {
 
     #[test]
     fn tables_are_written_in_one_word() {
-        let all = Table { locks: 100_000, popularity: Popularity::Zipf(0.99), local: Some(0.9), homes: Some(4) };
-        assert_eq!("100k:zipf=0.99:local=90%:homes=4".parse(), Ok(all));
+        let all =
+            Table { locks: 100_000, popularity: Popularity::Zipf(0.99), local: Some(0.9), homes: Some(4), trace: None };
+        assert_eq!("100k:zipf=0.99:local=90%:homes=4".parse(), Ok(all.clone()));
         assert_eq!(all.to_string(), "100,000 locks, Zipf 0.99, 90 % on the rank's node, at 4 ranks");
         assert_eq!(table("10M").to_string(), "10,000,000 locks, uniform");
     }
@@ -243,6 +308,7 @@ mod tests {
             ("1k:homes=0", "not a number above 0"),
             ("1k:near=1", "write a table as"),
             ("1k:", "write a table as"),
+            ("trace=no-such.csv", "no-such.csv: "),
         ] {
             let error = wrong.parse::<Table>().unwrap_err();
             assert!(error.contains(part) && !error.contains('\n'), "{wrong}: {error}");
@@ -287,7 +353,9 @@ mod tests {
             ("1000:local=90%:homes=1", 0, 0),
         ] {
             let layout = Layout::new(table(text), &topology);
-            let own = (0..1000).filter(|_| topology.node_of(layout.home(layout.draw(1, &mut random))) == 1).count();
+            let own = (0..1000)
+                .filter(|_| topology.node_of(layout.home(layout.draw(layout.table.popularity, 1, &mut random))) == 1)
+                .count();
             assert!((least..=most).contains(&own), "{text}: {own}");
         }
     }
@@ -298,7 +366,7 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(1);
         let mut counts = vec![0_u32; 1000];
         for _ in 0..100_000 {
-            counts[layout.draw(0, &mut random) as usize] += 1;
+            counts[layout.draw(layout.table.popularity, 0, &mut random) as usize] += 1;
         }
         counts.sort_unstable_by(|a, b| b.cmp(a));
         // The sum of 1/k for 1,000 is 7.49.
