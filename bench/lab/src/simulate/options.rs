@@ -206,7 +206,8 @@ pub struct Load {
     pub mix: Mix,
     /// The actions inside, or after them.
     pub section: Section,
-    /// The table from which each acquisition draws its lock, or whose trace has the transactions of the ranks; without it there is one lock, and a [`Target`] in it.
+    /// The table from which each acquisition draws its lock, or whose trace has the transactions of the ranks; without it
+    /// there is one lock, and a [`Target`] in it.
     pub table: Option<Table>,
 }
 
