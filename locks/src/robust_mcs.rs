@@ -14,8 +14,8 @@
 //! - Any number of ranks may fail, except for the one with the lock's words on a backend where its memory ends with it. The
 //!   words of a rank that has failed are not read: what no live rank claims was theirs.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included: under sequential
-//!   consistency 3 ranks × 1 acquisition and 2 × 2, each with one failure at any step and without; with posted puts that
-//!   arrive late or are lost 2 × 1 with one failure.
+//!   consistency, and with posted puts that arrive late or are lost, 3 ranks × 1 acquisition and 2 × 2, each with one
+//!   failure at any step and without.
 //!
 //! # State
 //! A pointer is a rank plus one, with the number of its acquisition (23 bits) from bit 32 on.
@@ -285,6 +285,8 @@ impl RobustMcs {
             if let Some(done) = body(self, ra, &failed)? {
                 break done;
             }
+            // The rounds have no bound, and what is under way has one.
+            ra.flush(self.me)?;
             recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
         };
         // What this rank has announced is there for the next repair.

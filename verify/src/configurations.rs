@@ -74,10 +74,11 @@ const ROBUST_TAS: &[Row] = &[
 const ROBUST_MCS: &[Row] = &[
     (Sc, Plain, &["2Wx2", "3Wx1", "2Wx2 crash1", "3Wx1 crash1"]),
     (Sc, Order, &["3Wx1"]),
-    (LatePuts, Plain, &["2Wx2", "3Wx1", "2Wx1 crash1"]),
+    (LatePuts, Plain, &["2Wx2", "3Wx1", "2Wx1 crash2", "2Wx2 crash1"]),
     (UnorderedBulk, Data, &["2Wx1"]),
     (Hca, Plain, &["2Wx1"]),
     (Sc, Long, &["3Wx2", "3Wx1 crash2"]),
+    (LatePuts, Long, &["3Wx1 crash1"]),
 ];
 
 /// Its word counts on, so that it has many states.

@@ -34,6 +34,17 @@ fn reductions_do_not_change_the_verdict() {
     }
 }
 
+/// The rounds of a repair have no bound. Without a flush in each of them, the puts under way have none either, and the search
+/// has no end.
+#[test]
+#[ignore = "takes some ten seconds"]
+fn longer_a_repair_has_a_bounded_number_of_puts_under_way() {
+    let check = robust("robust-mcs", "3Wx1 crash1", LatePuts);
+    let outcome = run(&check, &Options { max_states: Some(1_200_000), max_bytes: 2 << 30, ..Options::default() });
+    assert_eq!(outcome.finding, Finding::Holds, "{:?}", outcome.progress);
+    assert!(outcome.sometimes.contains(&(TOLD, true)), "{:?}", outcome.sometimes);
+}
+
 #[test]
 fn defects_of_a_repair_are_found_with_and_without_reductions() {
     for (name, lock, property) in [
