@@ -3,8 +3,9 @@
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
 //! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`] | [`RwLock`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`], [`RobustRw`] | [`RwLock`] |
 //! | mutex that outlives ranks | [`Recoverable`] | [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`RobustMutex`](recoverable::RobustMutex) |
+//! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -47,6 +48,7 @@ pub mod recoverable;
 pub mod rma_mcs;
 pub mod rma_rw;
 pub mod robust_mcs;
+pub mod robust_rw;
 pub mod robust_tas;
 pub mod robust_ticket;
 pub mod sherman;
@@ -91,10 +93,11 @@ pub use raw::{
     WindowLockTimed,
 };
 pub use reciprocating::Reciprocating;
-pub use recoverable::{Entry, Recoverable};
+pub use recoverable::{Entry, Recoverable, RecoverableRw};
 pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};
 pub use robust_mcs::RobustMcs;
+pub use robust_rw::RobustRw;
 pub use robust_tas::RobustTas;
 pub use robust_ticket::RobustTicket;
 pub use sherman::{Sherman, ShermanParams};

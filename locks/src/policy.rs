@@ -18,8 +18,8 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use crate::{
     ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax,
     Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget,
-    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustMcs, RobustTas, RobustTicket, Sherman, ShiftLock,
-    Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman,
+    ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
@@ -251,6 +251,8 @@ policies! {
     mutex RobustTicket: RobustTicket;
     /// One [`RobustMcs`] mutex for the whole window, as [`RobustTas`](Self::RobustTas).
     mutex RobustMcs: RobustMcs;
+    /// One [`RobustRw`] for the whole window, of at most 58 ranks. A window ends with the failure of a rank all the same.
+    rw_lock RobustRw: RobustRw;
     /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }

@@ -18,7 +18,11 @@ use std::mem::ManuallyDrop;
 use rmalab_atomics::{Error as AtomicsError, Failed, Rank, RemoteAtomics};
 
 use crate::guard::check;
-use crate::{Error, Place, RawMutex, Result};
+use crate::{Error, Place, RawMutex, RawRwLock, Result};
+
+mod readers_writers;
+
+pub use readers_writers::{AcquiredRw, InconsistentRw, RobustRwGuard, RobustRwLock};
 
 /// The state in which a rank has acquired a [`Recoverable`] lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +51,37 @@ pub trait Recoverable: RawMutex {
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
 
     /// Releases the lock, which this rank holds, so that no rank can acquire it any more: they get
+    /// [`NotRecoverable`](Error::NotRecoverable).
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+}
+
+/// A reader-writer lock that goes on after the failure of ranks.
+///
+/// A rank that fails while it reads leaves nothing half written, so no rank is told of it. All ranks acquire in the ways of
+/// [`RawRwLock`] or all in these.
+pub trait RecoverableRw: RawRwLock {
+    /// Acquires the lock for reading, also after ranks have failed. It acknowledges their failures.
+    ///
+    /// A rank that enters after one that failed inside as a writer gets [`Entry::OwnerDead`]. It is alone inside then, so
+    /// that it can repair the data, until it [shares](Self::share) the lock or releases it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Recoverable::recoverable_acquire`].
+    fn recoverable_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
+
+    /// Acquires the lock for writing, also after ranks have failed, as
+    /// [`recoverable_acquire_read`](Self::recoverable_acquire_read) does for reading.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Recoverable::recoverable_acquire`].
+    fn recoverable_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
+
+    /// Lets other ranks read, too, where this one reads alone since it was told. Otherwise nothing happens.
+    fn share<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+
+    /// Releases the lock, which this rank holds alone, so that no rank can acquire it any more: they get
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }

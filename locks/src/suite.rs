@@ -21,11 +21,13 @@ use rmalab_atomics::{Address, Collectives, Counted, Probed, Rank, RemoteAtomics,
 use crate::{Place, RawRwLock, RawRwLockTimed, Result};
 
 mod mutexes;
+mod recoverable_rw;
 
 pub use mutexes::{
     Death, mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try, mutex_try_on, recoverable,
     recoverable_cost, recoverable_on, survived_on,
 };
+pub use recoverable_rw::{DeathRw, recoverable_rw, recoverable_rw_cost, recoverable_rw_on, survived_rw_on};
 
 /// Numbers of ranks: from 3 on a queue has a middle, and from 4 on readers and writers alternate in it in every way.
 const SIZES: [u32; 5] = [2, 3, 4, 8, 16];

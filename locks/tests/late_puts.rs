@@ -14,7 +14,8 @@ use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
     DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Malthusian, MalthusianParams, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    RobustMcs, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, suite,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
+    Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -223,6 +224,7 @@ fn reader_writer_locks() {
             late(|ra| suite::rw_lock_on::<Bravo<McsRwNeutral>, _>(ra, params, 150, writers));
         }
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
+        late(|ra| suite::rw_lock_on::<RobustRw, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
         late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));
     }

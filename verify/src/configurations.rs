@@ -92,6 +92,16 @@ const ROBUST_TICKET: &[Row] = &[
     (LatePuts, Long, &["3Wx1 crash2"]),
 ];
 
+/// Its word has a bit for each reader, which no permutation maps.
+const ROBUST_RW: &[Row] = &[
+    (Sc, Plain, &["2R2Wx2", "2R1Wx1 crash1", "1R2Wx1 crash1"]),
+    (LatePuts, Plain, &["2R2Wx2", "1R2Wx1 crash1"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+    (Sc, Long, &["2R1Wx1 crash2", "1R2Wx1 crash2", "2R2Wx1 crash1"]),
+    (LatePuts, Long, &["2R1Wx1 crash1", "2R2Wx1 crash1"]),
+];
+
 const MCS: &[Row] = &[
     (Sc, Plain, &["3Wx2", "5Wx1", "4Wxinf", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
@@ -424,6 +434,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("robust-tas", _) => ROBUST_TAS,
         ("robust-ticket", _) => ROBUST_TICKET,
         ("robust-mcs", _) => ROBUST_MCS,
+        ("robust-rw", _) => ROBUST_RW,
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,
         ("mpi4py-mcs", _) => MPI4PY_MCS,

@@ -238,9 +238,9 @@ impl Live {
             }
             Choice::Crash(_) => {
                 let player = &mut self.players[rank.index()];
-                let inside = player.status.phase == Phase::Inside;
+                let is_writing = self.check.is_writing(rank, &player.status);
                 (player.calls, player.status) = (None, Status::default());
-                self.memory.crash(rank.index(), inside);
+                self.memory.crash(rank.index(), is_writing);
                 Effect::Crashed(self.memory.posts[rank.index()].len())
             }
             Choice::Notice { of, .. } => {

@@ -99,6 +99,12 @@ impl Check {
         })
     }
 
+    /// Returns whether a failure of `rank` now leaves the data half written: it is inside, and may write.
+    pub(crate) fn is_writing(&self, rank: Rank, status: &Status) -> bool {
+        let writes = |access: Access| access.writes() || !self.subject.shares();
+        status.phase == Phase::Inside && self.access(rank, status.acquisition).is_some_and(writes)
+    }
+
     /// The violation by `rank`, which has just entered without being told that a rank had failed inside.
     pub(crate) fn untold(&self, rank: Rank, acquisition: u32) -> Violation {
         let seen = format!("{rank} enters after a rank that failed inside, and is not told");

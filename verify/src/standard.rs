@@ -8,9 +8,9 @@ use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
     Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical,
     HierarchicalParams, LINE, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
-    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustTas,
-    RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    TwoLevelParams,
+    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustRw,
+    RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
+    TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -85,6 +85,7 @@ pub fn subjects() -> Vec<Subject> {
         gcr(1, 1),
         gcr(2, 1).named("gcr-2-1"),
         Subject::timed_lock::<TasRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
+        Subject::recoverable_lock::<RobustRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
         Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(Home, WORDS, &rp_words).words(Each, NODE, &QNODE),
         Subject::lock::<McsRwWp>(())
             .order(Order::WritersFirst)

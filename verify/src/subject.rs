@@ -4,8 +4,8 @@ use std::fmt::{self, Debug};
 
 use rmalab_atomics::{Address, Disp, Rank, WORD};
 use rmalab_locks::{
-    Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, WindowLock,
-    WindowLockTimed,
+    Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, RecoverableRw,
+    WindowLock, WindowLockTimed,
 };
 
 use crate::play::DATA;
@@ -148,6 +148,12 @@ impl Subject {
     pub fn recoverable_mutex<M: Recoverable + Debug + 'static>(params: M::Params) -> Subject {
         let subject = Subject::new(M::NAME, Workload::Lock(Bind::recoverable::<M>(params)));
         Subject { readers_share: false, recovers: true, ..subject }
+    }
+
+    /// The reader-writer lock `L`, which goes on after the failure of a rank.
+    pub fn recoverable_lock<L: RecoverableRw + Debug + 'static>(params: L::Params) -> Subject {
+        let subject = Subject::new(L::NAME, Workload::Lock(Bind::recoverable_rw::<L>(params)));
+        Subject { recovers: true, shared: Some((L::WORDS, L::words)), ..subject }
     }
 
     /// The window policy `W`; `params` gets the rank for its global words.

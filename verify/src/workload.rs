@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 use rmalab_locks::{
-    Entry, LINE, LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, Result as LockResult,
-    WindowLock, WindowLockTimed,
+    Entry, LINE, LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, RecoverableRw,
+    Result as LockResult, WindowLock, WindowLockTimed,
 };
 
 use crate::play::{Event, Handle, Player, Stage};
@@ -59,6 +59,14 @@ impl Bind {
             Ok(Box::new(RecoverableMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>)
         };
         Bind::placed(M::WORDS, |_| M::WORDS, M::NODE, bind)
+    }
+
+    /// Binds the lock `L`, which goes on after the failure of a rank.
+    pub(crate) fn recoverable_rw<L: RecoverableRw + Debug + 'static>(params: L::Params) -> Bind {
+        let bind = move |stage: &Stage<'_>, place| {
+            Ok(Box::new(RecoverableRwLock(L::bind(stage, place, params)?)) as Box<dyn Handle>)
+        };
+        Bind::placed(L::WORDS, L::words, L::NODE, bind)
     }
 
     /// With its words and node on the heap: `words_of` gets the number of ranks, and returns `words` in the worlds of checks.
@@ -299,6 +307,34 @@ impl<M: Recoverable + Debug> Handle for RecoverableMutex<M> {
 
     fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
         self.0.release(stage)
+    }
+}
+
+/// A reader-writer lock that goes on after the failure of a rank. A rank that is told of one inside declares the data
+/// consistent, and shares the lock with other readers if it reads itself.
+#[derive(Debug)]
+struct RecoverableRwLock<L>(L);
+
+impl<L: RecoverableRw + Debug> Handle for RecoverableRwLock<L> {
+    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        let entry = match access.writes() {
+            true => self.0.recoverable_acquire_write(stage)?,
+            false => self.0.recoverable_acquire_read(stage)?,
+        };
+        if let Entry::OwnerDead(_) = entry {
+            // Until then it repairs the data, alone: if it fails, or another rank enters, the next one has to be told.
+            self.0.share(stage)?;
+            stage.executor().event(Event::Told, self);
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        no_attempt(&mut self.0, stage, access, deadline)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        if access.writes() { self.0.release_write(stage) } else { self.0.release_read(stage) }
     }
 }
 

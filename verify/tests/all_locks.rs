@@ -9,7 +9,8 @@ use rmalab_locks::{
     ALock, BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
     Hierarchical, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
     OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    RobustMcs, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -67,6 +68,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     }
     note(run::<Exclusive<Tas>, A>(ra, &scenario, Rest::Zero));
     note(run::<TasRw, A>(ra, &scenario, Rest::Zero));
+    note(run::<RobustRw, A>(ra, &scenario, Rest::Zero));
     // Tickets never return to zero.
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<RobustTas>, A>(ra, &scenario, Rest::Zero));

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rmalab_atomics::{Address, Crashing, Launcher, Mapped, Output, Rank, RemoteAtomics, WORD, World, shm};
-use rmalab_locks::recoverable::{Acquired, RobustGuard, RobustMutex};
-use rmalab_locks::{RawMutex, Recoverable, RobustMcs, RobustTas, RobustTicket};
+use rmalab_locks::recoverable::{Acquired, AcquiredRw, RobustGuard, RobustMutex, RobustRwGuard, RobustRwLock};
+use rmalab_locks::{Backoff, RawMutex, RawRwLock, Recoverable, RobustMcs, RobustRw, RobustTas, RobustTicket};
 
 const RANKS: u32 = 3;
 
@@ -18,7 +18,7 @@ const CRASH: &str = "RMALAB_TEST_CRASH";
 const LOCK: &str = "RMALAB_TEST_LOCK";
 
 /// The locks, by their names.
-const LOCKS: [&str; 3] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME];
+const LOCKS: [&str; 4] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME, RobustRw::NAME];
 
 /// What a rank has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -61,9 +61,7 @@ fn play<L: Recoverable>(ra: &Mapped) -> Seen
 where
     L::Params: Default,
 {
-    let crash = std::env::var(CRASH).unwrap();
-    let (rank, number) = crash.split_once(':').unwrap();
-    let ahead_of = (rank.parse() == Ok(ra.rank().0)).then(|| number.parse().unwrap());
+    let ahead_of = ahead_of(ra.rank());
     let home = Rank(RANKS - 1);
     let words = ra.heap().alloc(3 * WORD, WORD).unwrap();
     let [left, right, done] = [0, 1, 2].map(|word| home.at(words.word(word)));
@@ -72,14 +70,28 @@ where
     let mut mutex = RobustMutex::<_, L>::create(ra, home, L::Params::default()).unwrap();
     for _ in 0..TURNS {
         let guard = enter(&mut mutex, ra, [left, right], &mut seen);
-        let sum = ra.get(left).unwrap() + 1;
-        ra.put(left, sum).unwrap();
-        ra.flush(home).unwrap();
-        ra.put(right, sum).unwrap();
-        ra.flush(home).unwrap();
+        add(ra, [left, right]);
         guard.release().unwrap();
     }
-    // The failed rank is not waited for.
+    wait_for_survivors(ra, done);
+    // It may have failed after the last acquisition of the others.
+    let guard = enter(&mut mutex, ra, [left, right], &mut seen);
+    seen.sum = ra.get(left).unwrap();
+    guard.release().unwrap();
+    seen
+}
+
+/// Adds one to two words, one after the other.
+fn add(ra: &Crashing<'_, Mapped>, [left, right]: [Address; 2]) {
+    let sum = ra.get(left).unwrap() + 1;
+    for word in [left, right] {
+        ra.put(word, sum).unwrap();
+        ra.flush(word.rank).unwrap();
+    }
+}
+
+/// The failed rank is not waited for.
+fn wait_for_survivors(ra: &Crashing<'_, Mapped>, done: Address) {
     ra.fetch_add(done, 1 << ra.rank().0).unwrap();
     loop {
         let failed = ra.failed().unwrap();
@@ -90,11 +102,65 @@ where
         }
         let _ = ra.pause(64);
     }
-    // It may have failed after the last acquisition of the others.
-    let guard = enter(&mut mutex, ra, [left, right], &mut seen);
+}
+
+/// Like [`enter`], as a reader or as a writer.
+fn enter_rw<'l, 'a>(
+    lock: &'l mut RobustRwLock<'a, Crashing<'a, Mapped>, RobustRw>,
+    writes: bool,
+    ra: &Crashing<'a, Mapped>,
+    [left, right]: [Address; 2],
+    seen: &mut Seen,
+) -> RobustRwGuard<'l, 'a, Crashing<'a, Mapped>, RobustRw> {
+    let acquired = if writes { lock.write() } else { lock.read() };
+    let acquired = acquired.unwrap();
+    let sum = ra.get(left).unwrap();
+    let is_torn = sum != ra.get(right).unwrap();
+    match acquired {
+        AcquiredRw::Clean(guard) => {
+            assert!(!is_torn, "{}: not told of torn data", ra.rank());
+            guard
+        }
+        AcquiredRw::OwnerDead(inconsistent) => {
+            seen.told += 1;
+            seen.torn += u64::from(is_torn);
+            ra.put(right, sum).unwrap();
+            ra.flush(right.rank).unwrap();
+            inconsistent.consistent().unwrap()
+        }
+    }
+}
+
+/// Like [`play`] with the reader-writer lock: a read ahead of each write.
+fn play_rw(ra: &Mapped) -> Seen {
+    let ahead_of = ahead_of(ra.rank());
+    let home = Rank(RANKS - 1);
+    let words = ra.heap().alloc(3 * WORD, WORD).unwrap();
+    let [left, right, done] = [0, 1, 2].map(|word| home.at(words.word(word)));
+    let mut seen = Seen { told: 0, torn: 0, sum: 0 };
+    let ra = &Crashing::new(ra, ahead_of);
+    let mut lock = RobustRwLock::<_, RobustRw>::create(ra, home, Backoff::default()).unwrap();
+    for _ in 0..TURNS {
+        for writes in [false, true] {
+            let guard = enter_rw(&mut lock, writes, ra, [left, right], &mut seen);
+            if writes {
+                add(ra, [left, right]);
+            }
+            guard.release().unwrap();
+        }
+    }
+    wait_for_survivors(ra, done);
+    let guard = enter_rw(&mut lock, false, ra, [left, right], &mut seen);
     seen.sum = ra.get(left).unwrap();
     guard.release().unwrap();
     seen
+}
+
+/// The number of the operation ahead of which `rank` is killed, if it is the one.
+fn ahead_of(rank: Rank) -> Option<u64> {
+    let crash = std::env::var(CRASH).unwrap();
+    let (victim, number) = crash.split_once(':').unwrap();
+    (victim.parse() == Ok(rank.0)).then(|| number.parse().unwrap())
 }
 
 fn be_a_rank() {
@@ -104,6 +170,7 @@ fn be_a_rank() {
         RobustTas::NAME => world.run(play::<RobustTas>),
         RobustTicket::NAME => world.run(play::<RobustTicket>),
         RobustMcs::NAME => world.run(play::<RobustMcs>),
+        RobustRw::NAME => world.run(play_rw),
         other => panic!("{other}?"),
     };
     ended.unwrap();

@@ -179,7 +179,7 @@ pub fn recoverable<L: Recoverable>(params: L::Params) {
     }
 }
 
-const DIED: &str = "rank 1 dies";
+pub(super) const DIED: &str = "rank 1 dies";
 
 /// One rank's part of [`recoverable`] without deaths.
 pub fn recoverable_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
@@ -217,7 +217,7 @@ pub enum Death {
 }
 
 /// The acquisitions of each survivor.
-const SURVIVALS: u64 = 100;
+pub(super) const SURVIVALS: u64 = 100;
 
 /// One rank's part of [`recoverable`] with a death: rank 1 dies in `die`, and all others go on acquiring. Exactly one of them is told that a
 /// rank has failed inside, if it has. Then one of them gives the lock up for all.
@@ -277,7 +277,7 @@ pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
 }
 
 /// Adds one to the word, and polls it until it is `count`.
-fn meet_again<A: RemoteAtomics + ?Sized>(
+pub(super) fn meet_again<A: RemoteAtomics + ?Sized>(
     ra: &A,
     at: Address,
     count: u64,
@@ -288,7 +288,12 @@ fn meet_again<A: RemoteAtomics + ?Sized>(
 }
 
 /// Polls the word until it is at least `count`, also after failures.
-fn meet<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, ask: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+pub(super) fn meet<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    at: Address,
+    count: u64,
+    ask: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
     while ra.get(at)? < count {
         interruptible(ra.pause(64).map_err(crate::Error::from))?;
         ask()?;

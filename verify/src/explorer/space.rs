@@ -422,8 +422,8 @@ impl<'s> Walker<'s> {
                 return Ok(None);
             }
             Choice::Crash(rank) => {
-                let inside = self.node(state, rank.index()).status.phase == Phase::Inside;
-                self.next.memory.crash(rank.index(), inside);
+                let is_writing = self.space.check.is_writing(rank, &self.node(state, rank.index()).status);
+                self.next.memory.crash(rank.index(), is_writing);
                 self.next.locals[rank.index()] = self.space.starts[rank.index()];
                 return Ok(None);
             }

@@ -1,9 +1,10 @@
 //! Mutants of the repairs after the failure of a rank.
 
+use rmalab_atomics::Address;
 use rmalab_atomics::controlled::Call;
 
-use super::Rule::{Answer, Change, See, Skip, Untold};
-use super::{Mutant, compare_and_swap, failed, flush, get, put, silence};
+use super::Rule::{Answer, AsSwap, Change, See, Skip, Untold};
+use super::{Mutant, compare_and_swap, failed, fetch_add, flush, get, put, silence};
 use crate::network::Network;
 
 /// In the robust ticket's word: the bit that has the next rank told.
@@ -25,6 +26,33 @@ fn said(call: Call, what: u64, instead: u64) -> Call {
         Call::Put { at, value } if value & 3 == what => {
             Call::Put { at, value: if instead == 0 { 0 } else { value & !3 | instead } }
         }
+        other => other,
+    }
+}
+
+/// In the robust reader-writer lock's word: the writer. The bits above are the readers.
+const WRITER: u64 = 63;
+
+/// A sweep of readers that have failed: a compare-and-swap that leaves no writer.
+fn sweep(call: Call, by: fn(Address, u64, u64) -> Call) -> Call {
+    match call {
+        Call::CompareAndSwap { at, expected, desired } if desired & WRITER == 0 => by(at, expected, desired),
+        other => other,
+    }
+}
+
+/// A swap in place of a writer that has failed.
+fn take(call: Call, by: fn(Address, u64, u64) -> Call) -> Call {
+    match call {
+        Call::CompareAndSwap { at, expected, desired } if expected & WRITER != 0 => by(at, expected, desired),
+        other => other,
+    }
+}
+
+/// Without the addition by which a reader lets others read, the only one in acquire that subtracts.
+fn unshared(call: Call) -> Call {
+    match call {
+        Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },
         other => other,
     }
 }
@@ -61,4 +89,35 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Answer(get("announced"), 0)].after(1);
     "robust-ticket-no-flag" "a repair does not have the next rank told"
         [Change(compare_and_swap("lock"), unflagged)].after(1);
+    of ["robust-rw"]
+    "robust-rw-uncounted" "readers set no bit"
+        [Skip(fetch_add("lock").reading())];
+    "robust-rw-release-store" "a writer that leaves stores 0, which erases the readers that wait"
+        [AsSwap(fetch_add("lock").writing().releasing(), 0)];
+    "robust-rw-untold" "the rank that takes over from a writer is not told"
+        [Untold].after(1);
+    "robust-rw-unasked" "a rank that waits does not ask for failures"
+        [Answer(failed(), 0)].after(1);
+    "robust-rw-no-sweep" "a writer does not clear the bits of readers that have failed"
+        [Change(compare_and_swap("lock"), |call| sweep(call, |at, _, _| Call::Get { at }))].after(1);
+    "robust-rw-sweep-by-add" "a writer subtracts the bits of readers that have failed, as another one may, too"
+        [Change(compare_and_swap("lock"), |call| sweep(call, |at, expected, desired| {
+            Call::FetchAdd { at, value: desired.wrapping_sub(expected) }
+        }))].after(1);
+    "robust-rw-sweep-all" "a writer clears the bits of live readers, too"
+        [Change(compare_and_swap("lock"), |call| sweep(call, |at, expected, _| {
+            Call::CompareAndSwap { at, expected, desired: 0 }
+        }))].after(1);
+    "robust-rw-take-store" "a rank that takes over stores without a comparison"
+        [Change(compare_and_swap("lock"), |call| take(call, |at, _, value| Call::FetchStore { at, value }))].after(1);
+    "robust-rw-take-alone" "a rank that takes over erases the readers that wait"
+        [Change(compare_and_swap("lock"), |call| take(call, |at, expected, desired| {
+            Call::CompareAndSwap { at, expected, desired: desired & WRITER }
+        }))].after(1);
+    "robust-rw-early-share" "a reader that takes over lets others read before it has repaired the data"
+        [Change(compare_and_swap("lock").reading(), |call| take(call, |at, expected, desired| {
+            Call::CompareAndSwap { at, expected, desired: desired & !WRITER }
+        })), Change(fetch_add("lock").reading().acquiring(), unshared)].after(1);
+    "robust-rw-unshared" "a reader that has taken over never lets others in again"
+        [Change(fetch_add("lock").reading().acquiring(), unshared)].after(1);
 };

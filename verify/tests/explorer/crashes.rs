@@ -1,6 +1,7 @@
 //! Ranks that fail at any step: locks that recover, and what an engine may do with a rank that has failed.
 
 use rmalab_verify::explorer::Options;
+use rmalab_verify::play::Event;
 use rmalab_verify::{
     Check, Choice, Counterexample, Effect, Error, Finding, Live, Network, Property, TOLD, diagram, mutant, subject,
 };
@@ -20,9 +21,11 @@ fn broken(name: &str, lock: &str, scenario: &str) -> Check {
 
 #[test]
 fn reductions_do_not_change_the_verdict() {
-    for lock in ["robust-tas", "robust-ticket"] {
+    for (lock, scenario) in
+        [("robust-tas", "2Wx1 crash1"), ("robust-ticket", "2Wx1 crash1"), ("robust-rw", "1R1Wx2 crash1")]
+    {
         for network in [Sc, LatePuts] {
-            let check = robust(lock, "2Wx1 crash1", network);
+            let check = robust(lock, scenario, network);
             for merging in [false, true] {
                 for partial_order in [false, true] {
                     let outcome = run(&check, &Options { merging, partial_order, ..plain() });
@@ -64,6 +67,31 @@ fn defects_of_a_repair_are_found_with_and_without_reductions() {
             assert_eq!(lengths[0], lengths[1], "{name}: both are shortest");
         }
     }
+}
+
+#[test]
+fn only_a_rank_that_may_write_leaves_data_half_written() {
+    let fails_inside = |scenario: &str, rank| {
+        let mut live = Live::new(&robust("robust-rw", scenario, Sc)).unwrap();
+        take(&mut live, Choice::Step(rank));
+        take(&mut live, Choice::Crash(rank));
+        let mut told = 0;
+        while !live.is_over() {
+            // A rank learns of the failure as soon as it can, or it would poll on.
+            let choices = live.choices();
+            let notice = choices.iter().find(|choice| matches!(choice, Choice::Notice { .. }));
+            let step_of = choices.iter().find(|choice| matches!(choice, Choice::Step(_)));
+            let choice = *notice.or(step_of).unwrap();
+            let step = live.take(choice).unwrap();
+            assert_eq!(step.violation, None, "{scenario}");
+            told += step.events.iter().filter(|&&event| event == Event::Told).count();
+        }
+        assert_eq!(live.end(), None, "{scenario}");
+        told
+    };
+    // Rank 0 reads and rank 1 writes.
+    assert_eq!(fails_inside("1R1Wx1 crash1", rmalab_atomics::Rank(0)), 0);
+    assert_eq!(fails_inside("1R1Wx1 crash1", rmalab_atomics::Rank(1)), 1);
 }
 
 #[test]

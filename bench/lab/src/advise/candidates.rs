@@ -7,7 +7,7 @@ use rmalab_locks::{
     ALock, Backoff, BigReader, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
     Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams, Malthusian, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
-    RmaRwParams, RobustMcs, RobustTas, RobustTicket, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket,
+    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket,
     TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
@@ -106,6 +106,7 @@ candidates! {
         GlobalParams { lock: Backoff { min: 1, max: 8 }, ..GlobalParams::default() };
     TasRw "tas-rw/backoff-512": Global<TasRw>,
         GlobalParams { lock: Backoff { min: 1, max: 512 }, ..GlobalParams::default() };
+    RobustRw "robust-rw": Global<RobustRw>, GlobalParams::default();
     Mcs "mcs": Global<Exclusive<Mcs>>, GlobalParams::default();
     OshmemMcs "oshmem-mcs": Global<Exclusive<OshmemMcs>>, GlobalParams::default();
     Mpi4pyMcs "mpi4py-mcs": Global<Exclusive<Mpi4pyMcs>>, GlobalParams::default();
@@ -192,10 +193,11 @@ impl Tried {
 
     /// Returns whether a rank may wait for ever while other ranks get the lock again and again.
     pub(super) fn lets_starve(&self) -> bool {
-        use PolicyKind::{BigReader, McsRwRp, McsRwWp, PerTarget, Tas, TasRw, TwoLevel};
+        use PolicyKind::{BigReader, McsRwRp, McsRwWp, PerTarget, RobustRw, RobustTas, Tas, TasRw, TwoLevel};
         match self {
             Tried::Listed(candidate) => {
-                matches!(candidate.kind, Tas | TasRw | TwoLevel | PerTarget | McsRwRp | McsRwWp | BigReader)
+                let kinds = [Tas, RobustTas, TasRw, RobustRw, TwoLevel, PerTarget, McsRwRp, McsRwWp, BigReader];
+                kinds.contains(&candidate.kind)
             }
             Tried::Outside(_) => false,
         }

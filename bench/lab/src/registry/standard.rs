@@ -3,7 +3,8 @@
 use rmalab_locks::{
     ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams,
     Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs,
-    RmaRw, RobustMcs, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    TwoLevelParams,
 };
 
 use super::Registry;
@@ -107,6 +108,12 @@ pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
         .paper(FOMPI)
+        .fairness("readers are not passed; writers may starve");
+    registry
+        .add_rw_lock::<RobustRw>(
+            "robust test-and-set reader-writer lock: a bit for each reader, and survivors clear those of ranks that have failed",
+        )
+        .paper(&format!("{FOMPI}; the repair is this project's"))
         .fairness("readers are not passed; writers may starve");
     registry
         .add_rw_lock::<McsRwRp>("MCS reader-writer lock with reader preference, from the FX100 study")

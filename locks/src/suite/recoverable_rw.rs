@@ -1,0 +1,157 @@
+//! The part of the suite for reader-writer locks that go on after failures.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+
+use super::mutexes::{DIED, SURVIVALS, meet, meet_again};
+use super::*;
+use crate::recoverable::acknowledged;
+use crate::{Entry, RecoverableRw};
+
+/// Where rank 1 dies in [`survived_rw_on`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeathRw {
+    /// While it reads.
+    Reading,
+    /// While it writes.
+    Writing,
+    /// After it has released the lock.
+    Outside,
+}
+
+/// Checks a reader-writer lock against [`RecoverableRw`], on threads: without failures, and with deaths of ranks by panics.
+pub fn recoverable_rw<L: RecoverableRw>(params: L::Params) {
+    on_threads(|ra| recoverable_rw_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
+    for size in SIZES.into_iter().filter(|&size| size > 2) {
+        for die in [DeathRw::Reading, DeathRw::Writing, DeathRw::Outside] {
+            let world =
+                || on_threads_of(size, |ra| survived_rw_on::<L, _>(ra, params, die, || resume_unwind(Box::new(DIED))));
+            let panic = catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&DIED), "another rank has panicked");
+        }
+    }
+}
+
+/// One rank's part of [`recoverable_rw`] without deaths: every second acquisition writes.
+pub fn recoverable_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    params: L::Params,
+    acquisitions: u32,
+) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
+    let pair = Pair::alloc(ra)?;
+    let ra = &probed(ra, L::NAME)?;
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    let mut increments = 0;
+    for acquisition in 0..acquisitions {
+        if acquisition % ROUND == 0 {
+            all.barrier()?;
+        }
+        if (acquisition + ra.rank().0) % 2 == 0 {
+            ra.begin("recoverable_acquire_write")?;
+            assert_eq!(lock.recoverable_acquire_write(ra)?, Entry::Clean, "{}: no rank has failed", ra.rank());
+            pair.increment(ra)?;
+            increments += 1;
+            ra.begin("release_write")?;
+            lock.release_write(ra)?;
+        } else {
+            ra.begin("recoverable_acquire_read")?;
+            assert_eq!(lock.recoverable_acquire_read(ra)?, Entry::Clean, "{}: no rank has failed", ra.rank());
+            pair.check(ra)?;
+            ra.begin("release_read")?;
+            lock.release_read(ra)?;
+        }
+    }
+    at_rest(ra, place, shared::<L>(ra), L::NODE_AT_REST)?;
+    assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
+    Ok(())
+}
+
+/// One rank's part of [`recoverable_rw`] with a death: rank 1 dies in `die`, and all others go on acquiring. Exactly one of them is told
+/// that a writer has failed inside, if one has, and is alone then. At last one of them gives the lock up for all.
+pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    params: L::Params,
+    death: DeathRw,
+    die: impl FnOnce(),
+) -> Result<()> {
+    // On rank 0, and not in the memory of the dead: how many are there, told and done, and how often they wrote.
+    let words = ra.heap().alloc(4 * WORD, WORD)?;
+    let [arrived, told, done, written] = [0, 1, 2, 3].map(|word| Rank(0).at(words.word(word)));
+    let place = Place::alloc(ra, Rank(0), L::words(ra.size()), L::NODE)?;
+    let pair = Pair { left: Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?), right: Rank(2).at(words) };
+    let mut lock = L::bind(ra, place, params)?;
+    let mut ask = || acknowledged(ra).map(drop);
+    if ra.rank() == Rank(1) {
+        let entry = if death == DeathRw::Writing {
+            lock.recoverable_acquire_write(ra)
+        } else {
+            lock.recoverable_acquire_read(ra)
+        };
+        assert_eq!(entry?, Entry::Clean);
+        if death == DeathRw::Outside {
+            lock.release_read(ra)?;
+            ra.flush_all()?;
+        }
+        ra.fetch_add(arrived, 1)?;
+        meet(ra, arrived, u64::from(ra.size()), &mut ask)?;
+        die();
+        panic!("rank 1 should have died");
+    }
+    meet(ra, arrived, 1, &mut ask)?;
+    ra.fetch_add(arrived, 1)?;
+    let mut increments = 0;
+    for turn in 0..SURVIVALS {
+        let writes = (turn + u64::from(ra.rank().0)) % 2 == 0;
+        let entry = if writes { lock.recoverable_acquire_write(ra)? } else { lock.recoverable_acquire_read(ra)? };
+        if let Entry::OwnerDead(failed) = entry {
+            assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
+            assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank is told");
+            // It is alone, also if it came to read.
+            pair.increment(ra)?;
+            increments += 1;
+            lock.share(ra)?;
+        }
+        if writes {
+            pair.increment(ra)?;
+            increments += 1;
+            lock.release_write(ra)?;
+        } else {
+            pair.check(ra)?;
+            lock.release_read(ra)?;
+        }
+    }
+    let survivors = u64::from(ra.size()) - 1;
+    ra.fetch_add(written, increments)?;
+    meet_again(ra, done, survivors, &mut ask)?;
+    assert_eq!(ra.get(told)?, u64::from(death == DeathRw::Writing), "ranks that were told");
+    assert_eq!(pair.check(ra)?, ra.get(written)?, "increments");
+    meet_again(ra, done, 2 * survivors, &mut ask)?;
+    if ra.rank() == Rank(0) {
+        let _ = lock.recoverable_acquire_write(ra)?;
+        lock.release_unrecovered(ra)?;
+        ra.flush_all()?;
+    }
+    meet_again(ra, done, 3 * survivors, &mut ask)?;
+    for refused in [lock.recoverable_acquire_read(ra), lock.recoverable_acquire_write(ra)] {
+        assert!(matches!(refused, Err(crate::Error::NotRecoverable { lock }) if lock == L::NAME), "{refused:?}");
+    }
+    meet_again(ra, done, 4 * survivors, &mut ask)
+}
+
+/// Like [`rw_lock_cost`], for the acquires that go on after failures.
+pub fn recoverable_rw_cost<L: RecoverableRw>(params: L::Params) -> [(u64, u64); 2] {
+    let reader = cost(L::words(2), L::NODE, |ra, place| {
+        let mut lock = L::bind(ra, place, params)?;
+        let acquire = measure(ra, |ra| lock.recoverable_acquire_read(ra).map(drop))?;
+        Ok((acquire, measure(ra, |ra| lock.release_read(ra))?))
+    });
+    let writer = cost(L::words(2), L::NODE, |ra, place| {
+        let mut lock = L::bind(ra, place, params)?;
+        let acquire = measure(ra, |ra| lock.recoverable_acquire_write(ra).map(drop))?;
+        Ok((acquire, measure(ra, |ra| lock.release_write(ra))?))
+    });
+    [reader, writer]
+}
