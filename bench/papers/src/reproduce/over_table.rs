@@ -1,5 +1,6 @@
 //! Simulations of locks over a table of locks, which the experiments of the papers since 2018 share.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use rmalab_atomics::sim::Profile;
 use rmalab_job::{Error, Result};
 use rmalab_lab::Registry;
 use rmalab_lab::simulate::{Load, Mix, Options, Section, Simulation};
+use rmalab_lab::workload::{Benchmark, Table as Locks};
 use rmalab_report::finding::{Column, Table, Value};
 use serde::{Deserialize, Serialize};
 
@@ -50,18 +52,53 @@ pub(super) struct Figures {
 
 /// Simulates a lock, or takes the result from the journal.
 pub(super) fn figures(context: &Context<'_>, lock: &str, case: Case<'_>) -> Result<Figures> {
-    let Case { ranks: (ranks, ranks_per_node), table, exclusive, think } = case;
-    context.keep(&format!("{lock}, {ranks} ranks, {table}, {exclusive} exclusive, {think:?}"), || {
+    let Case { ranks, table, exclusive, think } = case;
+    let key = format!("{lock}, {} ranks, {table}, {exclusive} exclusive, {think:?}", ranks.0);
+    simulated(context, lock, ranks, &key, || {
+        Ok(Load {
+            mix: Mix::writers(exclusive).in_table(),
+            section: if think.is_zero() { Section::Empty } else { Section::Wait(Duration::ZERO, think) },
+            table: Some(table.parse().map_err(Error::usage)?),
+        })
+    })
+}
+
+/// Simulates a lock over the transactions of a benchmark, of the benchmark's own size and with all locks at one home. A transaction holds
+/// its locks for the time `hold`.
+pub(super) fn traced(
+    context: &Context<'_>,
+    lock: &str,
+    ranks: (u32, u32),
+    benchmark: Benchmark,
+    hold: Duration,
+) -> Result<Figures> {
+    let transactions: u64 = context.pick(20_000, 500_000);
+    let key = format!("{lock}, {} ranks, {transactions} transactions of {benchmark:?}, held for {hold:?}", ranks.0);
+    simulated(context, lock, ranks, &key, || {
+        let trace = Arc::new(benchmark.trace(benchmark.size(), transactions, 1)?);
+        Ok(Load {
+            mix: Mix::of(&trace),
+            section: Section::Work(hold, hold),
+            table: Some(Locks { homes: Some(1), ..Locks::traced(trace) }),
+        })
+    })
+}
+
+/// Simulates a lock, or takes the result from the journal.
+fn simulated(
+    context: &Context<'_>,
+    lock: &str,
+    (ranks, ranks_per_node): (u32, u32),
+    key: &str,
+    load: impl FnOnce() -> Result<Load>,
+) -> Result<Figures> {
+    context.keep(key, || {
         let registry = Registry::standard();
         let mut options = Options::new(Profile::find(PROFILE)?);
         options.locks = vec![lock.into()];
         options.ranks = vec![ranks];
         options.machine.ranks_per_node = Some(ranks_per_node);
-        options.loads = vec![Load {
-            mix: Mix::writers(exclusive).in_table(),
-            section: if think.is_zero() { Section::Empty } else { Section::Wait(Duration::ZERO, think) },
-            table: Some(table.parse().map_err(Error::usage)?),
-        }];
+        options.loads = vec![load()?];
         options.pairs = Some((context.pick(20_000, 500_000) / ranks).max(4));
         options.max_events = context.pick(4_000_000, 200_000_000);
         options.threads = Some(1);
