@@ -291,6 +291,10 @@ pub(crate) struct StudyArgs {
     /// Target of exclusive locks
     #[arg(long, value_name = "TARGET", value_enum, default_value_t = TargetArg::Home)]
     pub(crate) target: TargetArg,
+    /// A table of locks, from which each acquisition draws one: 100k:zipf=0.99, trace=FILE, as in rmalab simulate.
+    /// --read-fraction is then the share of shared locks. Each lock is measured in a world of its own
+    #[arg(long, value_name = "LOCKS[:HOW]", conflicts_with_all = ["home", "target"])]
+    pub(crate) table: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -336,6 +340,7 @@ impl StudyArgs {
         options.ranks_per_node = self.ranks_per_node;
         options.bind = !self.no_bind;
         options.home = self.home;
+        options.table.clone_from(&self.table);
         options.target = match self.target {
             TargetArg::Home => Target::Home,
             TargetArg::Random => Target::Random,

@@ -30,35 +30,42 @@ struct Best {
     /// The number of locks.
     locks: usize,
     repetitions: u32,
-    /// First measurements of the present load and world.
-    measured: Vec<(String, f64)>,
+    /// What readers acquire.
+    readers: &'static str,
+    /// First measurements of the worlds and loads that are not reported yet: with a table, one lock after the other is measured.
+    measured: Vec<(Load, String, f64)>,
     /// The worlds and loads that were reported: later repetitions are not.
-    reported: Vec<(Backend, u32, u64)>,
+    reported: Vec<Load>,
 }
+
+/// A world, and the bits of its share of readers.
+type Load = (Backend, u32, u64);
 
 impl Best {
     /// Adds a measurement; returns a line after the last lock.
     fn measured(&mut self, key: &Key, throughput: f64) -> Option<String> {
         let world = (key.backend, key.ranks, key.read_fraction.to_bits());
-        if self.reported.contains(&world) {
+        let again = self.measured.iter().any(|(of, lock, _)| *of == world && *lock == key.lock);
+        if again || self.reported.contains(&world) {
             return None;
         }
-        self.measured.push((key.lock.clone(), throughput));
-        if self.measured.len() < self.locks {
+        self.measured.push((world, key.lock.clone(), throughput));
+        if self.measured.iter().filter(|(of, ..)| *of == world).count() < self.locks {
             return None;
         }
         self.reported.push(world);
-        let mut measured = std::mem::take(&mut self.measured);
-        measured.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let best: Vec<String> = measured.iter().take(3).map(|(lock, rate)| format!("{lock} {}/s", si(*rate))).collect();
+        let mut measured: Vec<_> = self.measured.extract_if(.., |(of, ..)| *of == world).collect();
+        measured.sort_by(|a, b| b.2.total_cmp(&a.2));
+        let best = measured.iter().take(3).map(|(_, lock, rate)| format!("{lock} {}/s", si(*rate)));
+        let best: Vec<String> = best.collect();
         let ranks = counted(key.ranks.into(), "rank");
         let first = if self.repetitions > 1 { format!(" (first of {})", self.repetitions) } else { String::new() };
-        Some(format!("{}, {ranks}, {}: {}{first}", key.backend, load(key.read_fraction), best.join(", ")))
+        Some(format!("{}, {ranks}, {}: {}{first}", key.backend, load(key.read_fraction, self.readers), best.join(", ")))
     }
 }
 
-fn load(fraction: f64) -> String {
-    format!("{} % lock_all", number(fraction * 100.0))
+fn load(fraction: f64, readers: &str) -> String {
+    format!("{} % {readers}", number(fraction * 100.0))
 }
 
 impl Watch {
@@ -68,6 +75,7 @@ impl Watch {
         let best = Best {
             locks: options.locks.len(),
             repetitions: options.repetitions,
+            readers: options.readers(),
             measured: Vec::new(),
             reported: Vec::new(),
         };
@@ -106,7 +114,7 @@ impl Watch {
             }
         }
         let ranks = counted(key.ranks.into(), "rank");
-        let message = format!("{}, {ranks}, {}, {}", key.backend, key.lock, load(key.read_fraction));
+        let message = format!("{}, {ranks}, {}, {}", key.backend, key.lock, load(key.read_fraction, self.best.readers));
         match &mut self.show {
             Show::Quiet => (),
             Show::Bar(bar) => {

@@ -491,6 +491,53 @@ fn operations_are_counted_by_distance() {
     assert_eq!(operations("same node"), 0.0);
 }
 
+/// Threads and processes acquire locks of a table, drawn or of a trace.
+#[test]
+fn a_study_over_a_table_runs_on_real_backends() {
+    let at = tempfile::tempdir().unwrap();
+    let trace = at.path().join("t.csv");
+    let written =
+        run(&["simulate", "trace", "tpcc", "--size", "1", "--transactions", "300", "-o", trace.to_str().unwrap()]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    let trace = format!("trace={}", trace.display());
+    for (table, shares) in [("4:zipf=1", "0.5"), ("1k:local=50%:homes=2", "1,0.5"), (&trace, "")] {
+        let mut arguments =
+            vec!["study", "--ranks", "2", "--duration", "10ms", "--repetitions", "2", "--format", "json", "-q"];
+        arguments.extend(["--lock", "mcs,shiftlock,two-level,tas-rw", "--table", table]);
+        if !shares.is_empty() {
+            arguments.extend(["--read-fraction", shares]);
+        }
+        let output = run(&arguments);
+        assert!(output.status.success(), "{table}: {}", stderr(&output));
+        let document = Document::from_json(&stdout(&output)).unwrap();
+        let data = document.data.unwrap();
+        let rows = &data.rows;
+        assert_eq!(rows.len(), 2 * 4 * shares.split(',').count(), "{table}");
+        let column = |name: &str| data.columns.iter().position(|column| column.name == name).unwrap();
+        let (throughput, violations) = (column("throughput"), column("violations"));
+        for row in rows {
+            assert!(row[throughput].value.number().unwrap() > 0.0, "{table}");
+            assert_eq!(row[violations].value.number(), Some(0.0), "{table}");
+        }
+    }
+}
+
+#[test]
+fn wrong_tables_of_a_study_are_one_line() {
+    for (arguments, part) in [
+        (&["--table", "0"][..], "not a number of locks from 1"),
+        (&["--table", "trace=no-such.csv"], "no-such.csv: "),
+        (&["--table", "1000M", "--lock", "mcs", "--ranks", "2"], "a table of 1,000,000,000 locks of mcs takes"),
+        (&["--table", "10", "--target", "random"], "--target"),
+        (&["--table", "10", "--home", "1"], "--home"),
+        (&["--table", "10:homes=4", "--ranks", "2,8"], "a table at 4 ranks does not fit a world of 2"),
+    ] {
+        let output = run(&[&["study", "-q", "--repetitions", "1", "--duration", "10ms"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn data_can_go_to_standard_output_and_to_files() {
     let at = tempfile::tempdir().unwrap();

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
 pub use parameters::Parameters;
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
+pub(crate) use rank::gib;
 use rank::{Guard, Shared, Task, Times};
 use rmalab_atomics::Rank;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
@@ -302,7 +303,7 @@ impl Setting<'_> {
         let ranks = job.key.ranks;
         let begin = Instant::now();
         if job.bytes > self.most {
-            let [needed, there] = [job.bytes, self.most].map(rank::gib);
+            let [needed, there] = [job.bytes, self.most].map(gib);
             return Err(format!("it takes about {needed} of memory, and {there} are available"));
         }
         let world = World {
@@ -409,7 +410,7 @@ const SEGMENT_BYTES: u64 = 1 << 36;
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes of memory that the kernel could give without swapping, including those of this process.
-fn available_memory() -> u64 {
+pub(crate) fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());

@@ -26,9 +26,10 @@ pub use rmalab_atomics::Backend;
 use rmalab_atomics::{Mapped, Rank, Topology, World, started_as};
 
 use crate::Registry;
+use crate::simulate::{available_memory, gib};
 pub use crate::subject::passes::Target;
 use rmalab_job::{Error, Result};
-use rmalab_report::numbers::nanoseconds;
+use rmalab_report::numbers::{counted, nanoseconds};
 use rmalab_report::others::Others;
 pub use rmalab_report::statistics::Quantiles;
 use rmalab_report::{Machine, Run};
@@ -108,7 +109,7 @@ impl<'a> Study<'a> {
     /// The estimated duration of the study.
     pub fn estimate(&self) -> Duration {
         let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
-        let worlds = u32::try_from(self.options.ranks.len()).unwrap_or(u32::MAX);
+        let worlds = u32::try_from(self.options.ranks.len() * self.options.locks_of_worlds().len()).unwrap_or(u32::MAX);
         let start: Duration = self.options.backends.iter().map(|&backend| start(backend) * worlds).sum();
         // Ranks wait for a processor at each barrier of a cell.
         self.options.cell_duration().saturating_mul(measurements) * 103 / 100 + start
@@ -193,6 +194,9 @@ fn job(options: &Options) -> Result<Option<(Rank, u32)>> {
         }
         // A process that a launcher started alone is no rank.
         (None, None) | (Some((_, 1)), None) => Ok(None),
+        (Some(_), _) if options.table.is_some() => {
+            Err(Error::usage("--table: a study over a table starts its ranks itself; run it without a launcher"))
+        }
         (Some((rank, size)), _) => {
             let [Backend::Shm | Backend::Verbs | Backend::Mpi] = options.backends[..] else {
                 return Err(Error::usage(format!(
@@ -216,6 +220,8 @@ struct WorldOfStudy<'a> {
     options: &'a Options,
     backend: Backend,
     ranks: u32,
+    /// Bytes of each rank's segment for the table of locks; 0 without one.
+    table_bytes: u64,
 }
 
 impl Study<'_> {
@@ -223,14 +229,18 @@ impl Study<'_> {
     fn worlds(&self, receive: &mut dyn FnMut(Message)) -> Result<()> {
         for &backend in &self.options.backends {
             for &ranks in &self.options.ranks {
-                if self.stop.load(Ordering::Relaxed) {
-                    receive(Message::Interrupted);
-                    return Ok(());
-                }
-                let world = WorldOfStudy { registry: self.registry, options: &self.options, backend, ranks };
-                match backend {
-                    Backend::Local => world.threads(&self.stop, receive)?,
-                    _ => world.processes(&self.stop, receive)?,
+                for locks in self.options.locks_of_worlds() {
+                    if self.stop.load(Ordering::Relaxed) {
+                        receive(Message::Interrupted);
+                        return Ok(());
+                    }
+                    let options = &Options { locks, ..self.options.clone() };
+                    let mut world = WorldOfStudy { registry: self.registry, options, backend, ranks, table_bytes: 0 };
+                    world.table_bytes = world.bytes_of_table()?;
+                    match backend {
+                        Backend::Local => world.threads(&self.stop, receive)?,
+                        _ => world.processes(&self.stop, receive)?,
+                    }
                 }
             }
         }
@@ -246,9 +256,42 @@ impl WorldOfStudy<'_> {
         })
     }
 
+    /// Bytes of each rank's segment.
+    fn segment_bytes(&self) -> u64 {
+        rank::SEGMENT_BYTES + self.table_bytes
+    }
+
+    /// Bytes of each rank's segment that the table of locks takes, measured with one lock in a world like this one; 0 without a table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for a table larger than the memory: a segment takes memory where it is touched, and popular locks are all over it.
+    fn bytes_of_table(&self) -> Result<u64> {
+        let Some(table) = self.options.table()? else { return Ok(0) };
+        let world = World::threads(self.ranks).segment_bytes(rank::SEGMENT_BYTES).topology(self.topology()?);
+        let bytes = world.run(|ra| {
+            let each = self.options.locks.iter().map(|name| self.registry.find(name)?.table_bytes(ra, table.locks));
+            each.sum::<Result<u64>>()
+        })?;
+        let bytes = bytes.into_iter().collect::<Result<Vec<u64>>>()?.into_iter().max().unwrap_or(0);
+        let all = (rank::SEGMENT_BYTES + bytes).saturating_mul(self.ranks.into());
+        let available = available_memory();
+        if all > available {
+            return Err(Error::usage(format!(
+                "a table of {} of {} takes {} of memory at {}, and {} are available",
+                counted(table.locks.into(), "lock"),
+                self.options.locks.join(", "),
+                gib(all),
+                counted(self.ranks.into(), "rank"),
+                gib(available)
+            )));
+        }
+        Ok(bytes)
+    }
+
     /// Runs the world as threads; `receive` gets the messages of rank 0.
     fn threads(&self, stop: &AtomicBool, receive: &mut dyn FnMut(Message)) -> Result<()> {
-        let world = World::threads(self.ranks).segment_bytes(rank::SEGMENT_BYTES).topology(self.topology()?);
+        let world = World::threads(self.ranks).segment_bytes(self.segment_bytes()).topology(self.topology()?);
         let (report, messages) = mpsc::channel();
         std::thread::scope(|scope| {
             let ranks = move || {

@@ -2,17 +2,20 @@
 
 pub(crate) mod any_lock;
 pub(crate) mod lock_table;
+pub(crate) mod over_table;
 pub(crate) mod passes;
 
 use std::sync::Arc;
 
 use any_lock::AnyLock;
+use over_table::OverTable;
 use passes::{Anywhere, OnMemory, Passes};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_job::{Error, Result};
 use rmalab_locks::WindowLock;
 
 use crate::advise::Advised;
+use crate::workload::Layout;
 
 /// Kinds of subjects: plots show the subjects of a kind together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -155,6 +158,27 @@ impl Subject {
             None => (self.make)(ra, home).map(|lock| Box::new(Anywhere::new(ra, lock)) as Box<dyn Passes>),
         };
         made.map_err(|source| Error::Lock { lock: self.info.name.clone(), source })
+    }
+}
+
+impl Subject {
+    /// Bytes of each rank's segment that a table of these locks takes in a study.
+    pub(crate) fn table_bytes(&self, ra: &dyn RemoteAtomics, locks: u32) -> Result<u64> {
+        OverTable::bytes(ra, &*self.make, locks).map_err(|source| self.failed(source))
+    }
+
+    /// Makes a rank's part of a table of new locks for the passes of a study.
+    pub(crate) fn passes_over<'a>(
+        &'a self,
+        ra: &'a dyn RemoteAtomics,
+        layout: &Arc<Layout>,
+    ) -> Result<Box<dyn Passes + 'a>> {
+        let made = OverTable::new(ra, &*self.make, layout).map_err(|source| self.failed(source))?;
+        Ok(Box::new(made))
+    }
+
+    fn failed(&self, source: rmalab_locks::Error) -> Error {
+        Error::Lock { lock: self.info.name.clone(), source }
     }
 }
 

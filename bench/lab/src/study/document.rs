@@ -5,7 +5,7 @@ use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, R
 use rmalab_report::numbers::{humane_span, number};
 use rmalab_report::statistics::Quantiles;
 
-use super::{Backend, Outcome, Side, Values, verdict};
+use super::{Backend, Options, Outcome, Side, Values, verdict};
 use crate::study;
 
 impl Outcome {
@@ -72,11 +72,11 @@ impl<'a> Of<'a> {
     fn table(&self, fraction: f64) -> Table {
         let most = self.most_ranks();
         let mixed = fraction > 0.0 && fraction < 1.0;
-        let side = if fraction > 0.0 { "lock_all" } else { "exclusive locks" };
+        let side = if fraction > 0.0 { self.outcome.options.readers() } else { "exclusive locks" };
         let title = format!(
             "{}: {}. Throughput of all ranks; time to acquire, fairness and operations of {side} at {most} ranks",
             self.backend,
-            load(fraction)
+            load(&self.outcome.options, fraction)
         );
         let mut columns = vec![Column::from("lock")];
         let ranks = &self.outcome.options.ranks;
@@ -119,7 +119,7 @@ impl<'a> Of<'a> {
     }
 
     fn plots(&self, fraction: f64) -> [Plot; 4] {
-        let who = if fraction > 0.0 { "lock_all" } else { "exclusive locks" };
+        let who = if fraction > 0.0 { self.outcome.options.readers() } else { "exclusive locks" };
         let (clock, cores) = (self.outcome.machine.clock_ns, self.outcome.machine.cores);
         let quantile = |of: fn(Quantiles) -> u64| {
             move |cell: &study::Cell| {
@@ -208,7 +208,7 @@ impl<'a> Of<'a> {
         });
         Plot {
             name: format!("{name}-{}", id(fraction)),
-            title: format!("{title}; {}", load(fraction)),
+            title: format!("{title}; {}", load(&self.outcome.options, fraction)),
             x: Axis::new("ranks", Quantity::Count),
             y: Axis::new(label, quantity),
             series: series.collect(),
@@ -229,9 +229,9 @@ impl<'a> Of<'a> {
         let rows = self.rows(fraction, most, |cell| vec![range(&cell.values.readers), range(&cell.values.writers)]);
         Some(Bars {
             name: format!("readers-writers-{}", id(fraction)),
-            title: format!("Readers against writers; {}; {most} ranks", load(fraction)),
+            title: format!("Readers against writers; {}; {most} ranks", load(&self.outcome.options, fraction)),
             axis: Axis::new("time to acquire, from median to 99th percentile", Quantity::Time),
-            parts: vec!["readers (lock_all)".into(), "writers (exclusive)".into()],
+            parts: vec![format!("readers ({})", self.outcome.options.readers()), "writers (exclusive)".into()],
             stacked: false,
             rows,
             text: "Waiting times of readers and writers under the same load, from the median to the 99th percentile; \
@@ -254,10 +254,12 @@ impl<'a> Of<'a> {
             })
             .to_vec()
         };
-        let pairs = [("lock_all + unlock_all", "readers", true), ("exclusive lock + unlock", "writers", false)];
+        let over_table = self.outcome.options.table.is_some();
+        let readers = if over_table { "shared lock + unlock" } else { "lock_all + unlock_all" };
+        let pairs = [(readers, "readers", true), ("exclusive lock + unlock", "writers", false)];
         let bars = pairs.map(|(pair, name, readers)| Bars {
             name: format!("operations-{name}-{}", id(fraction)),
-            title: format!("Operations of {pair}; {}; {most} ranks", load(fraction)),
+            title: format!("Operations of {pair}; {}; {most} ranks", load(&self.outcome.options, fraction)),
             axis: Axis::new("operations per pair (mean)", Quantity::Number),
             parts: ["on the rank itself", "in the same node", "in another node"].map(Into::into).into(),
             stacked: true,
@@ -310,11 +312,12 @@ fn throughput(cell: &study::Cell) -> Cell {
 }
 
 /// A read fraction in words.
-pub(super) fn load(fraction: f64) -> String {
-    match fraction {
-        1.0 => "lock_all only".into(),
+pub(super) fn load(options: &Options, share: f64) -> String {
+    let readers = options.readers();
+    match share {
+        1.0 => format!("{readers} only"),
         0.0 => "exclusive locks only".into(),
-        fraction => format!("{} % lock_all", number(fraction * 100.0)),
+        share => format!("{} % {readers}", number(share * 100.0)),
     }
 }
 
@@ -351,6 +354,16 @@ fn method(outcome: &Outcome) -> Section {
     } else {
         "The scheduler places the ranks on processors."
     };
+    let over = match options.table() {
+        Ok(Some(table)) => format!(
+            "Each acquisition draws a lock of a table of {table}. A mutex takes part with readers that exclude one another. Locks are called \
+             through a table of functions, and a rank looks up its handle of each, which takes some tens of nanoseconds of a pair."
+        ),
+        _ => format!(
+            "A mutex takes part with readers that exclude one another. A lock that is not a policy of its own stands \
+             for the policy global: one lock for all targets. Exclusive locks name {target}."
+        ),
+    };
     Section::new("method", "Method")
         .paragraph(format!(
             "A cell is one lock under one load with one number of ranks. It was measured {times} for {cell}, in three \
@@ -362,9 +375,7 @@ fn method(outcome: &Outcome) -> Section {
              ranks, so no time is taken in this pass."
         ))
         .paragraph(format!(
-            "A mutex takes part with readers that exclude one another. A lock that is not a policy of its own stands \
-             for the policy global: one lock for all targets. Exclusive locks name {target}. {bound} Results are \
-             medians over the repetitions, with the lowest and the highest as spread; the longest times and bypasses \
+            "{over} {bound} Results are medians over the repetitions, with the lowest and the highest as spread; the longest times and bypasses \
              are the longest of all."
         ))
         .folded()

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Registry;
 use crate::subject::passes::Target;
+use crate::workload::Table;
 use rmalab_job::{Error, Result};
 
 /// The measurements of a study, and their durations.
@@ -47,6 +48,9 @@ pub struct Options {
     pub home: u32,
     /// The target of exclusive locks.
     pub target: Target,
+    /// The table of locks from which acquisitions draw, as in [`simulate`](crate::simulate); without it there is one lock, and the shares
+    /// of readers are of lock_all. With it they are of shared locks.
+    pub table: Option<String>,
 }
 
 /// Duration of all cells of a study together when no duration is given.
@@ -93,6 +97,7 @@ impl Default for Options {
             bind: true,
             home: 0,
             target: Target::Home,
+            table: None,
         }
     }
 }
@@ -138,6 +143,9 @@ impl Options {
                 )));
             }
         }
+        if let Some(table) = self.table()? {
+            self.check_table(&table)?;
+        }
         for &fraction in &self.read_fractions {
             if !(0.0..=1.0).contains(&fraction) {
                 return Err(Error::usage(format!("read fraction: {fraction} is not between 0 and 1")));
@@ -168,6 +176,51 @@ impl Options {
             return Err(Error::usage("ranks per node: give at least 1"));
         }
         Ok(self)
+    }
+
+    /// Reads the table of locks, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for text that is no table, and those of a trace's file.
+    pub(crate) fn table(&self) -> Result<Option<Table>> {
+        self.table.as_deref().map(|table| table.parse().map_err(Error::usage)).transpose()
+    }
+
+    /// Checks the options beside a table, and takes the share of readers from a trace.
+    fn check_table(&mut self, table: &Table) -> Result<()> {
+        if let Some(backend) = self.backends.iter().find(|&&backend| !shares_memory(backend)) {
+            return Err(Error::usage(format!("--table: a study over a table runs on local and shm, not on {backend}")));
+        }
+        if self.home != 0 || self.target != Target::Home {
+            return Err(Error::usage("--table: the locks have their homes; leave out --home and --target"));
+        }
+        if let (Some(homes), Some(&least)) = (table.homes, self.ranks.iter().min())
+            && homes > least
+        {
+            return Err(Error::usage(format!("a table at {homes} ranks does not fit a world of {least}")));
+        }
+        if let Some(trace) = &table.trace {
+            let shares = vec![1.0 - trace.exclusive()];
+            if self.read_fractions != Options::default().read_fractions && self.read_fractions != shares {
+                return Err(Error::usage("a trace has its own share of shared locks: leave out --read-fraction"));
+            }
+            self.read_fractions = shares;
+        }
+        Ok(())
+    }
+
+    /// The locks of each world: those of one world are measured in turn, and a table leaves no room for another one.
+    pub(super) fn locks_of_worlds(&self) -> Vec<Vec<String>> {
+        match self.table {
+            None => vec![self.locks.clone()],
+            Some(_) => self.locks.iter().map(|lock| vec![lock.clone()]).collect(),
+        }
+    }
+
+    /// What a reader acquires.
+    pub fn readers(&self) -> &'static str {
+        if self.table.is_some() { "shared locks" } else { "lock_all" }
     }
 
     /// The number of cells: combinations of backend, number of ranks, lock and read fraction, without repetitions.

@@ -113,7 +113,7 @@ impl WorldOfStudy<'_> {
         let job = Launcher::new(self.ranks)
             .command(program, [] as [&str; 0])
             .env(TASK, serde_json::to_string(&task).expect("options are JSON"))
-            .segment_bytes(SEGMENT_BYTES)
+            .segment_bytes(self.segment_bytes())
             .hub(self.backend.meets())
             .topology(self.topology()?)
             .output(Output::Lines(Box::new(output)))

@@ -11,6 +11,7 @@ use super::options::Options;
 use super::outcome::{Message, RankSample, Sample, Values, world_keys};
 use crate::Registry;
 use crate::subject::passes::{Ledger, Passes, Task};
+use crate::workload::Layout;
 use rmalab_job::{Error, Result, say};
 use rmalab_report::numbers::nanoseconds;
 
@@ -55,9 +56,15 @@ pub(crate) fn measure(
     }
     let meeting = Meeting::new(ra, memory.is_some())?;
     let home = Rank(options.home);
+    let layout = options.table()?.map(|table| Arc::new(Layout::new(table, ra.topology())));
     let mut locks: Vec<(&str, Box<dyn Passes + '_>)> = Vec::new();
     for name in &options.locks {
-        locks.push((name, registry.find(name)?.passes(ra, memory, home)?));
+        let subject = registry.find(name)?;
+        let passes = match &layout {
+            Some(layout) => subject.passes_over(ra, layout)?,
+            None => subject.passes(ra, memory, home)?,
+        };
+        locks.push((name, passes));
     }
     let line = || ra.heap().alloc(LINE, LINE);
     let ledger = Ledger { grants: line()?, last: line()?, inside: line()?, beats: line()? };

@@ -57,7 +57,7 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
     let first = *last.first()?;
     let rate = |cell: &Cell| si(cell.values.throughput);
     let name = &first.key.lock;
-    let mut text = format!("{backend}, {}, {most} ranks: ", load(fraction));
+    let mut text = format!("{backend}, {}, {most} ranks: ", load(&outcome.options, fraction));
     let alike: Vec<&str> = last[1..]
         .iter()
         .filter(|cell| first.repetitions > 1 && cell.throughput_max >= first.throughput_min)

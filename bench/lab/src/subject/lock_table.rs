@@ -35,7 +35,7 @@ impl<'a> LockTable<'a> {
     ///
     /// Errors of the lock; [`Error::Parameter`] when the table is larger than the free memory of a segment.
     pub(crate) fn new(ra: &dyn RemoteAtomics, make: &'a Make, layout: &Arc<Layout>) -> Result<LockTable<'a>> {
-        let bytes = bytes_of(ra, make)?;
+        let bytes = LockTable::bytes_of(ra, make)?;
         let heap = ra.heap();
         let all = bytes.checked_mul(layout.locks().into()).filter(|&all| all <= heap.free_bytes());
         let Some(all) = all else {
@@ -51,6 +51,13 @@ impl<'a> LockTable<'a> {
         };
         let requests = Requests::new(layout, ra.rank(), ra.size(), ra.topology().node_of(ra.rank()));
         Ok(LockTable { make, requests, first: heap.alloc(all, LINE)?, bytes, made: HashMap::new() })
+    }
+
+    /// Bytes of each rank's segment that a lock takes: the end of the allocations of one that is made on the side.
+    pub(crate) fn bytes_of(ra: &dyn RemoteAtomics, make: &Make) -> Result<u64> {
+        let aside = Region::new(ra, Disp(0), ra.view().segment());
+        make(&aside, Rank(0))?;
+        Ok(aside.heap().alloc(1, LINE)?.0.max(LINE))
     }
 
     /// Sets `locks` to those of the rank's next transaction, by rising numbers. Without a trace that is a drawn lock, taken in this `kind`.
@@ -75,11 +82,4 @@ impl<'a> LockTable<'a> {
             }
         }
     }
-}
-
-/// Bytes of each rank's segment that a lock takes: the end of the allocations of one that is made on the side.
-fn bytes_of(ra: &dyn RemoteAtomics, make: &Make) -> Result<u64> {
-    let aside = Region::new(ra, Disp(0), ra.view().segment());
-    make(&aside, Rank(0))?;
-    Ok(aside.heap().alloc(1, LINE)?.0.max(LINE))
 }

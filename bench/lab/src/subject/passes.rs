@@ -23,10 +23,10 @@ use rmalab_report::statistics::histogram;
 
 /// Samples of the latency pass that are kept before they go into histograms. So only one acquisition in this many pays
 /// for a histogram's cache misses.
-const SAMPLES: usize = 1024;
+pub(super) const SAMPLES: usize = 1024;
 
 /// From this computing time on, a rank reads the clock after each acquisition, since that takes a fraction of a percent.
-const LONG: Duration = Duration::from_micros(10);
+pub(super) const LONG: Duration = Duration::from_micros(10);
 
 /// The target of exclusive locks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub(crate) struct Task<'a> {
 }
 
 /// Latencies that wait for their histograms: whether the rank read, and its acquire, release and hold.
-type Samples = Vec<(bool, [u32; 3])>;
+pub(super) type Samples = Vec<(bool, [u32; 3])>;
 
 /// Locations of the ledger's words in every rank's segment. Exclusive locks of a target use the words at that target.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ pub(crate) struct Ledger {
 const EXCLUSIVE: u64 = 1 << 32;
 
 /// Acquisitions of a rank in a trial.
-const TRIALS: u32 = 4;
+pub(super) const TRIALS: u32 = 4;
 
 /// One rank's part of a subject, and its backend.
 pub(crate) trait Passes {
@@ -335,23 +335,22 @@ fn latency<A: RemoteAtomics + ?Sized>(
 }
 
 /// A holder in the ledger's count of holders.
-struct Holder {
+pub(super) struct Holder {
     at: Address,
     weight: u64,
     alone: bool,
 }
 
 impl Holder {
-    /// Records that this rank holds what `exclusive` names.
-    fn enters(ra: &dyn RemoteAtomics, task: &Task<'_>, exclusive: Option<Rank>) -> rmalab_locks::Result<Holder> {
-        let at = exclusive.unwrap_or(task.home).at(task.ledger.inside);
-        let weight = if exclusive.is_some() { EXCLUSIVE } else { 1 };
+    /// Records that this rank holds the lock whose holders are counted at `at`.
+    pub(super) fn enters(ra: &dyn RemoteAtomics, at: Address, exclusive: bool) -> rmalab_locks::Result<Holder> {
+        let weight = if exclusive { EXCLUSIVE } else { 1 };
         let others = ra.fetch_add(at, weight)?;
         Ok(Holder { at, weight, alone: Holder::may_be_with(weight, others) })
     }
 
     /// Records that this rank is about to release; returns whether no rank was inside that it excludes.
-    fn leaves(self, ra: &dyn RemoteAtomics) -> rmalab_locks::Result<bool> {
+    pub(super) fn leaves(self, ra: &dyn RemoteAtomics) -> rmalab_locks::Result<bool> {
         let others = ra.fetch_add(self.at, self.weight.wrapping_neg())?.wrapping_sub(self.weight);
         Ok(self.alone && Holder::may_be_with(self.weight, others))
     }
@@ -370,7 +369,7 @@ fn trial(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, name: 
         let choice = choices.next();
         probed.begin(if choice.is_some() { "lock" } else { "lock_all" })?;
         acquire(lock, &probed, choice)?;
-        let holder = Holder::enters(ra, task, choice)?;
+        let holder = Holder::enters(ra, choice.unwrap_or(task.home).at(task.ledger.inside), choice.is_some())?;
         // Gives ranks that must not enter the time to do so.
         std::thread::yield_now();
         violations += u64::from(!holder.leaves(ra)?);
@@ -396,7 +395,7 @@ fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end:
         let requested = ra.get(book.at(task.ledger.grants))?;
         acquire(lock, counted, choice)?;
         let granted = ra.fetch_add(book.at(task.ledger.grants), 1)?;
-        let holder = Holder::enters(ra, task, choice)?;
+        let holder = Holder::enters(ra, choice.unwrap_or(task.home).at(task.ledger.inside), choice.is_some())?;
         if choice.is_some() {
             let last = ra.fetch_store(book.at(task.ledger.last), u64::from(ra.rank().0) + 1)?;
             if let Some(last) = last.checked_sub(1) {
@@ -423,7 +422,7 @@ fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end:
 
 /// Keeps the processor busy for `span`, or until `stop` is set.
 #[inline(always)]
-fn compute(span: Duration, stop: &AtomicBool) {
+pub(super) fn compute(span: Duration, stop: &AtomicBool) {
     if !span.is_zero() {
         let start = Instant::now();
         while start.elapsed() < span && !stop.load(Ordering::Relaxed) {
@@ -466,11 +465,11 @@ impl Choices {
 }
 
 impl Steps<Histogram<u64>> {
-    fn new() -> Steps<Histogram<u64>> {
+    pub(super) fn new() -> Steps<Histogram<u64>> {
         Steps { acquire: histogram(), release: histogram(), hold: histogram() }
     }
 
-    fn recorded(&self) -> Steps<Recorded> {
+    pub(super) fn recorded(&self) -> Steps<Recorded> {
         let list = |histogram: &Histogram<u64>| {
             histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
         };
@@ -479,7 +478,7 @@ impl Steps<Histogram<u64>> {
 }
 
 #[cold]
-fn record(samples: &mut Samples, readers: &mut Steps<Histogram<u64>>, writers: &mut Steps<Histogram<u64>>) {
+pub(super) fn record(samples: &mut Samples, readers: &mut Steps<Histogram<u64>>, writers: &mut Steps<Histogram<u64>>) {
     for (reader, [acquire, release, hold]) in samples.drain(..) {
         let side = if reader { &mut *readers } else { &mut *writers };
         side.acquire.saturating_record(u64::from(acquire));
