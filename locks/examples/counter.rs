@@ -7,7 +7,8 @@ use rmalab_atomics::{Backend, Collectives, Rank, RemoteAtomics};
 use rmalab_locks::{McsRwRp, Result, RwLock};
 
 fn count(ra: &dyn RemoteAtomics) -> Result<()> {
-    let counter = Rank(0).at(ra.heap().alloc(8, 8)?); // the same place on every rank, without communication
+    // The same place on every rank, without communication.
+    let counter = Rank(0).at(ra.heap().alloc(8, 8)?);
     let mut lock = RwLock::<_, McsRwRp>::create(ra, Rank(0), ())?;
     let guard = lock.acquire_write()?;
     let old = ra.get(counter)?;
@@ -22,6 +23,6 @@ fn count(ra: &dyn RemoteAtomics) -> Result<()> {
 }
 
 fn main() -> std::result::Result<(), rmalab_atomics::Error> {
-    let backend: Backend = std::env::args().nth(1).as_deref().unwrap_or("local").parse()?;
-    backend.try_run(4, count).map(drop)
+    let name = std::env::args().nth(1).unwrap_or("local".into());
+    name.parse::<Backend>()?.try_run(4, count).map(drop)
 }
