@@ -500,10 +500,12 @@ fn a_study_over_a_table_runs_on_real_backends() {
         run(&["simulate", "trace", "tpcc", "--size", "1", "--transactions", "300", "-o", trace.to_str().unwrap()]);
     assert!(written.status.success(), "{}", stderr(&written));
     let trace = format!("trace={}", trace.display());
+    let report = at.path().join("report");
     for (table, shares) in [("4:zipf=1", "0.5"), ("1k:local=50%:homes=2", "1,0.5"), (&trace, "")] {
         let mut arguments =
             vec!["study", "--ranks", "2", "--duration", "10ms", "--repetitions", "2", "--format", "json", "-q"];
         arguments.extend(["--lock", "mcs,shiftlock,two-level,tas-rw", "--table", table]);
+        arguments.extend(["--report", report.to_str().unwrap()]);
         if !shares.is_empty() {
             arguments.extend(["--read-fraction", shares]);
         }
