@@ -162,13 +162,14 @@ enum WordRef<'w> {
 }
 
 /// The exclusion of other ranks' updates during an update of this rank.
+#[derive(Clone, Copy)]
 enum Held {
     /// The updates are atomics, and no other rank runs a plain loop at the same time.
     Atomics,
     /// The target's lock; no rank runs a plain loop while this rank updates by atomics under it.
-    Lock(Mcs),
+    Lock,
     /// The target's lock, under which this rank may loop.
-    Loop(Mcs),
+    Loop,
 }
 
 /// One element's bits in its word.
@@ -347,7 +348,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             && self.native()
             && !source.is_empty()
             && let Ok(values) = bytemuck::try_cast_slice(source)
-            && let Some((words, 0)) = self.direct(offset, source.len() as u64)
+            && let Some(words) = self.words(offset, values.len())
         {
             return self.add(words, values);
         }
@@ -382,9 +383,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         match (self.word(offset, size).is_some(), self.word(offset + len - size, size).is_some()) {
             // Each branch ends separately: the compiler would keep a common result of both in memory.
             (true, true) => match self.begin_run(n)? {
-                Held::Loop(lock) => {
+                Held::Loop => {
                     let done = self.plain(offset, kind, op, source, result);
-                    self.release(lock)?;
+                    self.release()?;
                     done
                 }
                 held => {
@@ -418,9 +419,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             return Ok(to_word(result));
         }
         let combine = kind.combine_words(op);
-        let lock = self.acquire()?;
+        self.acquire()?;
         let done = self.plain_word(offset, kind, |old| (op != Op::NoOp).then(|| combine(old, value)));
-        self.release(lock)?;
+        self.release()?;
         done
     }
 
@@ -440,9 +441,18 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         update.run(&NetworkWord(self.ra, at), bits, value)
     }
 
+    /// Returns `n` words from `offset` on, if the processor reaches them.
+    #[inline(always)]
+    pub(crate) fn words(&self, offset: u64, n: usize) -> Option<&[AtomicU64]> {
+        match self.direct(offset, n as u64 * WORD)? {
+            (words, 0) => Some(words),
+            _ => None,
+        }
+    }
+
     /// Adds words to words that the processor reaches: what most runs are, and so the shortest path.
     #[inline(never)]
-    fn add(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
+    pub(crate) fn add(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
         let n = values.len() as u64;
         if self.alone && n >= ALONE {
             add_words(words, values);
@@ -451,13 +461,13 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             return Ok(());
         }
         match self.begin_run(n)? {
-            Held::Loop(lock) => {
+            Held::Loop => {
                 add_words(words, values);
                 if !cfg!(target_arch = "x86_64") {
                     // As above; on x86-64 the release of the lock is a fence as well.
                     fence(Ordering::SeqCst);
                 }
-                self.release(lock)
+                self.release()
             }
             held => {
                 for (word, value) in words.iter().zip(values) {
@@ -526,10 +536,10 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[inline(never)]
     fn begin_locked(&self, bias: &Bias) -> Result<Held> {
         let waits = self.ra.get(self.path.place(self.rank).word(0))? != 0;
-        let lock = self.acquire()?;
+        self.acquire()?;
         match bias.pay(self.ra, self.path, self.rank, waits) {
-            Ok(()) => Ok(Held::Lock(lock)),
-            Err(error) => self.end(Held::Lock(lock), Err(error)),
+            Ok(()) => Ok(Held::Lock),
+            Err(error) => self.end(Held::Lock, Err(error)),
         }
     }
 
@@ -539,11 +549,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         match self.bias {
             Some(bias) if n >= bias.limits.run as u64 => {
                 if bias.is_due(n) || self.path.is_locked(self.ra, self.rank)? {
-                    let lock = self.acquire()?;
+                    self.acquire()?;
                     return match bias.may_loop(self.ra, self.path, self.rank, n) {
-                        Ok(true) => Ok(Held::Loop(lock)),
-                        Ok(false) => Ok(Held::Lock(lock)),
-                        Err(error) => self.end(Held::Lock(lock), Err(error)),
+                        Ok(true) => Ok(Held::Loop),
+                        Ok(false) => Ok(Held::Lock),
+                        Err(error) => self.end(Held::Lock, Err(error)),
                     };
                 }
                 bias.owe(n);
@@ -558,8 +568,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn end<R>(&self, held: Held, done: Result<R>) -> Result<R> {
         match held {
             Held::Atomics => self.path.leave(self.ra, done),
-            Held::Lock(lock) | Held::Loop(lock) => {
-                self.release(lock)?;
+            Held::Lock | Held::Loop => {
+                self.release()?;
                 done
             }
         }
@@ -680,9 +690,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 self.end(held, swap_in_word(&NetworkWord(self.ra, at), bits, expected, desired))
             }
             None => {
-                let lock = self.acquire()?;
+                self.acquire()?;
                 let done = self.plain_word(offset, kind, |old| (old == expected).then_some(desired));
-                self.release(lock)?;
+                self.release()?;
                 done
             }
         }
@@ -707,9 +717,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Reads, combines and writes under the target's lock.
     #[inline(never)]
     fn under_lock(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
-        let lock = self.acquire()?;
+        self.acquire()?;
         let done = self.plain(offset, kind, op, source, result);
-        self.release(lock)?;
+        self.release()?;
         done
     }
 
@@ -765,12 +775,12 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         if matches!(self.place, Place::TwoSided(..)) || !modes && self.path.strategy != AccumulateStrategy::Locked {
             return Err(Error::Atomics(NOT_EXCLUSIVE));
         }
-        let lock = self.acquire()?;
+        self.acquire()?;
         let entered = self.bias.map_or(Ok(true), |bias| bias.lock(self.ra, self.path, self.rank));
         let done = entered.and_then(|entered| if entered { Ok(body()) } else { Err(Error::Atomics(NOT_EXCLUSIVE)) });
         // The release does not know of the body's stores.
         fence(Ordering::SeqCst);
-        self.release(lock)?;
+        self.release()?;
         done
     }
 
@@ -785,15 +795,20 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Acquires the target's lock of accumulates.
     #[inline(always)]
-    fn acquire(&self) -> Result<Mcs> {
-        let mut lock = Mcs::bind(self.ra, self.path.place(self.rank), ())?;
-        lock.acquire(self.ra)?;
-        Ok(lock)
+    fn acquire(&self) -> Result<()> {
+        Ok(self.lock()?.acquire(self.ra)?)
     }
 
     #[inline(always)]
-    fn release(&self, mut lock: Mcs) -> Result<()> {
-        Ok(lock.release(self.ra)?)
+    fn release(&self) -> Result<()> {
+        Ok(self.lock()?.release(self.ra)?)
+    }
+
+    /// Returns the target's lock of accumulates. All its state is in the segments: a copy that is kept from acquire to release would
+    /// only be moved through memory.
+    #[inline(always)]
+    fn lock(&self) -> Result<Mcs> {
+        Ok(Mcs::bind(self.ra, self.path.place(self.rank), ())?)
     }
 }
 

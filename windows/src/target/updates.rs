@@ -220,6 +220,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.by_processor(disp, |word| word.compare_and_swap(expected, desired))
     }
 
+    /// Adds to several 64-bit unsigned integers, each atomically, if the processor reaches them, and returns true. Otherwise, and after an
+    /// error, it has done nothing, and [`accumulate`](Self::accumulate) is the way.
+    #[inline(always)]
+    pub fn add_to_words(&self, disp: WindowDisp, values: &[u64]) -> bool {
+        if self.ways.strategy != AccumulateStrategy::Native || values.is_empty() {
+            return false;
+        }
+        let Some(at) = self.in_segment(disp, size_of_val(values) as u64) else { return false };
+        let updates = self.updates(Place::Segment(at));
+        updates.words(0, values.len()).is_some_and(|words| updates.add(words, values).is_ok())
+    }
+
     /// Updates an element with one atomic of the processor or of the network, if there is one and it may be used.
     #[inline(always)]
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {

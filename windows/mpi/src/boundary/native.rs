@@ -467,15 +467,15 @@ impl Native {
     /// The origin's items are the program's to read.
     #[inline(never)]
     unsafe fn short_sums(&self, origin: Items, target: c_int, disp: i64) -> bool {
-        let Some(len) = u64::try_from(origin.count).ok().and_then(|count| count.checked_mul(8)) else { return false };
-        if !self.is_open(target) {
+        let Ok(count) = usize::try_from(origin.count) else { return false };
+        let is_aligned = origin.at.cast::<u64>().is_aligned() && !origin.at.is_null();
+        if !is_aligned || count > isize::MAX as usize / 8 || !self.is_open(target) {
             return false;
         }
         let Some(at) = self.engine.raw().locked(Rank(target as u32)) else { return false };
-        // SAFETY: the caller's promise.
-        let source = unsafe { bytes(origin.at, len) };
-        // Nothing is done outside of the window, and the long path reports it.
-        at.accumulate_untyped(WindowDisp(disp), Kind::U64, Op::Sum, source).is_ok()
+        // SAFETY: the caller's promise; the first integer is aligned.
+        let values = unsafe { std::slice::from_raw_parts(origin.at.cast::<u64>(), count) };
+        at.add_to_words(WindowDisp(disp), values)
     }
 
     /// Fetches and updates a 64-bit integer, or does nothing and returns false.
