@@ -690,17 +690,20 @@ unsafe fn tested(win: ffi::MPI_Win, over: crate::policy::Result<bool>, flag: *mu
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn MPI_Win_sync(win: ffi::MPI_Win) -> c_int {
-    if let Some(window) = native::last(win) {
-        window.sync();
-        return host::SUCCESS;
-    }
-    match table::find(win).as_deref() {
-        Some(Window::Native(window)) => {
-            window.sync();
-            host::SUCCESS
+    #[inline(never)]
+    fn long(win: ffi::MPI_Win) -> c_int {
+        match table::find(win).as_deref() {
+            Some(Window::Native(window)) => {
+                window.sync();
+                host::SUCCESS
+            }
+            // SAFETY: the program's own call, passed on.
+            _ => unsafe { ffi::PMPI_Win_sync(win) },
         }
-        // SAFETY: the program's own call, passed on.
-        _ => unsafe { ffi::PMPI_Win_sync(win) },
+    }
+    match native::last(win) {
+        Some(window) if window.short_sync() => host::SUCCESS,
+        _ => long(win),
     }
 }
 

@@ -564,6 +564,17 @@ impl Native {
         self.open.get() != NONE && !self.is_time()
     }
 
+    /// Orders loads and stores, unless the host is to make progress.
+    #[inline(always)]
+    pub(crate) fn short_sync(&self) -> bool {
+        let is_short = !self.is_time();
+        if is_short {
+            // What the engine's call does.
+            fence(Ordering::SeqCst);
+        }
+        is_short
+    }
+
     /// Locks a target if nobody holds a conflicting lock, or does nothing and returns false.
     #[inline(always)]
     pub(crate) fn short_lock(&self, lock_type: c_int, target: c_int, assert: c_int) -> bool {
@@ -959,7 +970,6 @@ impl Native {
         Ok(self.engine.raw().flush_local_all()?)
     }
 
-    #[inline(always)]
     pub(crate) fn sync(&self) {
         self.count();
         self.engine.raw().sync();
