@@ -7,7 +7,7 @@ use crate::raw::RawWindow;
 use crate::raw::epochs::Side;
 use crate::raw::matching::check_group;
 use crate::trace::recorder::{Event, Kind};
-use crate::two_sided::attended;
+use crate::two_sided::{self, attended};
 use crate::{Active, Call, Error, FenceAssert, Open, PostAssert, Result, StartAssert, Target, WindowCore};
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
@@ -39,7 +39,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         match &core.two_sided {
             Some(requests) => requests.start(group, assert.nocheck),
             None => {
-                let met = core.matching.start(&attended(core.ra), group, !assert.nocheck);
+                let met = if two_sided::is_needed() {
+                    core.matching.start(&attended(core.ra), group, !assert.nocheck)
+                } else {
+                    core.matching.start(core.ra, group, !assert.nocheck)
+                };
                 met.map_err(|error| core.hear(error))?;
             }
         }
@@ -179,7 +183,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let started = self.start_record();
         match &self.two_sided {
             Some(requests) => requests.wait_exposure()?,
-            None => self.matching.wait(&attended(self.ra))?,
+            None if two_sided::is_needed() => self.matching.wait(&attended(self.ra))?,
+            None => self.matching.wait(self.ra)?,
         }
         self.record(started, Event::of(Kind::Wait));
         Ok(())

@@ -587,16 +587,38 @@ pub(crate) fn free_group(mut group: Group) {
 
 /// Returns the numbers that the members of `group` have in `all`. A member that is not there is an error of the group.
 pub(crate) fn ranks(group: Group, all: Group) -> Result<Vec<Rank>> {
-    let mut size = 0;
-    // SAFETY: see the module; the call writes to a live variable.
-    done(unsafe { ffi::PMPI_Group_size(group, &mut size) })?;
-    let members: Vec<c_int> = (0..size).collect();
-    let mut ranks = vec![0; members.len()];
-    // SAFETY: as above; both arrays have `size` numbers.
-    done(unsafe { ffi::PMPI_Group_translate_ranks(group, size, members.as_ptr(), all, ranks.as_mut_ptr()) })?;
-    // A rank that is not there has a negative number.
-    let ranks: std::result::Result<Vec<_>, _> = ranks.into_iter().map(|rank| u32::try_from(rank).map(Rank)).collect();
-    ranks.map_err(|_| Failure::Class(ffi::MPI_ERR_GROUP as c_int))
+    let mut members = Members::default();
+    members.read(group, all)?;
+    Ok(members.ranks)
+}
+
+/// The members of a group, in lists that may be used again.
+#[derive(Default)]
+pub(crate) struct Members {
+    /// The numbers from 0 on, as many as any group so far had members.
+    own: Vec<c_int>,
+    translated: Vec<c_int>,
+    ranks: Vec<Rank>,
+}
+
+impl Members {
+    /// Reads the numbers that the members of `group` have in `all`, and returns them. A member that is not there is an error of the group.
+    pub(crate) fn read(&mut self, group: Group, all: Group) -> Result<&[Rank]> {
+        let mut size = 0;
+        // SAFETY: see the module; the call writes to a live variable.
+        done(unsafe { ffi::PMPI_Group_size(group, &mut size) })?;
+        self.own.extend(self.own.len() as c_int..size);
+        self.translated.resize(size as usize, 0);
+        let (own, translated) = (self.own.as_ptr(), self.translated.as_mut_ptr());
+        // SAFETY: as above; both arrays have `size` numbers, or more.
+        done(unsafe { ffi::PMPI_Group_translate_ranks(group, size, own, all, translated) })?;
+        self.ranks.clear();
+        for &rank in &self.translated {
+            // A rank that is not there has a negative number.
+            self.ranks.push(Rank(u32::try_from(rank).map_err(|_| Failure::Class(ffi::MPI_ERR_GROUP as c_int))?));
+        }
+        Ok(&self.ranks)
+    }
 }
 
 /// Opens the host's epoch of all operations on a managed window. No other kind of lock is ever taken there.

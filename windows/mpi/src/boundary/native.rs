@@ -29,7 +29,7 @@ use rmalab_windows::{
 };
 
 use super::engine::{Engine, Memory, Shared, program_memory};
-use super::host::{self, Group, Win};
+use super::host::{self, Group, Members, Win};
 use super::threads;
 use super::types::{self, Dense, Types};
 use crate::policy::{Failure, Result, strategies};
@@ -110,6 +110,8 @@ pub(crate) struct Native {
     /// Where this rank has attached no bytes, which the engine does not do.
     attached_empty: RefCell<Vec<usize>>,
     group: Group,
+    /// Lists for the group of a call, so that a call of an epoch allocates nothing.
+    members: Cell<Option<Box<Members>>>,
     attributes: Box<Attributes>,
     types: &'static Types,
     /// The number of calls since the host last made progress.
@@ -261,6 +263,7 @@ impl Native {
             parts: parts.into(),
             attached_empty: RefCell::default(),
             group,
+            members: Cell::default(),
             attributes,
             types: Types::all(),
             calls: Cell::new(0),
@@ -979,8 +982,16 @@ impl Native {
         Ok(self.engine.raw().fence(assert)?)
     }
 
+    /// Makes a call with the ranks of a group.
+    fn with_ranks<R>(&self, group: Group, call: impl FnOnce(&[Rank]) -> Result<R>) -> Result<R> {
+        let mut members = self.members.take().unwrap_or_default();
+        let done = members.read(group, self.group).and_then(call);
+        self.members.set(Some(members));
+        done
+    }
+
     pub(crate) fn start(&self, group: Group, assert: StartAssert) -> Result<()> {
-        Ok(self.engine.raw().start(&host::ranks(group, self.group)?, assert)?)
+        self.with_ranks(group, |targets| Ok(self.engine.raw().start(targets, assert)?))
     }
 
     pub(crate) fn complete(&self) -> Result<()> {
@@ -988,7 +999,7 @@ impl Native {
     }
 
     pub(crate) fn post(&self, group: Group, assert: PostAssert) -> Result<()> {
-        Ok(self.engine.raw().post(&host::ranks(group, self.group)?, assert)?)
+        self.with_ranks(group, |origins| Ok(self.engine.raw().post(origins, assert)?))
     }
 
     pub(crate) fn wait(&self) -> Result<()> {
