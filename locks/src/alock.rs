@@ -52,15 +52,16 @@
 use rmalab_atomics::{Address, Disp, Distance, RemoteAtomics, Until, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
+use crate::error::at_least_one;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Place, RawMutex, Result};
 
 /// The parameters of [`ALock`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ALockParams {
-    /// How many ranks of the home's node hold the lock in a row while a far rank waits; 0 counts as 1.
+    /// How many ranks of the home's node hold the lock in a row while a far rank waits; at least 1.
     pub near: u32,
-    /// How many ranks of other nodes hold the lock in a row while a near rank waits; 0 counts as 1.
+    /// How many ranks of other nodes hold the lock in a row while a near rank waits; at least 1.
     pub far: u32,
     /// How the head of a class polls.
     pub backoff: Backoff,
@@ -103,6 +104,8 @@ impl RawMutex for ALock {
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: ALockParams) -> Result<ALock> {
         let is_far = ra.topology().distance(ra.rank(), place.home) == Distance::Remote;
         let class = u64::from(is_far);
+        let near = at_least_one(Self::NAME, "near", params.near)?;
+        let far = at_least_one(Self::NAME, "far", params.far)?;
         Ok(ALock {
             tail: place.word(class),
             other_tail: place.word(1 - class),
@@ -111,7 +114,7 @@ impl RawMutex for ALock {
             next: place.node,
             budget: place.node.word(1),
             me: pointer(ra.rank()),
-            b: u64::from(if is_far { params.far } else { params.near }.max(1)),
+            b: u64::from(if is_far { far } else { near }),
             k: 0,
             backoff: BackoffState::new(params.backoff, ra.rank()),
         })

@@ -51,6 +51,7 @@
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 
+use crate::error::at_least_one;
 use crate::{Place, RawRwLock, Result};
 
 /// One writer.
@@ -95,7 +96,11 @@ impl RawRwLock for DslrWide {
 
     fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, params: DslrWideParams) -> Result<DslrWide> {
         // 32 bits count any number of ranks.
-        Ok(DslrWide { drawn: place.word(0), served: place.word(1), hold: params.hold.max(1) })
+        Ok(DslrWide {
+            drawn: place.word(0),
+            served: place.word(1),
+            hold: at_least_one(Self::NAME, "hold", params.hold)?,
+        })
     }
 
     #[inline]

@@ -99,3 +99,15 @@ pub enum Error {
         held: String,
     },
 }
+
+/// Checks a threshold or bound that means nothing at 0.
+///
+/// # Errors
+///
+/// [`Error::Parameter`] for 0.
+pub(crate) fn at_least_one(lock: &'static str, parameter: &'static str, value: u32) -> Result<u32> {
+    if value == 0 {
+        return Err(Error::Parameter { lock, parameter, why: "it is 0, but it has to be at least 1".to_owned() });
+    }
+    Ok(value)
+}

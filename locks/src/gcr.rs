@@ -64,6 +64,7 @@
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
 use crate::cohort::block;
+use crate::error::at_least_one;
 use crate::mcs::Mcs;
 use crate::qnode::{NIL, Qnode, pointer, rank_of};
 use crate::{LINE, Place, RawMutex, Result};
@@ -74,10 +75,10 @@ const ACTIVE: u64 = 1 << 32;
 /// The parameters of [`Gcr`] and [`GcrRw`](crate::GcrRw).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GcrParams<P> {
-    /// How many ranks of a node may be active together; 0 counts as 1.
+    /// How many ranks of a node may be active together; at least 1.
     pub active: u32,
-    /// After this many of its own releases past a waiting head, a rank approves the head although other ranks are active; 0 counts
-    /// as 1. The paper's THRESHOLD.
+    /// After this many of its own releases past a waiting head, a rank approves the head although other ranks are active; at
+    /// least 1. The paper's THRESHOLD.
     pub threshold: u32,
     /// The parameters of the inner lock.
     pub inner: P,
@@ -123,6 +124,7 @@ const fn head(gate: u64) -> u64 {
 impl Gate {
     pub(crate) fn new<A: RemoteAtomics + ?Sized, P>(
         ra: &A,
+        lock: &'static str,
         place: Place,
         inner: u64,
         params: &GcrParams<P>,
@@ -132,8 +134,8 @@ impl Gate {
         let own = place.node.plus(inner.next_multiple_of(LINE));
         let of_rank = own.plus(LINE);
         Ok(Gate {
-            active: u64::from(params.active.max(1)),
-            threshold: params.threshold.max(1),
+            active: u64::from(at_least_one(lock, "active", params.active)?),
+            threshold: at_least_one(lock, "threshold", params.threshold)?,
             releases: 0,
             gate: first.at(own).unwatched(),
             passive: Mcs::bind(ra, Place { home: first, words: own.word(1), node: of_rank }, ())?,
@@ -215,7 +217,7 @@ impl<M: RawMutex> RawMutex for Gcr<M> {
     type Params = GcrParams<M::Params>;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<Gcr<M>> {
-        Ok(Gcr { inner: M::bind(ra, place, params.inner)?, gate: Gate::new(ra, place, M::NODE, &params)? })
+        Ok(Gcr { inner: M::bind(ra, place, params.inner)?, gate: Gate::new(ra, Self::NAME, place, M::NODE, &params)? })
     }
 
     #[inline]

@@ -53,7 +53,10 @@ impl<L: RawRwLock> RawRwLock for GcrRw<L> {
     type Params = GcrParams<L::Params>;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<GcrRw<L>> {
-        Ok(GcrRw { inner: L::bind(ra, place, params.inner)?, gate: Gate::new(ra, place, L::NODE, &params)? })
+        Ok(GcrRw {
+            inner: L::bind(ra, place, params.inner)?,
+            gate: Gate::new(ra, Self::NAME, place, L::NODE, &params)?,
+        })
     }
 
     #[inline]

@@ -50,6 +50,7 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
 use crate::cohort::block;
+use crate::error::at_least_one;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{LINE, Place, RawMutex, Result};
 
@@ -59,7 +60,7 @@ const LOCAL: u64 = 1;
 /// The parameters of [`Sherman`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShermanParams {
-    /// How many ranks of a node hold the lock in a row; 0 counts as 1.
+    /// How many ranks of a node hold the lock in a row; at least 1.
     pub max: u32,
     /// How many ranks, in blocks from rank 0 on, share a local lock; 0 for those of a node, as in
     /// [`CohortParams`](crate::CohortParams).
@@ -105,7 +106,7 @@ impl RawMutex for Sherman {
             next: place.node,
             turn: place.node.word(1),
             me: pointer(ra.rank()),
-            max: params.max,
+            max: at_least_one(Self::NAME, "max", params.max)?,
             d: 0,
             backoff: BackoffState::new(params.backoff, ra.rank()),
         })
@@ -167,7 +168,7 @@ mod tests {
     fn conforms() {
         suite::mutex::<Sherman>(ShermanParams::default());
         suite::mutex::<Sherman>(params(2, 2));
-        suite::mutex::<Sherman>(params(0, 1));
+        suite::mutex::<Sherman>(params(1, 1));
     }
 
     #[test]

@@ -57,6 +57,7 @@
 use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
+use crate::error::at_least_one;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Error, Place, RawRwLock, Result};
 
@@ -105,7 +106,7 @@ fn after(rel: u64, more: u64) -> u64 {
 /// The parameters of [`ShiftLock`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShiftLockParams {
-    /// How many writers in a row hold the lock before the readers that wait; 0 counts as 1.
+    /// How many writers in a row hold the lock before the readers that wait; at least 1.
     pub n: u32,
     /// How ranks poll the lock's word.
     pub backoff: Backoff,
@@ -150,7 +151,7 @@ impl RawRwLock for ShiftLock {
             suc: place.node,
             note: place.node.word(1),
             me: pointer(ra.rank()),
-            n: params.n,
+            n: at_least_one(Self::NAME, "n", params.n)?,
             seen: 0,
             k: 0,
             backoff: BackoffState::new(params.backoff, ra.rank()),
@@ -308,7 +309,7 @@ mod tests {
                 arrived(4)?;
             }
             let turn = ra.fetch_add(order, 1)?;
-            let before = u64::from(rank.0) - u64::from(rank.0 > 1 && turn < u64::from(n.max(1)));
+            let before = u64::from(rank.0) - u64::from(rank.0 > 1 && turn < u64::from(n));
             assert_eq!(turn, before, "{rank}");
             lock.release_write(ra)
         });
@@ -317,8 +318,8 @@ mod tests {
 
     #[test]
     fn n_writers_in_a_row_are_served_in_order_and_then_the_reader() {
-        for n in 0..4 {
-            assert_eq!(writers_before_the_reader(n), u64::from(n.max(1)));
+        for n in 1..4 {
+            assert_eq!(writers_before_the_reader(n), u64::from(n));
         }
     }
 

@@ -41,6 +41,7 @@
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 
+use crate::error::at_least_one;
 use crate::{Place, RawMutex, RawMutexTry, Result};
 
 /// One ticket in `next_ticket`.
@@ -84,7 +85,12 @@ impl RawMutex for Ticket {
 
     fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, params: TicketParams) -> Result<Ticket> {
         // 2^32 tickets are enough for any number of ranks.
-        Ok(Ticket { lock: place.word(0), hold: params.hold.max(1), my_ticket: 0, followed: false })
+        Ok(Ticket {
+            lock: place.word(0),
+            hold: at_least_one(Self::NAME, "hold", params.hold)?,
+            my_ticket: 0,
+            followed: false,
+        })
     }
 
     #[inline]

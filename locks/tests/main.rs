@@ -4,6 +4,7 @@
 mod examples;
 mod guards;
 mod late_puts;
+mod limits;
 mod refused_fence;
 mod suite;
 mod window_policies;
