@@ -5,12 +5,14 @@
 //! their tickets back, and the rank with the last ticket resets the word after all have released.
 //! [`rmalab_locks::dslr_wide`] has no such count, and none of these steps.
 
+use std::path::Path;
+
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawRwLock, Result};
 use rmalab_verify::subject::{At, Holds, WORDS};
-use rmalab_verify::{Property, Subject};
+use rmalab_verify::{Check, Finding, Property, Subject, diagram};
 
-use super::{check, run, verdict};
+use super::{check, plain, replayed, run, verdict};
 
 /// Tickets of readers and of writers, from the lowest field up: drawn, and then served.
 const MAX_S: u64 = 1;
@@ -182,11 +184,33 @@ impl RawRwLock for Dslr {
     }
 }
 
+/// The check of `form`.
+fn checked(form: Form, scenario: &str) -> Check {
+    let subject = Subject::lock::<Dslr>(form);
+    check(subject.words(At::Home, WORDS, &[("lock", Holds::Number)]).keeps("lock", u64::MAX), scenario)
+}
+
 /// What the explorer finds of `form`.
 fn found(form: Form, scenario: &str) -> Option<Property> {
-    let subject = Subject::lock::<Dslr>(form);
-    let subject = subject.words(At::Home, WORDS, &[("lock", Holds::Number)]).keeps("lock", u64::MAX);
-    verdict(&run(&check(subject, scenario), &Default::default()))
+    verdict(&run(&checked(form, scenario), &Default::default()))
+}
+
+/// The book draws why the published lock is not among the locks. `RMALAB_DOCS=write` writes the drawings.
+#[test]
+fn the_book_draws_what_the_freeze_does() {
+    for (frozen, scenario, name) in
+        [(Frozen::DrawsAgain, "1R1Wx1", "dslr-freeze"), (Frozen::Resets, "3Wx1", "dslr-reset")]
+    {
+        let check = checked(Form { frozen, ..Form::default() }, scenario);
+        let Finding::Violated(counterexample) = run(&check, &plain()).finding else { panic!("{scenario} holds") };
+        replayed(&check, &counterexample);
+        let svg = diagram::svg(&check, &counterexample).unwrap();
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{name}.svg"));
+        if std::env::var("RMALAB_DOCS").is_ok_and(|what| what == "write") {
+            std::fs::write(&file, &svg).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), svg, "{}: RMALAB_DOCS=write writes it", file.display());
+    }
 }
 
 #[test]
