@@ -62,6 +62,7 @@ pub use over::crashing::Crashing;
 pub use over::probed::Probed;
 pub use over::region::Region;
 pub use over::subset::{self, Subset};
+pub use over::survivors::Survivors;
 
 /// The signals of [`Job::signal`].
 pub use rustix::process::Signal;

@@ -8,3 +8,4 @@ pub(crate) mod crashing;
 pub(crate) mod probed;
 pub(crate) mod region;
 pub mod subset;
+pub(crate) mod survivors;

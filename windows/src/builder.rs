@@ -271,6 +271,32 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Shared, Memory::Table(parts), vec![base])
     }
 
+    /// Makes a window over the memory of `window`, for this builder's team, which is some of its ranks: after a failure, the
+    /// [survivors](rmalab_atomics::Survivors).
+    ///
+    /// All ranks of the team call it at the same point of their sequences of allocations, without communication. Size and displacement unit
+    /// are those of `window`, and so is the content. Locks and epochs are new: what a rank that has failed held of the old ones holds up no
+    /// rank. Parts of other ranks cannot be reached. The old window has to have no epoch open, and makes no further call; its memory stays
+    /// allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Flavor`] unless `window` is allocated with the same size and unit on all ranks; the network's error of a wrong world when a rank
+    /// of the team is not one of `window`'s; and the errors of [`allocate`](Self::allocate).
+    pub fn over<B: RemoteAtomics + ?Sized>(mut self, window: &WindowCore<'_, B>) -> Result<Window<'t, A, W>> {
+        self.team.check_outside()?;
+        let &Memory::Symmetric { base, bytes, unit } = &window.memory else {
+            return Err(Error::Flavor { call: Call::Create, flavor: window.flavor });
+        };
+        let mut ranks = (0..self.team.size()).map(Rank);
+        if let Some(rank) = ranks.find(|&rank| self.team.translate(rank, window.team).is_none()) {
+            let why = format!("a window over another one's memory: {rank} of the team is no rank of that window");
+            return Err(rmalab_atomics::Error::world(why).into());
+        }
+        self.disp_unit = unit;
+        self.make(window.flavor, Memory::Symmetric { base, bytes, unit }, Vec::new())
+    }
+
     /// Makes a window over memory of the program (`MPI_Win_create`).
     ///
     /// The call is collective. Each rank gives memory of any length, also 0, and has its own displacement unit. [`Window::reclaim`] returns

@@ -47,6 +47,24 @@ fn work_stealing() {
     runs_everywhere("work_stealing", "every task was done exactly once");
 }
 
+fn survives(deaths: &str) {
+    let output = run("survivors", &[deaths]);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains(&format!("{deaths} times a rank was lost")), "{output:?}");
+    assert_eq!(stdout.matches(" was killed: ").count().to_string(), deaths, "{stdout}");
+}
+
+#[test]
+fn survivors() {
+    survives("8");
+}
+
+#[test]
+#[ignore = "a hundred jobs of four processes; .ci/run longer"]
+fn longer_survivors_of_a_hundred_deaths() {
+    survives("100");
+}
+
 #[test]
 fn a_backend_that_was_not_built_says_how_to() {
     for backend in rmalab_atomics::Backend::ALL.into_iter().filter(|backend| !backend.is_built()) {

@@ -22,6 +22,7 @@ mod readme;
 mod requests;
 mod soundness;
 mod support;
+mod survivors;
 mod teams;
 mod touching;
 mod trace;

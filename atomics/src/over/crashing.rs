@@ -31,6 +31,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
         Crashing { inner, view: inner.view(), left: Cell::new(ahead_of.map(|number| number.saturating_sub(1))) }
     }
 
+    /// Numbers the operations from 1 again, and kills this process ahead of operation number `ahead_of`.
+    pub fn arm(&self, ahead_of: Option<u64>) {
+        self.left.set(ahead_of.map(|number| number.saturating_sub(1)));
+    }
+
     fn count(&self) {
         match self.left.get() {
             None => {}

@@ -294,7 +294,22 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
 
     /// Reserves the arena (I1), and makes the subset of different ranks if this rank is one of them.
     fn make(parent: &'a A, members: &[Rank], arena_bytes: u64) -> Result<Option<Subset<'a, A>>> {
-        let arena = parent.heap().alloc(arena_bytes, ARENA_ALIGN)?;
+        let arena = Subset::reserve_arena(parent, arena_bytes)?;
+        Subset::over(parent, members, arena, arena_bytes)
+    }
+
+    /// Allocates an arena of the parent's heap.
+    pub(super) fn reserve_arena(parent: &A, arena_bytes: u64) -> Result<Disp> {
+        parent.heap().alloc(arena_bytes, ARENA_ALIGN)
+    }
+
+    /// Makes the subset of different ranks over an arena that is reserved, if this rank is one of them.
+    pub(super) fn over(
+        parent: &'a A,
+        members: &[Rank],
+        arena: Disp,
+        arena_bytes: u64,
+    ) -> Result<Option<Subset<'a, A>>> {
         let members = Members::new(members, parent.size());
         let Some(rank) = members.inner(parent.rank()) else { return Ok(None) };
         let topology = match &members {
