@@ -5,9 +5,9 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, 
 use rmalab_locks::{
     ALock, ALockParams, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, DslrWideParams, Error, Gcr, GcrParams, GcrRw,
     Hapax, Hierarchical, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs,
-    Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustTas,
-    RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    WindowLock,
+    Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustRw,
+    RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
+    TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -100,7 +100,7 @@ fn all() -> Vec<(&'static str, Made)> {
     let mutexes = by_default!(mutex: ALock, Cna, Cohort, Gcr<Mcs>, Hapax, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
         RmaMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
-        McsRwWp, RmaRw, ShiftLock, TasRw);
+        McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
     let policies = by_default!(policy: Hierarchical, TwoLevel);
     mutexes.into_iter().chain(rw_locks).chain(policies).collect()
 }
@@ -108,6 +108,7 @@ fn all() -> Vec<(&'static str, Made)> {
 /// The most ranks that the words of a lock can count, where that is less than 2^30.
 fn most(name: &str) -> Option<u32> {
     match name {
+        "robust-rw" => Some(64 - 6),
         "robust-mcs" => Some(u16::MAX.into()),
         "declock" => Some(1 << 15),
         "shiftlock" => Some((1 << 21) - 1),
