@@ -68,9 +68,6 @@ fn the_other_pages_of_checks_name_locks_that_exist() {
     }
 }
 
-/// Locks that are newer than the study's page.
-const AFTER_THE_STUDY: [&str; 1] = ["robust-rw"];
-
 /// Locks for fewer ranks than the arena has.
 const TOO_SMALL_FOR_THE_ARENA: [&str; 1] = ["robust-rw"];
 
@@ -80,7 +77,7 @@ fn the_study_has_every_lock() {
     let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
     let registry = Registry::standard();
     let names = registry.subjects().map(|subject| subject.info().name.as_str());
-    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock) && !AFTER_THE_STUDY.contains(lock)).collect();
+    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock)).collect();
     assert!(missing.is_empty(), "docs/results/study.md is stale: it lacks {missing:?}");
 }
 
