@@ -138,7 +138,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     /// # Errors
     ///
     /// [`Error::NoSuchTarget`], and [`Error::NoEpoch`] when the fence was asserted to have no operations after it.
-    #[inline]
+    #[inline(always)] // a target that a call returns is copied through memory
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
         let core = &self.window.raw;
         if !core.epochs.is_fenced() {

@@ -202,7 +202,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// # Errors
     ///
     /// [`Error::NoSuchTarget`].
-    #[inline]
+    #[inline(always)] // a target that a call returns is copied through memory
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'w, A, Passive<'_>>> {
         // The target is of the epoch, its requests are of the window.
         let core: &'w WindowCore<'_, A> = self.window;

@@ -109,7 +109,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
     /// # Errors
     ///
     /// [`Error::NotInGroup`](crate::Error::NotInGroup).
-    #[inline]
+    #[inline(always)] // a target that a call returns is copied through memory
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
         self.window.member_of_access(target.into())
     }
