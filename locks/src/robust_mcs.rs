@@ -285,7 +285,7 @@ impl RobustMcs {
             if let Some(done) = body(self, ra, &failed)? {
                 break done;
             }
-            // The rounds have no bound, and what is under way has one.
+            // A repair may take any number of rounds, and must not have any number of puts under way.
             ra.flush(self.me)?;
             recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
         };
