@@ -461,7 +461,8 @@ fn passes_all(bend: Bend) {
 }
 
 #[test]
-fn a_backend_as_weak_as_the_model_allows_passes() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_a_backend_as_weak_as_the_model_allows_passes() {
     passes_all(Bend::Weak);
 }
 

@@ -58,7 +58,8 @@ fn longer_reader_writer_locks_hold_with_three_ranks() {
 }
 
 #[test]
-fn four_ranks_hold_with_two_preemptions() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_four_ranks_hold_with_two_preemptions() {
     for lock in ["tas", "mcs"] {
         holds(lock, "4W", Some(2));
     }

@@ -26,7 +26,8 @@ const CONFIGURATIONS: [(&str, &str, u64); 15] = [
 ];
 
 #[test]
-fn all_search_options_agree() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_all_search_options_agree() {
     for (name, scenario, group) in CONFIGURATIONS {
         for section in [Section::Empty, Section::Data] {
             for network in [Network::Sc, Network::LatePuts] {

@@ -416,7 +416,8 @@ fn of_two(subject: &Subject) -> &'static [&'static str] {
 }
 
 #[test]
-fn all_standard_locks_of_two_ranks_whose_sections_use_data() {
+#[ignore = "some seconds; .ci/run longer"]
+fn longer_all_standard_locks_of_two_ranks_whose_sections_use_data() {
     all_standard_locks_of_two_ranks(Section::Data);
 }
 
