@@ -30,6 +30,22 @@ pub enum Error {
         /// The algorithm's name.
         lock: &'static str,
     },
+    /// Another rank has taken a lock over whose lease had passed, or has written with a later token.
+    #[error(
+        "{lock}: {token} has expired: another rank has taken the lock over; acquire it again, and look at the data first"
+    )]
+    Expired {
+        /// The algorithm's name.
+        lock: &'static str,
+        /// The token of the grant that has passed.
+        token: crate::lease::Token,
+    },
+    /// A lease has been granted as often as its word can count.
+    #[error("{lock}: all of its 2^40 tokens are used up; make a new lock")]
+    OutOfTokens {
+        /// The algorithm's name.
+        lock: &'static str,
+    },
     /// A parameter of the lock has a value that it cannot have.
     #[error("{lock}: {parameter}: {why}")]
     Parameter {

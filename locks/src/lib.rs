@@ -2,10 +2,11 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`], [`Lease`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`], [`RobustRw`] | [`RwLock`] |
 //! | mutex that outlives ranks | [`Recoverable`] | [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`RobustMutex`](recoverable::RobustMutex) |
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
+//! | mutex that a holder loses with time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
@@ -30,6 +31,7 @@ pub mod global;
 pub mod guard;
 pub mod hapax;
 pub mod hierarchical;
+pub mod lease;
 pub mod levels;
 pub mod malthusian;
 pub mod mcs;
@@ -77,6 +79,7 @@ pub use global::{Global, GlobalParams};
 pub use guard::{Mutex, RwLock};
 pub use hapax::Hapax;
 pub use hierarchical::{Hierarchical, HierarchicalParams};
+pub use lease::{Lease, LeaseParams};
 pub use levels::{Elements, Levels, MAX_LEVELS};
 pub use malthusian::{Malthusian, MalthusianParams};
 pub use mcs::Mcs;

@@ -20,9 +20,11 @@ use rmalab_atomics::{Address, Collectives, Counted, Probed, Rank, RemoteAtomics,
 
 use crate::{Place, RawRwLock, RawRwLockTimed, Result};
 
+mod leases;
 mod mutexes;
 mod recoverable_rw;
 
+pub use leases::{leases, leases_on, taken_over_on};
 pub use mutexes::{
     Death, mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try, mutex_try_on, recoverable,
     recoverable_cost, recoverable_on, survived_on,

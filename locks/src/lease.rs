@@ -1,0 +1,270 @@
+//! The lease mutex: a holder that keeps it too long loses it, and each grant has a token that grows.
+//!
+//! # Paper
+//! C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", SOSP 1989,
+//! DOI 10.1145/74850.74870, have locks that end with a time. Numbers that refuse a late write are the sequencers of M. Burrows,
+//! "The Chubby Lock Service for Loosely-Coupled Distributed Systems", OSDI 2006. The word and the polls are those of
+//! [`tas`](crate::tas).
+//!
+//! # Properties
+//! - Mutual exclusion of the ranks whose leases have not passed. Not fair: other ranks can pass a waiter any number of times.
+//! - A holder that is paused, or has failed, delays others for the patience of a waiter: the term of the lease and an eighth.
+//!   Nobody has to notice its failure.
+//! - A holder that has lost the lock may not know it yet. What it then writes with its token to a [`FencedWord`] is refused
+//!   once a later holder has written there. Plain puts are not refused on any backend.
+//! - Waiters poll a remote word.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: without a lapse as `tas` is; with a time that
+//!   passes at any step, longer than a lease, 3 ranks × 1 and 2 × 2 acquisitions with one lapse, under sequential consistency and
+//!   with posted puts that arrive late. Livelocks are included.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | lock | words + 0 | 8 | home | lowest 24 bits: 0, or the holder's rank plus one; above them: the token of the last grant |
+//!
+//! # Invariants
+//! - I1: only compare-and-swaps change `lock`. One that grants or renews adds 1 to the token; a release keeps the token. So no
+//!   value of a holder comes back.
+//! - I2: a waiter takes over only from a value that it has found, and then finds again by its compare-and-swap. Between the end of
+//!   the first look and the start of that swap its clock has advanced by its patience.
+//! - I3: a lease begins at the start of the compare-and-swap that grants it, by the holder's clock. By I2, the holder's term has
+//!   then passed before a waiter takes over, if clocks differ in speed by less than an eighth.
+//!
+//! # Memory ordering
+//! The compare-and-swap that acquires comes after the one that released, so its rank sees what the last holder had completed. A
+//! rank that takes over has no such promise: puts of the last holder may still arrive.
+//!
+//! # Deviations from the paper
+//! No server grants leases, and no clocks are compared. A waiter measures by its own clock how long the word stays as it is.
+//!
+//! # Cost
+//! Remote operations without contention: acquire 1 (compare-and-swap) if the rank held it last or has seen it since, else 2;
+//! release 1 (compare-and-swap). Each poll of a waiter adds 1, and taking over 1. A write to a [`FencedWord`] takes 2.
+
+use std::time::Duration;
+
+use rmalab_atomics::{Address, Error as AtomicsError, RemoteAtomics, Time, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::recoverable::acknowledged;
+use crate::{Error, Place, RawMutex, Result};
+
+mod fenced;
+mod guards;
+
+pub use fenced::{FencedWord, MAX_VALUE};
+pub use guards::{LeaseGuard, LeaseMutex};
+
+/// The bits of a word below the token: a holder, or a value.
+const LOW_BITS: u32 = 24;
+const LOW: u64 = (1 << LOW_BITS) - 1;
+
+/// The number of a grant. A later grant of the same lock has a larger one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Token(pub(crate) u64);
+
+impl Token {
+    /// The token of a word.
+    const fn of(word: u64) -> Token {
+        Token(word >> LOW_BITS)
+    }
+
+    /// The number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "token {}", self.0)
+    }
+}
+
+/// The parameters of a [`Lease`]: the same ones on all ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseParams {
+    /// The time for which a grant lasts, by the holder's clock.
+    pub term: Duration,
+    /// The pauses between two polls.
+    pub backoff: Backoff,
+}
+
+impl Default for LeaseParams {
+    /// 10 seconds: longer than a machine with more ranks than cores stops a live rank. DSLR and ShiftLock have leases of 10 ms.
+    fn default() -> LeaseParams {
+        LeaseParams { term: Duration::from_secs(10), backoff: Backoff::default() }
+    }
+}
+
+/// One grant of a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "after a takeover, the data may be half written"]
+pub struct Grant {
+    /// Its token.
+    pub token: Token,
+    /// The time at which it has passed, by this rank's clock.
+    pub until: Time,
+    /// True if the lease of the last holder has passed before it released. The data may be half written then, and the last holder may
+    /// still write by plain puts.
+    pub took_over: bool,
+}
+
+/// One rank's handle of a lease mutex.
+///
+/// [`LeaseMutex`] has guards for it. As a [`RawMutex`] it ends with the failure of a rank, as other locks do.
+#[derive(Debug)]
+pub struct Lease {
+    lock: Address,
+    me: u64,
+    term: Duration,
+    patience: Duration,
+    backoff: BackoffState,
+    /// While this rank holds the lock, the word as it has set it. Otherwise a value that the word may have when it is free.
+    word: u64,
+}
+
+impl RawMutex for Lease {
+    const NAME: &'static str = "lease";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    /// The token stays.
+    const RESTS_AT_ZERO: bool = false;
+    type Params = LeaseParams;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: LeaseParams) -> Result<Lease> {
+        if u64::from(ra.size()) > LOW - 1 {
+            return Err(Error::TooManyRanks { lock: Lease::NAME, size: ra.size(), limit: LOW as u32 - 1 });
+        }
+        let LeaseParams { term, backoff } = params;
+        let patience = term.saturating_add(term / 8);
+        let backoff = BackoffState::new(backoff, ra.rank());
+        Ok(Lease { lock: place.word(0), me: u64::from(ra.rank().0) + 1, term, patience, backoff, word: 0 })
+    }
+
+    #[inline]
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.enter(ra, false).map(drop)
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Expired`](Error::Expired) if another rank has taken the lock over.
+    #[inline]
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let free = self.word & !LOW;
+        let found = ra.compare_and_swap(self.lock, self.word, free)?;
+        let held = std::mem::replace(&mut self.word, found & !LOW);
+        if found == held { Ok(()) } else { Err(Error::Expired { lock: Lease::NAME, token: Token::of(held) }) }
+    }
+}
+
+impl Lease {
+    /// Acquires the lock, also after ranks have failed. It acknowledges their failures.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfTokens`](Error::OutOfTokens), and the errors of the network.
+    #[inline]
+    pub fn acquire_lease<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Grant> {
+        self.enter(ra, true)
+    }
+
+    /// Begins the term of the lease again, which this rank holds. The new grant has a larger token.
+    ///
+    /// # Errors
+    ///
+    /// [`Expired`](Error::Expired) if another rank has taken the lock over, and those of [`acquire_lease`](Self::acquire_lease).
+    pub fn renew<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Grant> {
+        let (held, begin) = (self.word, ra.now());
+        match self.attempt(ra, held, begin)? {
+            Ok(grant) => Ok(grant),
+            Err(_) => Err(Error::Expired { lock: Lease::NAME, token: Token::of(held) }),
+        }
+    }
+
+    #[inline]
+    fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, goes_on: bool) -> Result<Grant> {
+        self.backoff.reset();
+        let begin = ra.now();
+        match self.attempt(ra, self.word & !LOW, begin)? {
+            Ok(grant) => Ok(grant),
+            Err(found) => self.wait(ra, found, goes_on),
+        }
+    }
+
+    /// Tries to get the lock, whose word is `seen`. Otherwise returns the word that it has. By I3, `begin` was read before.
+    #[inline]
+    fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, seen: u64, begin: Time) -> Result<Result<Grant, u64>> {
+        let Token(token) = Token::of(seen);
+        if token == u64::MAX >> LOW_BITS {
+            return Err(Error::OutOfTokens { lock: Lease::NAME });
+        }
+        let mine = (token + 1) << LOW_BITS | self.me;
+        let found = ra.compare_and_swap(self.lock, seen, mine)?;
+        if found != seen {
+            return Ok(Err(found));
+        }
+        self.word = mine;
+        let took_over = seen & LOW != 0 && seen & LOW != self.me;
+        Ok(Ok(Grant { token: Token(token + 1), until: begin.after(self.term), took_over }))
+    }
+
+    /// The attempts after the first one, which has found `seen`.
+    #[cold]
+    #[inline(never)]
+    fn wait<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut seen: u64, goes_on: bool) -> Result<Grant> {
+        let mut since = ra.now();
+        loop {
+            let is_free = seen & LOW == 0;
+            if !is_free {
+                self.pause(ra, goes_on)?;
+            }
+            // By I2, ahead of the next look.
+            let now = ra.now();
+            let found = if is_free || now.since(since) >= self.patience {
+                match self.attempt(ra, seen, now)? {
+                    Ok(grant) => return Ok(grant),
+                    Err(found) => found,
+                }
+            } else {
+                ra.get(self.lock)?
+            };
+            if found != seen {
+                (seen, since) = (found, ra.now());
+            }
+        }
+    }
+
+    /// A pause. If this rank goes on after failures, they end no pause.
+    fn pause<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, goes_on: bool) -> Result<()> {
+        match self.backoff.wait(ra) {
+            // A backend that ends with its first failure says so here.
+            Err(Error::Atomics(AtomicsError::PeerFailed { .. })) if goes_on => acknowledged(ra).map(drop),
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<Lease>(LeaseParams::default());
+    }
+
+    #[test]
+    fn costs_one_and_one_after_itself() {
+        assert_eq!(suite::mutex_cost::<Lease>(LeaseParams::default()), (1, 1));
+    }
+
+    #[test]
+    fn leases_pass_and_late_writes_are_refused() {
+        suite::leases(LeaseParams { term: Duration::from_millis(1), ..LeaseParams::default() });
+    }
+}
