@@ -48,7 +48,7 @@ pub struct Actor {
     terse: Rc<Cell<bool>>,
     /// The call whose answer it waits for.
     call: Option<Call>,
-    /// True if its acquisitions have deadlines.
+    /// True if its clock moves.
     is_timed: bool,
 }
 
@@ -70,13 +70,13 @@ impl Actor {
     fn with(check: &Arc<Check>, rank: Rank, prompt: Option<Rc<RefCell<dyn Prompt>>>) -> Result<Actor> {
         let events = Rc::new(RefCell::new(Vec::new()));
         let terse = Rc::new(Cell::new(false));
-        let is_timed = check.is_timed(rank);
+        let is_timed = check.has_clock(rank);
         let (check, log, is_terse) = (Arc::clone(check), Rc::clone(&events), Rc::clone(&terse));
         let task = Task::new(move |port| check.play(rank, &Watched { port, events: log, terse: is_terse, prompt }))?;
         Ok(Actor { task, events, terse, call: None, is_timed })
     }
 
-    /// Returns whether its acquisitions have deadlines, so that its clock moves.
+    /// Returns whether its clock moves.
     pub(crate) fn is_timed(&self) -> bool {
         self.is_timed
     }

@@ -7,9 +7,11 @@ use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Topology, WORD};
 use rmalab_locks::LINE;
 
+use crate::choice::Choice;
 use crate::mutant::{Deviating, Mutant};
 use crate::network::Network;
 use crate::play::{DATA, Event, Handle, Player, Section, Stage};
+use crate::status::{Phase, Status};
 use crate::subject::{Subject, Word};
 use crate::workload::{Program, Workload};
 use crate::{Access, Form, Result, Scenario, clock};
@@ -105,6 +107,27 @@ impl Check {
         self.scenario.form(rank) == Form::Timed
     }
 
+    /// Returns whether the clock of `rank` moves.
+    pub(crate) fn has_clock(&self, rank: Rank) -> bool {
+        self.is_timed(rank) || self.scenario.lapses() > 0
+    }
+
+    /// Returns whether `held` lapses since a rank has entered are as many as its lease lasts.
+    pub(crate) fn has_lapsed(&self, held: u8) -> bool {
+        self.subject.lease_lapses().is_some_and(|lease| u32::from(held) >= lease)
+    }
+
+    /// Returns whether time may pass once more, after it has passed so often.
+    pub(crate) fn may_lapse(&self, lapses: u32) -> bool {
+        lapses < self.scenario.lapses()
+    }
+
+    /// The rank for which time passes, in reports: one that is inside, if there is one.
+    pub(crate) fn lapse(&self, statuses: &[Status]) -> Choice {
+        let inside = statuses.iter().position(|status| status.phase == Phase::Inside && !status.lapsed);
+        Choice::Lapse(Rank(inside.unwrap_or(0) as u32))
+    }
+
     /// Returns whether an acquisition of some rank may fail.
     pub fn has_attempts(&self) -> bool {
         self.scenario.has(Form::Try) || self.scenario.has(Form::Timed)
@@ -122,7 +145,7 @@ impl Check {
     ///
     /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window,
     /// [`Error::Form`](crate::Error::Form) when it does not support a form of acquisition,
-    /// [`Error::Crashes`](crate::Error::Crashes) when ranks fail and the lock does not recover, and
+    /// [`Error::Crashes`](crate::Error::Crashes) when ranks fail or leases pass and the lock does not go on then, and
     /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit it.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
@@ -148,6 +171,11 @@ impl Check {
         {
             return Err(crate::Error::Crashes { scenario: self.scenario.to_string(), lock: self.subject.name(), why });
         }
+        if self.scenario.lapses() > 0
+            && let Some(why) = self.no_lapses()
+        {
+            return Err(crate::Error::Crashes { scenario: self.scenario.to_string(), lock: self.subject.name(), why });
+        }
         match self.mutant {
             Some(mutant) if !mutant.suits(self.subject.name()) => Err(crate::Error::Mutant {
                 mutant: mutant.name,
@@ -168,6 +196,21 @@ impl Check {
                 Some("a rank that fails leaves the data half written; use --section empty")
             }
             _ if self.network.splits_atomics() => Some("ranks fail on sc, late-puts and unordered-bulk only"),
+            _ => None,
+        }
+    }
+
+    /// Why no lease may pass in this check, if so.
+    fn no_lapses(&self) -> Option<&'static str> {
+        match self {
+            _ if self.subject.lease_lapses().is_none() => Some("it has no leases"),
+            _ if self.has_attempts() => Some("where leases pass, all acquisitions wait"),
+            _ if self.scenario.crashes() > 0 => {
+                Some("no rank fails where leases pass: a rank that is paused for ever is like one")
+            }
+            _ if self.section == Section::Data => Some(
+                "a rank that has lost the lock leaves the data half written; use --section empty, which has a fenced word",
+            ),
             _ => None,
         }
     }
@@ -214,6 +257,9 @@ impl Check {
                 continue;
             }
             player.event(Event::Entered, handle);
+            if self.scenario.lapses() > 0 {
+                handle.write(stage, self.home().at(DATA))?;
+            }
             if self.section == Section::Data {
                 for target in self.data(access).map(Rank) {
                     visit(stage, handle, access, target.at(DATA))?;

@@ -367,7 +367,7 @@ impl State {
         }
         let taken = |(step, choice): (usize, &Choice)| match *choice {
             Choice::Arrive { from, .. } => Some(Choice::Step(from)),
-            Choice::Step(_) | Choice::Deadline(_) | Choice::Crash(_) | Choice::Notice { .. } => {
+            Choice::Step(_) | Choice::Deadline(_) | Choice::Crash(_) | Choice::Lapse(_) | Choice::Notice { .. } => {
                 self.posting.binary_search(&step).is_err().then_some(*choice)
             }
         };
@@ -446,6 +446,11 @@ impl Run {
         if check.scenario.has(Form::Timed) {
             let why =
                 format!("time stands still in this engine, but {} has deadlines; use the explorer", check.scenario);
+            return Err(Error::Unsupported { engine, why });
+        }
+        if check.scenario.lapses() > 0 {
+            let why =
+                format!("time stands still in this engine, but it passes in {}; use the explorer", check.scenario);
             return Err(Error::Unsupported { engine, why });
         }
         if check.scenario.crashes() > 0 {

@@ -70,6 +70,15 @@ const ROBUST_TAS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// Its token counts on, so that it has many states.
+const LEASE: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "2Wx2 lapse1", "3Wx1 lapse1", "2Wx1 lapse2"]),
+    (LatePuts, Plain, &["3Wx2", "2Wx2 lapse1", "3Wx1 lapse1"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+    (Sc, Long, &["3Wx1 lapse2", "2Wx2 lapse2"]),
+];
+
 /// Its announcements have ranks in them, which no permutation maps.
 const ROBUST_MCS: &[Row] = &[
     (Sc, Plain, &["2Wx2", "3Wx1", "2Wx2 crash1", "3Wx1 crash1"]),
@@ -435,6 +444,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("robust-ticket", _) => ROBUST_TICKET,
         ("robust-mcs", _) => ROBUST_MCS,
         ("robust-rw", _) => ROBUST_RW,
+        ("lease", _) => LEASE,
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,
         ("mpi4py-mcs", _) => MPI4PY_MCS,

@@ -423,6 +423,7 @@ impl Replay<'_> {
                 let kind = if late { Kind::Posted { arrival: None } } else { Kind::Done };
                 (Arrow { from: rank.index(), to, kind }, label)
             }
+            (Effect::Lapsed, _) => (Arrow::at(choice.rank()), "time passes, longer than a lease".to_owned()),
             (Effect::Passed, _) => (Arrow::at(choice.rank()), "its deadline passes".to_owned()),
             (Effect::Arrived(..), _) => unreachable!("a step of a rank is no arrival"),
         };

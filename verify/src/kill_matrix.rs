@@ -94,7 +94,10 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
         network: mutant.network,
         home: mutant.home,
         mutant: Some(mutant),
-        ..Check::new(subject.clone(), scenario.in_form(mutant.form).with_crashes(mutant.crashes))
+        ..Check::new(
+            subject.clone(),
+            scenario.in_form(mutant.form).with_crashes(mutant.crashes).with_lapses(mutant.lapses),
+        )
     }
 }
 
@@ -116,7 +119,7 @@ pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<
             Finding::Holds => complete.push(check.scenario),
             Finding::Incomplete(_) => break,
             Finding::Violated(counterexample) => {
-                let preemptions = match mutant.crashes {
+                let preemptions = match mutant.crashes + mutant.lapses {
                     0 => search.least_preemptions(&check, &counterexample)?,
                     // The bounded searches have too many states.
                     _ => None,
@@ -138,7 +141,7 @@ const LOOM_PREEMPTIONS: u32 = 3;
 
 /// Returns whether engines besides the explorer support the checks of `mutant`.
 fn has_others(mutant: &Mutant) -> bool {
-    mutant.network == Network::Sc && mutant.form != Form::Timed && mutant.crashes == 0
+    mutant.network == Network::Sc && mutant.form != Form::Timed && mutant.crashes == 0 && mutant.lapses == 0
 }
 
 /// The engines besides the explorer that find a violation of `check`.

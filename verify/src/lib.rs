@@ -64,14 +64,15 @@ mod workload;
 
 pub use actor::{Actor, Move, Reported};
 pub use check::Check;
-pub use clock::deadline;
+pub use clock::{LAPSE, deadline};
 pub use counterexample::{Choice, Counterexample};
 pub use error::{Error, Result};
 pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
 pub use outcome::{
-    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, TOLD, WAITED, Watch,
+    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, TOLD, TOOK_OVER, WAITED,
+    Watch,
 };
 pub use play::DATA;
 pub use property::{Property, Violation};

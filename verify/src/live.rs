@@ -69,6 +69,8 @@ pub enum Effect {
     Arrived(Address, Posted, u64),
     /// The deadline of the rank's acquisition has passed.
     Passed,
+    /// Time has passed on all clocks.
+    Lapsed,
     /// The rank has failed, with this number of operations under way.
     Crashed(usize),
     /// The rank has learned that this one has failed.
@@ -141,7 +143,8 @@ impl Live {
 
     /// The progress of each rank.
     pub fn statuses(&self) -> Vec<Status> {
-        self.players.iter().map(|player| player.status).collect()
+        let of = self.players.iter().zip(&self.memory.held);
+        of.map(|(player, &held)| player.status.lapsed(self.check.has_lapsed(held))).collect()
     }
 
     /// The call that each rank waits for.
@@ -196,6 +199,9 @@ impl Live {
                 choices.extend(dead.map(|of| Choice::Notice { rank, of }));
             }
         }
+        if self.check.may_lapse(self.memory.lapses()) && self.players.iter().any(|player| player.calls.is_some()) {
+            choices.push(self.check.lapse(&self.statuses()));
+        }
         choices
     }
 
@@ -243,6 +249,11 @@ impl Live {
                 self.memory.crash(rank.index(), is_writing);
                 Effect::Crashed(self.memory.posts[rank.index()].len())
             }
+            Choice::Lapse(_) => {
+                let players = &self.players;
+                self.memory.lapse(|rank| players[rank].status.phase == Phase::Inside);
+                Effect::Lapsed
+            }
             Choice::Notice { of, .. } => {
                 self.memory.notice(rank.index(), of.index());
                 Effect::Noticed(of)
@@ -251,7 +262,9 @@ impl Live {
                 let posted = self.memory.posts[from.index()][usize::from(index)];
                 let before = self.memory.word(posted.slot);
                 self.memory.arrive(from.index(), usize::from(index));
-                Effect::Arrived(self.slots.address(posted.slot), posted, before)
+                let at = self.slots.address(posted.slot);
+                violation = self.fenced(from, at, before);
+                Effect::Arrived(at, posted, before)
             }
             Choice::Step(_) => {
                 let call = self.players[rank.index()].calls.expect("a rank that is ready has a call");
@@ -261,17 +274,26 @@ impl Live {
                     let alone = self.check.is_alone(rank, self.statuses(), &self.memory);
                     self.alone = alone.then_some(rank);
                 }
+                let before = self.memory.word(issued.slot);
                 match self.memory.carry_out(self.check.network, rank.index(), &issued) {
                     None => Effect::Halfway(call),
                     Some(answer) => {
+                        let unfenced = call.address(rank).and_then(|at| self.fenced(rank, at, before));
                         self.players[rank.index()].status.answered();
                         (events, violation) = self.resume(rank, answer);
+                        violation = unfenced.or(violation);
                         Effect::Answered(call, answer)
                     }
                 }
             }
         };
         Ok(Step { choice, effect, events, status: self.players[rank.index()].status, violation })
+    }
+
+    /// The violation by a write of `rank` to the word at `at`, which was `before`, if any.
+    fn fenced(&mut self, rank: Rank, at: Address, before: u64) -> Option<Violation> {
+        let after = self.memory.word(self.slots.of(at));
+        self.check.fenced(rank, self.players[rank.index()].status.acquisition, at, before, after)
     }
 
     fn resume(&mut self, rank: Rank, answer: Answer) -> (Vec<Event>, Option<Violation>) {
@@ -281,6 +303,9 @@ impl Live {
         for &event in &events {
             let acquisition = self.players[rank.index()].status.acquisition;
             self.players[rank.index()].status.record(event);
+            if event == Event::Entered {
+                self.memory.held[rank.index()] = 0;
+            }
             let untold = self.memory.deaths.untold && event == Event::Entered;
             self.memory.deaths.untold &= event != Event::Told;
             violation = violation.or_else(|| match event {
@@ -296,6 +321,9 @@ impl Live {
             self.memory.pass(rank.index(), clock::begin(self.players[rank.index()].status.acquisition));
         }
         let player = &mut self.players[rank.index()];
+        if player.status.phase != Phase::Inside {
+            self.memory.held[rank.index()] = 0;
+        }
         player.calls = None;
         let ended = match moved.turn {
             Turn::Calls(call) => {

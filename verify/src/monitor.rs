@@ -1,11 +1,14 @@
 //! The properties that a state breaks. All engines use these functions.
 
+use std::cmp::Ordering;
+
 use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Address, Rank, Time};
+use rmalab_locks::lease::MAX_VALUE;
 
 use crate::check::Check;
 use crate::network::Memory;
-use crate::play::Event;
+use crate::play::{DATA, Event};
 use crate::status::{Phase, Status};
 use crate::subject::Holds;
 use crate::{Access, Form, Property, Violation, clock};
@@ -84,7 +87,7 @@ impl Check {
     pub fn exclusion(&self, rank: Rank, statuses: &[Status]) -> Option<Violation> {
         let inside = |rank: Rank| {
             let status = statuses.get(rank.index())?;
-            if status.phase == Phase::Inside { self.access(rank, status.acquisition) } else { None }
+            if status.phase == Phase::Inside && !status.lapsed { self.access(rank, status.acquisition) } else { None }
         };
         let mine = inside(rank)?;
         let others = (0..self.active()).map(Rank).filter(|&other| other != rank);
@@ -97,6 +100,23 @@ impl Check {
             acquisition: Some(statuses[rank.index()].acquisition),
             seen: format!("{rank} is inside ({mine}) together with {other} ({theirs})"),
         })
+    }
+
+    /// The violation by `rank`, whose write has changed the fenced word of the data from `old` to `new`, if any. A word has the
+    /// token of its last write above the value, which is the writer's rank plus one.
+    pub(crate) fn fenced(&self, rank: Rank, acquisition: u32, at: Address, old: u64, new: u64) -> Option<Violation> {
+        if self.scenario.lapses() == 0 || (at.rank, at.disp) != (self.home(), DATA) || old == new {
+            return None;
+        }
+        let token = |word: u64| word >> MAX_VALUE.count_ones();
+        let seen = match token(new).cmp(&token(old)) {
+            Ordering::Greater => return None,
+            Ordering::Less => {
+                format!("{rank} writes with token {}, after a write with token {}", token(new), token(old))
+            }
+            Ordering::Equal => format!("{rank} writes with token {}, as another rank has", token(new)),
+        };
+        Some(Violation { property: Property::Fenced, rank, acquisition: Some(acquisition), seen })
     }
 
     /// Returns whether a failure of `rank` now leaves the data half written: it is inside, and may write.

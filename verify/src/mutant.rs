@@ -38,6 +38,7 @@ mod dslr_wide;
 mod gcr;
 mod hapax;
 mod hierarchical;
+mod lease;
 mod malthusian;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
@@ -90,6 +91,8 @@ pub struct Mutant {
     pub form: Form,
     /// The number of ranks that have to fail for it to show.
     pub crashes: u32,
+    /// The number of times that time has to pass for it to show.
+    pub lapses: u32,
     /// The section that it needs to show.
     pub section: Section,
     /// The home that it needs to show.
@@ -168,6 +171,7 @@ impl Mutant {
             network: Network::Sc,
             form: Form::Wait,
             crashes: 0,
+            lapses: 0,
             section: Section::Empty,
             home: None,
             order: false,
@@ -196,6 +200,10 @@ impl Mutant {
 
     const fn after(self, crashes: u32) -> Mutant {
         Mutant { crashes, ..self }
+    }
+
+    const fn lapsing(self, lapses: u32) -> Mutant {
+        Mutant { lapses, ..self }
     }
 
     const fn with_data(self) -> Mutant {
@@ -232,6 +240,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         sherman::MUTANTS,
         gcr::MUTANTS,
         rma_mcs::MUTANTS,
+        lease::MUTANTS,
         tas_rw::MUTANTS,
         mcs_rw_rp::MUTANTS,
         mcs_rw_wp::MUTANTS,

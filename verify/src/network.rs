@@ -7,6 +7,8 @@ use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank, Time};
 
+use crate::clock;
+
 /// The possible delay of operations, and the operations that are atomic with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,6 +145,8 @@ pub struct Memory {
     pub halfway: Vec<Option<(u16, u64)>>,
     /// The clock of each rank.
     pub clocks: Vec<Time>,
+    /// For each rank inside, how often time has passed since it entered.
+    pub held: Vec<u8>,
     /// The ranks that have failed.
     pub deaths: Deaths,
 }
@@ -232,6 +236,7 @@ impl Memory {
             results: vec![Results::new(); ranks],
             halfway: vec![None; ranks],
             clocks: vec![Time(0); ranks],
+            held: vec![0; ranks],
             deaths: Deaths { known: vec![0; ranks], acknowledged: vec![0; ranks], ..Deaths::default() },
         }
     }
@@ -294,6 +299,20 @@ impl Memory {
     /// Lets time pass for `rank` until `time`.
     pub fn pass(&mut self, rank: usize, time: Time) {
         self.clocks[rank] = self.clocks[rank].max(time);
+    }
+
+    /// Lets the time of a lapse pass for all ranks; `inside` tells which of them hold something.
+    pub fn lapse(&mut self, inside: impl Fn(usize) -> bool) {
+        for rank in 0..self.clocks.len() {
+            self.clocks[rank] = self.clocks[rank].after(clock::LAPSE);
+            self.held[rank] = if inside(rank) { self.held[rank].saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// How often time has passed for all ranks.
+    pub fn lapses(&self) -> u32 {
+        let now = self.clocks.first().map_or(Time(0), |&now| now);
+        now.since(Time(0)).as_secs() as u32
     }
 
     /// Returns whether no operation is under way, and none is half done.

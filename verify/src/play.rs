@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use rmalab_atomics::controlled::{Controlled, Executor};
-use rmalab_atomics::{Disp, Rank, Time};
+use rmalab_atomics::{Address, Disp, Rank, Time};
 
 use crate::Access;
 
@@ -16,7 +16,7 @@ use crate::Access;
 pub enum Event {
     /// The rank is about to acquire.
     Begins(Access),
-    /// The rank is about to enter, and is told that a rank failed inside.
+    /// The rank is about to enter, and is told that a rank failed inside, or that its lease had passed.
     Told,
     /// The rank has acquired, so it is inside.
     Entered,
@@ -71,6 +71,11 @@ pub trait Handle: Debug {
 
     /// Tries to acquire for `access`, or acquires unless that takes until `deadline`. Returns whether it has acquired.
     fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> rmalab_locks::Result<bool>;
+
+    /// Writes to the data word inside, where leases pass. A lock that refuses late writes does it by its token; others do nothing.
+    fn write(&mut self, _stage: &Stage<'_>, _data: Address) -> rmalab_locks::Result<()> {
+        Ok(())
+    }
 
     /// Releases an acquisition for `access`.
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()>;

@@ -7,7 +7,7 @@ use rmalab_atomics::Rank;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Property {
-    /// No two ranks are inside with accesses that exclude each other.
+    /// No two ranks are inside with accesses that exclude each other. A rank whose lease has passed is not inside.
     MutualExclusion,
     /// A rank inside finds the data as one writer left them, and they do not change while it is inside.
     Consistent,
@@ -25,6 +25,8 @@ pub enum Property {
     Order,
     /// A rank that enters after a rank that has failed inside is told so.
     Told,
+    /// The data have the writes of one grant after those of all earlier ones.
+    Fenced,
     /// A try fails only beside another rank or a late operation, and no rank gives up ahead of its deadline.
     NoEarlyFailure,
     /// After all ranks have left, the lock's words and nodes are zero, as before its first use. After a failure, its pointers may also
@@ -36,7 +38,7 @@ pub enum Property {
 
 impl Property {
     /// All properties.
-    pub const ALL: [Property; 12] = [
+    pub const ALL: [Property; 13] = [
         Property::MutualExclusion,
         Property::Consistent,
         Property::NoLostUpdate,
@@ -46,6 +48,7 @@ impl Property {
         Property::NoLivelock,
         Property::Order,
         Property::Told,
+        Property::Fenced,
         Property::NoEarlyFailure,
         Property::CleanRest,
         Property::Invariant,
@@ -63,6 +66,7 @@ impl Property {
             Property::NoLivelock => "no-livelock",
             Property::Order => "order",
             Property::Told => "told",
+            Property::Fenced => "fenced",
             Property::NoEarlyFailure => "no-early-failure",
             Property::CleanRest => "clean-rest",
             Property::Invariant => "invariant",

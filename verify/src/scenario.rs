@@ -176,6 +176,7 @@ pub struct Nodes {
 /// | `4Wx2/2` | four writers on two nodes of two ranks |
 /// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
 /// | `3Wx2 crash1` | three writers, of which one may fail at any step |
+/// | `3Wx1 lapse1` | three writers; once, a time that is longer than a lease may pass at any step |
 ///
 /// The number after `@` ends with its part, or with a space: `1E@0 1E@1 x2`.
 ///
@@ -195,10 +196,15 @@ pub struct Scenario {
     nodes: Option<Nodes>,
     /// The largest number of ranks that fail.
     crashes: u32,
+    /// The largest number of times that time passes.
+    lapses: u32,
 }
 
 /// The word before the number of failures, in a scenario's text.
 const CRASH: &str = "crash";
+
+/// The word before the number of times that time passes, in a scenario's text.
+const LAPSE: &str = "lapse";
 
 impl Scenario {
     /// A scenario of these groups, whose ranks are numbered from 0 in their order.
@@ -221,12 +227,12 @@ impl Scenario {
             }
             ranks = ranks.checked_add(group.ranks).ok_or("it has too many ranks")?;
         }
-        Ok(Scenario { groups, ranks, nodes: None, crashes: 0 })
+        Ok(Scenario { groups, ranks, nodes: None, crashes: 0, lapses: 0 })
     }
 
     /// `ranks` ranks without acquisitions, for a program.
     pub(crate) fn of_ranks(ranks: u32) -> Scenario {
-        Scenario { groups: Vec::new(), ranks, nodes: None, crashes: 0 }
+        Scenario { groups: Vec::new(), ranks, nodes: None, crashes: 0, lapses: 0 }
     }
 
     /// Places the ranks on `nodes`.
@@ -252,6 +258,17 @@ impl Scenario {
     /// The largest number of ranks that fail.
     pub fn crashes(&self) -> u32 {
         self.crashes
+    }
+
+    /// The same scenario, in which a time that is longer than a lease passes up to that many times, each at any step.
+    #[must_use]
+    pub fn with_lapses(self, lapses: u32) -> Scenario {
+        Scenario { lapses, ..self }
+    }
+
+    /// The largest number of times that time passes.
+    pub fn lapses(&self) -> u32 {
+        self.lapses
     }
 
     /// The placement of the ranks; `None` is one node.
@@ -380,14 +397,19 @@ impl fmt::Display for Scenario {
             Some(Nodes { ranks_per_node, nodes_per_rack: 1 }) => write!(f, "/{ranks_per_node}")?,
             Some(Nodes { ranks_per_node, nodes_per_rack }) => write!(f, "/{ranks_per_node}/{nodes_per_rack}")?,
         }
-        if self.crashes == 0 { Ok(()) } else { write!(f, " {CRASH}{}", self.crashes) }
+        for (word, count) in [(CRASH, self.crashes), (LAPSE, self.lapses)] {
+            if count != 0 {
+                write!(f, " {word}{count}")?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// A text that is not a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed), 4Wx2/2 (2 ranks per node) or 3Wx2 crash1 (1 rank may fail)"
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed), 4Wx2/2 (2 ranks per node), 3Wx2 crash1 (1 rank may fail) or 3Wx1 lapse1 (a lease may pass)"
 )]
 pub struct ParseError {
     /// The rejected text.
@@ -420,10 +442,8 @@ fn times(text: &str) -> Result<u32, String> {
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let mut groups = Vec::new();
-    let (text, crashes) = match text.to_ascii_lowercase().find(CRASH) {
-        Some(at) => (text[..at].trim_end(), number(text[at + CRASH.len()..].trim(), "ranks after crash")?),
-        None => (text, 0),
-    };
+    let (text, lapses) = counted(text, LAPSE, "times after lapse")?;
+    let (text, crashes) = counted(text, CRASH, "ranks after crash")?;
     let (text, places) = text.split_once('/').map_or((text, None), |(text, places)| (text, Some(places)));
     for part in text.split('+').map(str::trim) {
         let (roles, times) = match part.split_once(['x', 'X', '×']) {
@@ -471,13 +491,21 @@ fn parse(text: &str) -> Result<Scenario, String> {
             return Err(format!("{rest} has no role after it"));
         }
     }
-    let scenario = Scenario::new(groups)?.with_crashes(crashes);
+    let scenario = Scenario::new(groups)?.with_crashes(crashes).with_lapses(lapses);
     let Some(places) = places else { return Ok(scenario) };
     let (ranks, nodes) = places.split_once('/').map_or((places, None), |(ranks, nodes)| (ranks, Some(nodes)));
     scenario.placed(Nodes {
         ranks_per_node: number(ranks.trim(), "ranks per node after /")?,
         nodes_per_rack: nodes.map_or(Ok(1), |nodes| number(nodes.trim(), "nodes per rack after the second /"))?,
     })
+}
+
+/// The text before `word`, and the number after it; 0 without the word.
+fn counted<'t>(text: &'t str, word: &str, what: &str) -> Result<(&'t str, u32), String> {
+    match text.to_ascii_lowercase().find(word) {
+        Some(at) => Ok((text[..at].trim_end(), number(text[at + word.len()..].trim(), what)?)),
+        None => Ok((text, 0)),
+    }
 }
 
 fn number(digits: &str, what: &str) -> Result<u32, String> {
@@ -511,6 +539,8 @@ mod tests {
             "1S@7x2+1Ax1",
             "3Wx2 crash1",
             "2R2Wx1/2 crash2",
+            "3Wx1 lapse2",
+            "2Wx2/1 crash1 lapse1",
             "4Wx2/2",
             "2R2Wx1/1/2",
             "1W2Wtry x2",

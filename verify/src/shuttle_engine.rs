@@ -116,7 +116,7 @@ pub fn replay(check: &Check, schedule: &[Choice]) -> Result<Option<Violation>> {
     for (step, choice) in schedule.iter().enumerate() {
         match *choice {
             Choice::Step(rank) => ranks.push(rank),
-            Choice::Deadline(_) => {
+            Choice::Deadline(_) | Choice::Lapse(_) => {
                 return Err(Error::Schedule { step, why: "time stands still under shuttle".to_owned() });
             }
             Choice::Crash(_) | Choice::Notice { .. } => {

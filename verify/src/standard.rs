@@ -7,12 +7,13 @@ use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
     Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical,
-    HierarchicalParams, LINE, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
-    NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustRw,
-    RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
-    TwoLevel, TwoLevelParams,
+    HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
+    McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
+    Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
+use crate::play::DATA;
 use crate::subject::At::{Each, Home};
 use crate::subject::Holds::{self, Number, Pointer, PointerIn};
 use crate::subject::{Order, Subject, WORDS};
@@ -84,6 +85,7 @@ pub fn subjects() -> Vec<Subject> {
         rma_mcs(1).named("rma-mcs-1"),
         gcr(1, 1),
         gcr(2, 1).named("gcr-2-1"),
+        lease(),
         Subject::timed_lock::<TasRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
         Subject::recoverable_lock::<RobustRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
         Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(Home, WORDS, &rp_words).words(Each, NODE, &QNODE),
@@ -312,6 +314,15 @@ fn two_level(contended: Contended) -> Subject {
     Subject::timed_window::<TwoLevel>(move |master| TwoLevelParams { master, contended, backoff: SHORTEST })
         .words(Home, WORDS, &[("master", Number)])
         .words(Each, WORDS.plus(LINE), &[("target", Number)])
+}
+
+/// A lease lasts for one lapse. Its holders also write a word that refuses late writes.
+fn lease() -> Subject {
+    let with_term = |term| LeaseParams { term, backoff: SHORTEST };
+    Subject::lease(1, with_term)
+        .words(Home, DATA, &[("data", Number)])
+        .words(Home, WORDS, &[("lock", PointerIn(24))])
+        .keeps("lock", u64::MAX << 24)
 }
 
 /// The subject called `name`.

@@ -29,6 +29,8 @@ pub struct Status {
     pub acquisition: u32,
     /// The number of writes of the data that it has not made, since it gave up.
     pub unwritten: u32,
+    /// True if it is inside, and its lease has passed.
+    pub lapsed: bool,
     /// The phase that its next call begins.
     next: Option<Phase>,
     /// The number of acquisitions after which they repeat, without end; 0 if they have an end.
@@ -44,6 +46,11 @@ impl Status {
             _ => 0,
         };
         Status { period, ..Status::default() }
+    }
+
+    /// The same status, of a rank whose lease has passed or not.
+    pub(crate) fn lapsed(self, lapsed: bool) -> Status {
+        Status { lapsed, ..self }
     }
 
     /// Counts an acquisition that is over.

@@ -1,13 +1,15 @@
 //! The subject of a check: a lock, a window's policy or a program, with the facts that a check needs beyond its code.
 
 use std::fmt::{self, Debug};
+use std::time::Duration;
 
 use rmalab_atomics::{Address, Disp, Rank, WORD};
 use rmalab_locks::{
-    Exclusive, LINE, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, RecoverableRw,
-    WindowLock, WindowLockTimed,
+    Exclusive, LINE, Lease, LeaseParams, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable,
+    RecoverableRw, WindowLock, WindowLockTimed,
 };
 
+use crate::clock::LAPSE;
 use crate::play::DATA;
 use crate::workload::{Attempt, Bind, Program, Workload, attempt_lock, attempt_window, no_attempt};
 use crate::{Access, Form};
@@ -102,6 +104,8 @@ pub struct Subject {
     is_nested: bool,
     /// True if it goes on after the failure of a rank.
     recovers: bool,
+    /// If its holders lose it with time, the number of lapses that a lease lasts.
+    lease: Option<u32>,
     /// The bytes of a lock's shared words, and those in a world of so many ranks. They differ if the lock has words for
     /// each rank.
     shared: Option<(u64, BytesOfWorld)>,
@@ -156,6 +160,22 @@ impl Subject {
         Subject { recovers: true, shared: Some((L::WORDS, L::words)), ..subject }
     }
 
+    /// The lease mutex. Its leases last until time has passed `lapses` times; `params` gets their term.
+    ///
+    /// A waiter waits for an eighth more than the term, which is no longer than that.
+    pub fn lease(lapses: u32, params: impl FnOnce(Duration) -> LeaseParams) -> Subject {
+        let term = LAPSE * lapses;
+        let params = params(term - term / 8);
+        let subject = Subject::new(Lease::NAME, Workload::Lock(Bind::lease(params)));
+        Subject { readers_share: false, ..subject }.leasing(lapses)
+    }
+
+    /// Declares that a holder loses it when time has passed so often since it entered.
+    #[must_use]
+    pub fn leasing(self, lapses: u32) -> Subject {
+        Subject { lease: Some(lapses), ..self }
+    }
+
     /// The window policy `W`; `params` gets the rank for its global words.
     pub fn window<W: WindowLock + Debug + 'static>(
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
@@ -189,6 +209,7 @@ impl Subject {
             keeps: Vec::new(),
             is_nested: false,
             recovers: false,
+            lease: None,
             shared: None,
         }
     }
@@ -237,6 +258,11 @@ impl Subject {
     /// Returns whether it goes on after the failure of a rank.
     pub fn recovers(&self) -> bool {
         self.recovers
+    }
+
+    /// The number of lapses after which a holder loses it, if it does.
+    pub fn lease_lapses(&self) -> Option<u32> {
+        self.lease
     }
 
     /// Returns whether it is two locks, one inside the other.

@@ -4,11 +4,13 @@ use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
 
-use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time};
 use rmalab_locks::{
-    Entry, LINE, LockKind, Place, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable, RecoverableRw,
-    Result as LockResult, WindowLock, WindowLockTimed,
+    Entry, Error as LockError, LINE, Lease, LeaseParams, LockKind, Place, RawMutex, RawMutexTry, RawRwLock,
+    RawRwLockTimed, Recoverable, RecoverableRw, Result as LockResult, WindowLock, WindowLockTimed,
 };
+
+use rmalab_locks::lease::{FencedWord, Grant};
 
 use crate::play::{Event, Handle, Player, Stage};
 use crate::{Access, Result};
@@ -67,6 +69,14 @@ impl Bind {
             Ok(Box::new(RecoverableRwLock(L::bind(stage, place, params)?)) as Box<dyn Handle>)
         };
         Bind::placed(L::WORDS, L::words, L::NODE, bind)
+    }
+
+    /// Binds the lease mutex.
+    pub(crate) fn lease(params: LeaseParams) -> Bind {
+        let bind = move |stage: &Stage<'_>, place| {
+            Ok(Box::new(LeaseHandle { lock: Lease::bind(stage, place, params)?, grant: None }) as Box<dyn Handle>)
+        };
+        Bind::placed(Lease::WORDS, |_| Lease::WORDS, Lease::NODE, bind)
     }
 
     /// With its words and node on the heap: `words_of` gets the number of ranks, and returns `words` in the worlds of checks.
@@ -335,6 +345,50 @@ impl<L: RecoverableRw + Debug> Handle for RecoverableRwLock<L> {
 
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
         if access.writes() { self.0.release_write(stage) } else { self.0.release_read(stage) }
+    }
+}
+
+/// A lease mutex, whose holders write by their tokens.
+#[derive(Debug)]
+struct LeaseHandle {
+    lock: Lease,
+    grant: Option<Grant>,
+}
+
+impl LeaseHandle {
+    /// A refusal is right if the lease has passed, and otherwise an error.
+    fn passed(&self, stage: &Stage<'_>, done: LockResult<()>) -> LockResult<()> {
+        match done {
+            Err(LockError::Expired { .. }) if self.grant.is_some_and(|grant| stage.now() >= grant.until) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Handle for LeaseHandle {
+    fn acquire(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        let grant = self.lock.acquire_lease(stage)?;
+        self.grant = Some(grant);
+        if grant.took_over {
+            stage.executor().event(Event::Told, self);
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        no_attempt(&mut self.lock, stage, access, deadline)
+    }
+
+    fn write(&mut self, stage: &Stage<'_>, data: Address) -> LockResult<()> {
+        let Some(grant) = self.grant else { return Ok(()) };
+        self.passed(stage, FencedWord::at(data).put(stage, grant.token, stage.rank().0 + 1))
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        let released = self.lock.release(stage);
+        let released = self.passed(stage, released);
+        self.grant = None;
+        released
     }
 }
 

@@ -453,7 +453,7 @@ struct Script {
 impl Script {
     fn new(check: Arc<Check>, rank: Rank, stops: Vec<Arc<Stop>>, answers: Vec<u64>, clock: (u64, u64)) -> Script {
         Script {
-            is_timed: check.is_timed(rank),
+            is_timed: check.has_clock(rank),
             check,
             stops,
             answers,

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
+use rmalab_atomics::{Address, Rank};
 
 use super::experiments::{Effort, Experiments, STATES};
 use super::learned::{Automata, Forget, Learner};
@@ -17,7 +17,7 @@ use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
 use crate::counterexample::Choice;
 use crate::network::{Memory, Network};
-use crate::outcome::{GAVE_UP, TOGETHER, TOLD, WAITED};
+use crate::outcome::{GAVE_UP, TOGETHER, TOLD, TOOK_OVER, WAITED};
 use crate::panics::lock;
 use crate::play::Section;
 use crate::status::{Phase, Status};
@@ -111,7 +111,7 @@ pub(super) struct Walker<'s> {
     pub(super) space: &'s Space,
     pub(super) automata: Automata,
     values: Values,
-    owners: Vec<Rank>,
+    owners: Vec<Address>,
     symmetry: Option<Symmetry>,
     image: State,
     least: Vec<u8>,
@@ -147,9 +147,10 @@ impl Space {
             halfway: check.network.splits_atomics(),
             run: options.preemptions.is_some(),
             ahead: order != Order::None,
-            clocks: check.scenario.has(Form::Timed),
+            clocks: check.scenario.has(Form::Timed) || check.scenario.lapses() > 0,
             alone: check.has_attempts(),
             deaths: check.scenario.crashes() > 0,
+            leases: check.scenario.lapses() > 0,
         };
         // A bound on preemptions, and an order of arrival, depend on every step.
         let settles = options.partial_order && (parts.posts || parts.deaths) && !parts.run && !parts.ahead;
@@ -233,8 +234,7 @@ impl<'s> Walker<'s> {
 
     fn catch_up(&mut self, learner: &Learner) {
         self.automata.catch_up(learner);
-        self.owners
-            .extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16).rank));
+        self.owners.extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16)));
     }
 
     /// The first state.
@@ -322,7 +322,7 @@ impl<'s> Walker<'s> {
     }
 
     fn try_decode(&self, bytes: &[u8], state: &mut State) -> bool {
-        let owner = |slot| self.owners.get(usize::from(slot)).copied();
+        let owner = |slot| self.owners.get(usize::from(slot)).map(|at| at.rank);
         decode(self.space.parts, &self.values, owner, bytes, state)
     }
 
@@ -363,6 +363,9 @@ impl<'s> Walker<'s> {
                 }
             }
         }
+        if self.space.parts.leases && self.may_lapse(state) {
+            choices.push(self.space.check.lapse(&self.statuses(state)));
+        }
         if self.space.parts.deaths {
             for rank in 0..self.space.parts.ranks {
                 choices.extend(self.notices(state, rank));
@@ -399,6 +402,18 @@ impl<'s> Walker<'s> {
         (is_seen || !self.space.lazy_clocks) && state.memory.clocks[rank] < clock::deadline(node.status.acquisition)
     }
 
+    /// Returns whether time may pass now.
+    ///
+    /// Ranks see that only by reads of their clocks. The step commutes with all others, except that it ends leases: ahead of an
+    /// entry it allows more. But no rank enters because of a lease that has passed without a read of the clock. So it is enough
+    /// to let time pass where a rank is about to read it.
+    fn may_lapse(&self, state: &State) -> bool {
+        let reads = |rank| {
+            self.node(state, rank).issued.is_some_and(|issued| issued.call == Call::Now || !self.space.lazy_clocks)
+        };
+        self.space.check.may_lapse(state.memory.lapses()) && (0..self.space.parts.ranks).any(reads)
+    }
+
     /// Returns whether the call of `rank` is enabled.
     pub(super) fn ready(&self, state: &State, rank: usize) -> bool {
         !state.memory.deaths.is_down(rank)
@@ -412,8 +427,17 @@ impl<'s> Walker<'s> {
         self.entered = false;
         let rank = match choice {
             Choice::Arrive { from, index } => {
+                let slot = state.memory.posts[from.index()][usize::from(index)].slot;
                 self.next.memory.arrive(from.index(), usize::from(index));
+                if let Some(violation) = self.fenced(state, from, slot) {
+                    return Ok(Some(violation));
+                }
                 self.settle(from.index())?;
+                return Ok(None);
+            }
+            Choice::Lapse(_) => {
+                let inside = self.statuses(state);
+                self.next.memory.lapse(|rank| inside[rank].phase == Phase::Inside);
                 return Ok(None);
             }
             Choice::Deadline(rank) => {
@@ -455,12 +479,27 @@ impl<'s> Walker<'s> {
         let edge = self.edge(from, word_of(issued.call, answer))?;
         self.next.locals[rank.index()] = edge.to;
         self.entered = edge.enters;
-        let violation = self.judge(rank, from, edge);
+        if edge.enters || self.automata.nodes[edge.to as usize].status.phase != Phase::Inside {
+            self.next.memory.held[rank.index()] = 0;
+        }
+        let violation = match issued.call.address(rank).and_then(|_| self.fenced(state, rank, issued.slot)) {
+            Some(violation) => Some(violation),
+            None => self.judge(rank, from, edge),
+        };
         self.end_acquisition(rank, edge.to);
         if violation.is_none() {
             self.settle(rank.index())?;
         }
         Ok(violation)
+    }
+
+    /// The violation by a write of `rank` to the word in `slot` on the way from `state` to the next one, if any.
+    fn fenced(&self, state: &State, rank: Rank, slot: u16) -> Option<Violation> {
+        if !self.space.parts.leases {
+            return None;
+        }
+        let (at, acquisition) = (self.owners[usize::from(slot)], self.node(state, rank.index()).status.acquisition);
+        self.space.check.fenced(rank, acquisition, at, state.memory.word(slot), self.next.memory.word(slot))
     }
 
     /// Lets the time of `rank` pass if its acquisition has ended, and forgets that it was alone in it.
@@ -554,7 +593,7 @@ impl<'s> Walker<'s> {
     fn statuses(&self, state: &State) -> Vec<Status> {
         let status = |rank: usize| match state.memory.deaths.is_down(rank) {
             true => Status::default(),
-            false => self.node(state, rank).status,
+            false => self.node(state, rank).status.lapsed(self.space.check.has_lapsed(state.memory.held[rank])),
         };
         (0..self.space.parts.ranks).map(status).collect()
     }
@@ -675,6 +714,9 @@ pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, b
     }
     if check.scenario.crashes() > 0 {
         list.push((TOLD, seen.told));
+    }
+    if check.scenario.lapses() > 0 {
+        list.push((TOOK_OVER, seen.told));
     }
     if check.some_ranks_share() && check.section == Section::Empty {
         list.push((TOGETHER, seen.together));

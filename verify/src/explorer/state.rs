@@ -38,6 +38,7 @@ impl State {
         self.memory.results.clone_from(&other.memory.results);
         self.memory.halfway.clone_from(&other.memory.halfway);
         self.memory.clocks.clone_from(&other.memory.clocks);
+        self.memory.held.clone_from(&other.memory.held);
         self.memory.deaths.clone_from(&other.memory.deaths);
         self.run = other.run;
         self.ahead = other.ahead;
@@ -56,6 +57,7 @@ pub(super) struct Parts {
     pub(super) clocks: bool,
     pub(super) alone: bool,
     pub(super) deaths: bool,
+    pub(super) leases: bool,
 }
 
 /// Smaller words are their own codes; other words have a number in a table.
@@ -218,6 +220,11 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
             push(bytes, values.code(clock).ok_or(clock)?);
         }
     }
+    if parts.leases {
+        for &held in &state.memory.held {
+            push(bytes, u64::from(held));
+        }
+    }
     if parts.alone {
         push(bytes, state.alone.map_or(0, |rank| u64::from(rank.0) + 1));
     }
@@ -312,6 +319,11 @@ pub(super) fn decode(
         for clock in &mut memory.clocks {
             let Some(time) = values.word(pull(bytes)) else { return false };
             *clock = Time(time);
+        }
+    }
+    if parts.leases {
+        for held in &mut memory.held {
+            *held = pull(bytes) as u8;
         }
     }
     state.alone = None;

@@ -37,10 +37,11 @@ struct Packed {
 const STEP: u16 = 0;
 const DEADLINE: u16 = 1;
 const ARRIVE: u16 = 2;
-/// A failure, or that a rank learns of one.
+/// A failure, that a rank learns of one, or a lapse.
 const FAILURE: u16 = 3;
-/// With [`FAILURE`], the index of the failure itself. The other indices are ranks that have failed.
+/// With [`FAILURE`], the index of the failure itself, and that of a lapse. The other indices are ranks that have failed.
 const CRASH: u16 = (1 << 7) - 1;
+const LAPSE: u16 = CRASH - 1;
 
 impl Packed {
     /// `None` if the numbers are too large.
@@ -50,6 +51,7 @@ impl Packed {
             Choice::Deadline(rank) => (DEADLINE, rank, 0),
             Choice::Arrive { from, index } => (ARRIVE, from, index),
             Choice::Crash(rank) => (FAILURE, rank, CRASH),
+            Choice::Lapse(rank) => (FAILURE, rank, LAPSE),
             // Ranks of a search are fewer than 64.
             Choice::Notice { rank, of } => (FAILURE, rank, of.0 as u16),
         };
@@ -69,6 +71,7 @@ impl Packed {
             DEADLINE => Choice::Deadline(rank),
             ARRIVE => Choice::Arrive { from: rank, index },
             _ if index == CRASH => Choice::Crash(rank),
+            _ if index == LAPSE => Choice::Lapse(rank),
             _ => Choice::Notice { rank, of: Rank(index.into()) },
         }
     }
@@ -255,7 +258,7 @@ mod tests {
         let swapped = Permutation([1, 0, 2, 3, 4, 5, 6, 7]);
         let moves = |i: usize| {
             let arrives = Choice::Arrive { from: Rank(63), index: 127 };
-            let choices = [Choice::Step(Rank(5)), Choice::Deadline(Rank(0)), arrives];
+            let choices = [Choice::Lapse(Rank(5)), Choice::Deadline(Rank(0)), arrives];
             let to = |k| ids[(i + k) % ids.len()];
             let by = |k: usize| if (i + k).is_multiple_of(2) { swapped } else { Permutation::IDENTITY };
             let one = |k| Move { choice: choices[k], enters: k == i % 3, to: to(k), by: by(k) };

@@ -8,6 +8,7 @@ mod bypass;
 mod crashes;
 mod dslr;
 mod hca;
+mod leases;
 mod limits;
 mod local;
 mod nested;
@@ -59,7 +60,7 @@ fn is_silent(check: &Check, rank: Rank, call: Call) -> bool {
         Call::Pause { .. } | Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => {
             check.scenario.crashes() == 0
         }
-        Call::Now => !check.is_timed(rank),
+        Call::Now => !check.is_timed(rank) && check.scenario.lapses() == 0,
         Call::Flush { .. } | Call::Stored | Call::FenceEverywhere => {
             !matches!(check.network, Network::LatePuts | Network::UnorderedBulk)
         }

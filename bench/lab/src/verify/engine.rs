@@ -48,7 +48,8 @@ impl Engine {
         let takes = check.network == Network::Sc
             && !scenario.has(Form::Timed)
             && !scenario.is_endless()
-            && scenario.crashes() == 0;
+            && scenario.crashes() == 0
+            && scenario.lapses() == 0;
         match self {
             Engine::Explorer => true,
             Engine::Loom => takes && check.active() <= loom_engine::MAX_RANKS,
