@@ -2,8 +2,8 @@
 
 use rmalab_locks::{
     ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams,
-    Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs,
-    RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating,
+    RmaMcs, RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
     TwoLevelParams,
 };
 
@@ -105,6 +105,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_mutex::<RobustMcs>("robust MCS queue mutex: survivors rebuild the queue from their own words")
         .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729; Jayanti, Jayanti, Joshi: A Recoverable Mutex Algorithm, PODC'19, arXiv:1904.02124")
         .fairness("first come, first served until the first failure");
+    registry
+        .add_mutex::<Lease>("lease mutex: waiters take it over from a holder that keeps it too long, and late writes are refused by token")
+        .paper("Gray, Cheriton: Leases, SOSP'89, doi:10.1145/74850.74870; Burrows: The Chubby Lock Service, OSDI'06")
+        .fairness("none: any waiter may starve");
     registry
         .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
         .paper(FOMPI)
