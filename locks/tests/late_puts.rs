@@ -12,8 +12,8 @@ use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Wor
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
-    DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Malthusian, MalthusianParams, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
+    DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Lease, Malthusian, MalthusianParams,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
     RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
     Ticket, suite,
 };
@@ -183,6 +183,7 @@ fn mutexes() {
     late(|ra| suite::mutex_on::<RobustMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<RobustTas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<RobustTicket, _>(ra, Default::default(), 150));
+    late(|ra| suite::mutex_on::<Lease, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<OshmemMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Mpi4pyMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Reciprocating, _>(ra, (), 150));

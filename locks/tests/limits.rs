@@ -4,10 +4,10 @@ use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Wor
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until, World};
 use rmalab_locks::{
     ALock, ALockParams, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, DslrWideParams, Error, Gcr, GcrParams, GcrRw,
-    Hapax, Hierarchical, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs,
-    Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustRw,
-    RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
-    TwoLevel, WindowLock,
+    Hapax, Hierarchical, Lease, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
+    OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs,
+    RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket,
+    TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -97,7 +97,7 @@ macro_rules! by_default {
 
 /// Every lock with its default parameters, by its name.
 fn all() -> Vec<(&'static str, Made)> {
-    let mutexes = by_default!(mutex: ALock, Cna, Cohort, Gcr<Mcs>, Hapax, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
+    let mutexes = by_default!(mutex: ALock, Cna, Cohort, Gcr<Mcs>, Hapax, Lease, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
         RmaMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
@@ -112,6 +112,7 @@ fn most(name: &str) -> Option<u32> {
         "robust-mcs" => Some(u16::MAX.into()),
         "declock" => Some(1 << 15),
         "shiftlock" => Some((1 << 21) - 1),
+        "lease" => Some((1 << 24) - 2),
         "cna" | "malthusian" => Some((1 << 23) - 1),
         "hierarchical" => Some(1 << 29),
         _ => None,

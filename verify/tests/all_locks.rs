@@ -7,10 +7,10 @@ use std::time::Duration;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
     ALock, BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
-    Hierarchical, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
-    OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
-    WindowLock,
+    Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket,
+    TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -71,6 +71,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<RobustRw, A>(ra, &scenario, Rest::Zero));
     // Tickets never return to zero.
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
+    note(run::<Exclusive<Lease>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<RobustTas>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<RobustTicket>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<RobustMcs>, A>(ra, &scenario, Rest::Zero));
