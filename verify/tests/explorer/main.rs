@@ -16,6 +16,7 @@ mod oracle;
 mod pinned;
 mod planted;
 mod protocols;
+mod published_leases;
 mod started;
 mod timed;
 
