@@ -9,7 +9,7 @@
 //! # Properties
 //! - Mutual exclusion of the ranks whose leases have not passed. Not fair: other ranks can pass a waiter any number of times.
 //! - A holder that is paused, or has failed, delays others for the patience of a waiter: the term of the lease and an eighth.
-//!   Nobody has to notice its failure.
+//!   No rank has to notice its failure.
 //! - A holder that has lost the lock may not know it yet. What it then writes with its token to a [`FencedWord`] is refused
 //!   once a later holder has written there. Plain puts are not refused on any backend.
 //! - Waiters poll a remote word.
@@ -176,11 +176,11 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Expired`](Error::Expired) if another rank has taken the lock over, and those of [`acquire_lease`](Self::acquire_lease).
+    /// [`Expired`](Error::Expired) if another rank has taken the lock over, and the errors of [`acquire_lease`](Self::acquire_lease).
     pub fn renew<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Grant> {
         let (held, begin) = (self.word, ra.now());
         match self.attempt(ra, held, begin)? {
-            Ok(grant) => Ok(grant),
+            Ok(grant) => Ok(Grant { took_over: false, ..grant }),
             Err(_) => Err(Error::Expired { lock: Lease::NAME, token: Token::of(held) }),
         }
     }
@@ -208,8 +208,8 @@ impl Lease {
             return Ok(Err(found));
         }
         self.word = mine;
-        let took_over = seen & LOW != 0 && seen & LOW != self.me;
-        Ok(Ok(Grant { token: Token(token + 1), until: begin.after(self.term), took_over }))
+        // Its own rank may be the holder that has not released: a guard was forgotten, or a panic kept it.
+        Ok(Ok(Grant { token: Token(token + 1), until: begin.after(self.term), took_over: seen & LOW != 0 }))
     }
 
     /// The attempts after the first one, which has found `seen`.
@@ -261,6 +261,21 @@ mod tests {
     #[test]
     fn costs_one_and_one_after_itself() {
         assert_eq!(suite::mutex_cost::<Lease>(LeaseParams::default()), (1, 1));
+    }
+
+    /// A holder may end without a release: a panic, or a guard that is forgotten.
+    #[test]
+    fn a_rank_that_waits_for_its_own_lease_learns_that_nothing_was_released() {
+        let params = LeaseParams { term: Duration::from_millis(1), ..LeaseParams::default() };
+        let took_over = rmalab_atomics::World::threads(1).run(|ra| {
+            let mut lock = LeaseMutex::create(ra, rmalab_atomics::Rank(0), params).unwrap();
+            std::mem::forget(lock.acquire().unwrap());
+            let mut guard = lock.acquire().unwrap();
+            let first = guard.took_over();
+            guard.renew().unwrap();
+            [first, guard.took_over()]
+        });
+        assert_eq!(took_over.unwrap(), [[true, true]]);
     }
 
     #[test]

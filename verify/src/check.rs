@@ -206,7 +206,7 @@ impl Check {
             _ if self.subject.lease_lapses().is_none() => Some("it has no leases"),
             _ if self.has_attempts() => Some("where leases pass, all acquisitions wait"),
             _ if self.scenario.crashes() > 0 => {
-                Some("no rank fails where leases pass: a rank that is paused for ever is like one")
+                Some("no rank fails where leases pass: a rank that is paused forever is like one")
             }
             _ if self.section == Section::Data => Some(
                 "a rank that has lost the lock leaves the data half written; use --section empty, which has a fenced word",

@@ -301,7 +301,7 @@ impl Memory {
         self.clocks[rank] = self.clocks[rank].max(time);
     }
 
-    /// Lets the time of a lapse pass for all ranks; `inside` tells which of them hold something.
+    /// Lets the time of a lapse pass for all ranks; `inside` returns whether a rank holds the lock.
     pub fn lapse(&mut self, inside: impl Fn(usize) -> bool) {
         for rank in 0..self.clocks.len() {
             self.clocks[rank] = self.clocks[rank].after(clock::LAPSE);

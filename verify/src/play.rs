@@ -16,7 +16,7 @@ use crate::Access;
 pub enum Event {
     /// The rank is about to acquire.
     Begins(Access),
-    /// The rank is about to enter, and is told that a rank failed inside, or that its lease had passed.
+    /// The rank is about to enter, and learns that a rank failed inside, or that its lease had passed.
     Told,
     /// The rank has acquired, so it is inside.
     Entered,

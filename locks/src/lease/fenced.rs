@@ -12,7 +12,7 @@ pub const MAX_VALUE: u32 = LOW as u32;
 ///
 /// A write with a smaller token than that is refused: the writer has lost the lock, and a later holder has written. All backends
 /// can do that, since it is a compare-and-swap. None can do it for a put. So data of more than 24 bits need two copies, or more:
-/// a holder writes one that nobody reads, flushes it, and then writes its number to this word.
+/// a holder writes one that no rank reads, flushes it, and then writes its number to this word.
 ///
 /// All words that one lock protects have to be written before reads of several of them agree: a late write of an old holder to a
 /// word that the new holder has not written yet is not refused.
@@ -26,14 +26,14 @@ impl FencedWord {
     ///
     /// # Errors
     ///
-    /// Those of an allocation.
+    /// The errors of an allocation.
     pub fn create<A: RemoteAtomics + ?Sized>(ra: &A, home: Rank) -> Result<FencedWord> {
         Ok(FencedWord::at(home.at(ra.heap().alloc(WORD, WORD)?)))
     }
 
     /// The word at this address, which is 0 or was written as a fenced word.
     pub const fn at(at: Address) -> FencedWord {
-        // Nobody waits for it.
+        // No rank waits for it, so a write need not look for one that sleeps.
         FencedWord { at: at.unwatched() }
     }
 
@@ -41,7 +41,7 @@ impl FencedWord {
     ///
     /// # Errors
     ///
-    /// Those of a get.
+    /// The errors of a get.
     pub fn get<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<(u32, Token)> {
         let word = ra.get(self.at)?;
         Ok(((word & LOW) as u32, Token::of(word)))

@@ -51,7 +51,7 @@ impl<'a, A: RemoteAtomics + ?Sized> LeaseMutex<'a, A> {
     ///
     /// # Errors
     ///
-    /// Those of [`RawMutex::bind`].
+    /// The errors of [`RawMutex::bind`].
     pub fn at(ra: &'a A, place: Place, params: LeaseParams) -> Result<Self> {
         Ok(LeaseMutex { ra, raw: Lease::bind(ra, place, params)?, failed: None })
     }
@@ -60,7 +60,7 @@ impl<'a, A: RemoteAtomics + ?Sized> LeaseMutex<'a, A> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lease::acquire_lease`], and the error of an earlier release by drop, except for
+    /// The errors of [`Lease::acquire_lease`], and the error of an earlier release by drop, except for
     /// [`Expired`](Error::Expired).
     pub fn acquire(&mut self) -> Result<LeaseGuard<'_, 'a, A>> {
         check(&mut self.failed)?;
@@ -105,7 +105,7 @@ impl<A: RemoteAtomics + ?Sized> LeaseGuard<'_, '_, A> {
     ///
     /// # Errors
     ///
-    /// Those of [`FencedWord::put`].
+    /// The errors of [`FencedWord::put`].
     pub fn put(&self, word: FencedWord, value: u32) -> Result<()> {
         word.put(self.lock.ra, self.grant.token, value)
     }
@@ -114,7 +114,7 @@ impl<A: RemoteAtomics + ?Sized> LeaseGuard<'_, '_, A> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lease::renew`].
+    /// The errors of [`Lease::renew`].
     pub fn renew(&mut self) -> Result<()> {
         let took_over = self.grant.took_over;
         self.grant = Grant { took_over, ..self.lock.raw.renew(self.lock.ra)? };

@@ -273,11 +273,13 @@ fn watched(entries: &[Entry]) {
 }
 
 #[test]
-fn correct_locks_hold() {
+#[ignore = "a quarter of a minute; .ci/run longer"]
+fn longer_correct_locks_hold() {
     watched(&correct::entries());
 }
 
 #[test]
-fn broken_locks_are_caught() {
+#[ignore = "a third of a minute; .ci/run longer"]
+fn longer_broken_locks_are_caught() {
     watched(&broken::entries());
 }

@@ -2,13 +2,11 @@
 
 use rmalab_verify::explorer::Options;
 use rmalab_verify::play::Event;
-use rmalab_verify::{
-    Check, Choice, Counterexample, Effect, Error, Finding, Live, Network, Property, TOLD, diagram, mutant, subject,
-};
+use rmalab_verify::{Check, Choice, Effect, Error, Finding, Live, Network, Property, TOLD, diagram, mutant, subject};
 
 use Network::{LatePuts, Sc};
 
-use crate::{check, counterexample, plain, replayed, run, verdict};
+use crate::{check, counterexample, plain, replayed, run, saved, verdict};
 
 fn robust(lock: &str, scenario: &str, network: Network) -> Check {
     Check { network, ..check(subject(lock).unwrap(), scenario) }
@@ -159,14 +157,8 @@ fn what_a_failed_rank_has_posted_arrives_late_or_never() {
 fn a_counterexample_with_a_failure_is_saved_replayed_and_drawn() {
     let check = broken("robust-tas-no-silence", "robust-tas", "3Wx1 crash1");
     let outcome = run(&check, &Options::default());
-    let Finding::Violated(found) = &outcome.finding else { panic!("{:?}", outcome.finding) };
-    assert_eq!(found.scenario, "3Wx1 crash1");
-    let path = std::env::temp_dir().join(format!("rmalab-crash-{}.json", std::process::id()));
-    found.save(&path).unwrap();
-    let loaded = Counterexample::load(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    assert_eq!(&loaded, found);
-    replayed(&check, &loaded);
+    let loaded = saved(&check, &outcome);
+    assert_eq!(loaded.scenario, "3Wx1 crash1");
     let text = diagram::text(&check, &loaded).unwrap();
     for part in
         ["crashes, with 1 operation under way", "CRASHES", "learns that rank", "is told", "arrives: owner := nil"]

@@ -1,17 +1,14 @@
 //! Leases that pass at any step: the lease mutex, and what it takes to refuse late writes.
 
-use std::path::Path;
 use std::time::Duration;
 
 use rmalab_locks::LeaseParams;
 use rmalab_verify::explorer::Options;
-use rmalab_verify::{
-    Check, Choice, Counterexample, Effect, Error, Finding, Live, Network, Property, TOOK_OVER, diagram, mutant, subject,
-};
+use rmalab_verify::{Check, Choice, Effect, Error, Live, Network, Property, TOOK_OVER, diagram, mutant, subject};
 
 use Network::{LatePuts, Sc};
 
-use crate::{check, counterexample, plain, replayed, run, verdict};
+use crate::{check, drawn, plain, run, saved, verdict};
 
 fn lease(scenario: &str, network: Network) -> Check {
     Check { network, ..check(subject("lease").unwrap(), scenario) }
@@ -73,34 +70,18 @@ fn a_waiter_that_waits_for_less_than_the_lease_enters_beside_its_holder() {
     assert_eq!(verdict(&run(&hasty(2, |whole| whole / 2), &plain())), Some(Property::MutualExclusion));
 }
 
-/// The book draws what a holder without tokens does. `RMALAB_DOCS=write` writes the drawing.
+/// The book draws what a holder without tokens does.
 #[test]
 fn the_book_draws_a_late_write() {
-    let check = broken("lease-unfenced", "2Wx1 lapse1");
-    let outcome = run(&check, &plain());
-    let found = counterexample(&outcome);
-    assert_eq!(found.violation.property, Property::Fenced);
-    replayed(&check, found);
-    let svg = diagram::svg(&check, found).unwrap();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lease-late-write.svg");
-    if std::env::var("RMALAB_DOCS").is_ok_and(|what| what == "write") {
-        std::fs::write(&file, &svg).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), svg, "RMALAB_DOCS=write writes it");
+    assert_eq!(drawn(&broken("lease-unfenced", "2Wx1 lapse1"), "lease-late-write"), Property::Fenced);
 }
 
 #[test]
 fn a_counterexample_with_a_lapse_is_saved_replayed_and_drawn() {
     let check = broken("lease-release-store", "3Wx1 lapse1");
     let outcome = run(&check, &Options::default());
-    let Finding::Violated(found) = &outcome.finding else { panic!("{:?}", outcome.finding) };
-    assert_eq!(found.scenario, "3Wx1 lapse1");
-    let path = std::env::temp_dir().join(format!("rmalab-lapse-{}.json", std::process::id()));
-    found.save(&path).unwrap();
-    let loaded = Counterexample::load(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    assert_eq!(&loaded, found);
-    replayed(&check, &loaded);
+    let loaded = saved(&check, &outcome);
+    assert_eq!(loaded.scenario, "3Wx1 lapse1");
     let text = diagram::text(&check, &loaded).unwrap();
     assert!(text.contains("time passes, longer than a lease"), "{text}");
 }

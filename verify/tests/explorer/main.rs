@@ -20,11 +20,13 @@ mod published_leases;
 mod started;
 mod timed;
 
+use std::path::Path;
+
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, replay,
+    Check, Choice, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, diagram, replay,
 };
 
 /// A check of `subject` on a network that is never late, with nothing done inside.
@@ -93,6 +95,33 @@ fn verdict(outcome: &Outcome) -> Option<Property> {
         Finding::Violated(counterexample) => Some(counterexample.violation.property),
         Finding::Incomplete(limit) => panic!("the search reached its limit: {limit:?}"),
     }
+}
+
+/// Checks that the book has the drawing of what a plain search of `check` finds, and returns the broken property.
+/// `RMALAB_DOCS=write` writes the drawing.
+fn drawn(check: &Check, name: &str) -> Property {
+    let outcome = run(check, &plain());
+    let found = counterexample(&outcome);
+    replayed(check, found);
+    let svg = diagram::svg(check, found).unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{name}.svg"));
+    if std::env::var("RMALAB_DOCS").is_ok_and(|what| what == "write") {
+        std::fs::write(&file, &svg).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), svg, "{}: RMALAB_DOCS=write writes it", file.display());
+    found.violation.property
+}
+
+/// Returns the counterexample of a search after a way through a file. It must be the same, and show the violation.
+fn saved(check: &Check, outcome: &Outcome) -> Counterexample {
+    let found = counterexample(outcome);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("found.json");
+    found.save(&path).unwrap();
+    let loaded = Counterexample::load(&path).unwrap();
+    assert_eq!(&loaded, found);
+    replayed(check, &loaded);
+    loaded
 }
 
 /// Replays a counterexample, which must show the same violation. Returns its length in the explorer's steps.

@@ -1,17 +1,15 @@
-//! The leases of DSLR (D. Y. Yoon, M. Chowdhury, B. Mozafari: Distributed Lock Management with RDMA, SIGMOD'18) and of ShiftLock (FAST'25),
-//! as published and as its artifact has them: what a time that passes at any step does to them.
+//! The leases of DSLR (D. Y. Yoon, M. Chowdhury, B. Mozafari: Distributed Lock Management with RDMA, SIGMOD'18), as published and as
+//! ShiftLock's artifact (FAST'25) has them: time that passes at any step breaks them.
 //!
 //! A lease lasts for [`LAPSE`], except where a test says otherwise. So a rank that has entered since time passed last holds a lease
 //! that has not passed.
 
-use std::path::Path;
-
 use rmalab_atomics::{Address, RemoteAtomics, Time, WORD};
 use rmalab_locks::{Place, RawRwLock, Result};
 use rmalab_verify::subject::{At, Holds, WORDS};
-use rmalab_verify::{Check, Finding, LAPSE, Property, Subject, diagram};
+use rmalab_verify::{Check, LAPSE, Property, Subject};
 
-use super::{check, plain, replayed, run};
+use super::{check, drawn};
 
 /// The fields of DSLR's word, from the lowest up: tickets of readers and of writers that were drawn, and that were served.
 const BITS: u32 = 8;
@@ -69,7 +67,7 @@ struct Dslr {
 impl Dslr {
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, unit: u64) -> Result<()> {
         loop {
-            // The lease begins ahead of the look that finds its turn. That is the best for the lock.
+            // The lease begins ahead of the look that finds its turn: any later begin would let the holder stay longer.
             let mut look = ra.now();
             let ticket = ra.fetch_add(self.lock, unit)?;
             let (mine_x, mine_s) = (field(ticket, MAX_X), field(ticket, MAX_S));
@@ -155,19 +153,6 @@ impl RawRwLock for Dslr {
 fn dslr(form: Form, scenario: &str) -> Check {
     let subject = Subject::lock::<Dslr>(form).leasing(1);
     check(subject.words(At::Home, WORDS, &[("lock", Holds::Number)]).keeps("lock", u64::MAX), scenario)
-}
-
-/// Draws what a check finds, in the book. `RMALAB_DOCS=write` writes the drawing.
-fn drawn(check: &Check, name: &str) -> Property {
-    let Finding::Violated(counterexample) = run(check, &plain()).finding else { panic!("{} holds", check.scenario) };
-    replayed(check, &counterexample);
-    let svg = diagram::svg(check, &counterexample).unwrap();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{name}.svg"));
-    if std::env::var("RMALAB_DOCS").is_ok_and(|what| what == "write") {
-        std::fs::write(&file, &svg).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), svg, "{}: RMALAB_DOCS=write writes it", file.display());
-    counterexample.violation.property
 }
 
 #[test]
