@@ -112,7 +112,7 @@ fn lock_page(name: &str) -> String {
     )
 }
 
-/// Pages of locks and policies that are no policy of their own: a window does not end with time.
+/// Pages of locks that no window has as its policy by itself: `global` takes another lock, and a window's epoch does not end with time.
 const NO_POLICIES: [&str; 2] = ["global", "lease"];
 
 #[test]

@@ -71,16 +71,13 @@ fn the_other_pages_of_checks_name_locks_that_exist() {
 /// Locks for fewer ranks than the arena has.
 const TOO_SMALL_FOR_THE_ARENA: [&str; 1] = ["robust-rw"];
 
-/// Locks that are newer than the pages of the study and of the arena.
-const AFTER_THE_STUDY: [&str; 1] = ["lease"];
-
 #[test]
 fn the_study_has_every_lock() {
     let text = result("study.md");
     let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
     let registry = Registry::standard();
     let names = registry.subjects().map(|subject| subject.info().name.as_str());
-    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock) && !AFTER_THE_STUDY.contains(lock)).collect();
+    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock)).collect();
     assert!(missing.is_empty(), "docs/results/study.md is stale: it lacks {missing:?}");
 }
 
@@ -91,7 +88,7 @@ fn the_arena_has_every_lock() {
     let registry = Registry::standard();
     let locks = registry.subjects().map(|subject| subject.info()).filter(|info| info.kind != rmalab::Kind::Policy);
     let names = locks.map(|info| info.name.as_str()).filter(|lock| !TOO_SMALL_FOR_THE_ARENA.contains(lock));
-    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock) && !AFTER_THE_STUDY.contains(lock)).collect();
+    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock)).collect();
     assert!(missing.is_empty(), "docs/results/arena.md is stale: it lacks {missing:?}");
 }
 
