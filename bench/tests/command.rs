@@ -621,7 +621,18 @@ fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
 fn processes_can_be_ranks() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    let arguments = ["study", "--backend", "shm", "--ranks", "1,3", "--duration", "10ms", "--report"];
+    let arguments = [
+        "study",
+        "--backend",
+        "shm",
+        "--lock",
+        "mcs,mcs-rw-rp,rma-rw",
+        "--ranks",
+        "1,3",
+        "--duration",
+        "10ms",
+        "--report",
+    ];
     let output = rmalab(&arguments).arg(&report).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let document = Document::read(&report).unwrap();

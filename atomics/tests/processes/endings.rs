@@ -292,7 +292,7 @@ fn a_rank_that_has_left_its_group_is_asked_to_end() {
     if super::is_rank() {
         hide_or_fail(leave_the_group, has_left_its_group);
     }
-    let outcome = launcher(here!(), 2).grace(Duration::from_secs(2)).spawn().unwrap().wait().unwrap();
+    let outcome = launcher(here!(), 2).grace(Duration::from_secs(1)).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(15)));
 }
 
@@ -301,7 +301,7 @@ fn a_rank_that_is_stopped_is_asked_to_end() {
     if super::is_rank() {
         hide_or_fail(stop, is_stopped);
     }
-    let outcome = launcher(here!(), 2).grace(Duration::from_secs(2)).spawn().unwrap().wait().unwrap();
+    let outcome = launcher(here!(), 2).grace(Duration::from_secs(1)).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(15)));
 }
 

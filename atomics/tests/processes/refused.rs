@@ -36,7 +36,12 @@ fn ranks_are_watched_where_pidfd_open_is_refused() {
     alone(here!(), || {
         refuse(libc::SYS_pidfd_open, libc::EPERM);
         let shell = |script: &str| {
-            Launcher::new(2).command("sh", ["-c", script]).output(Output::Discard).time_limit(super::HUNG).spawn()
+            Launcher::new(2)
+                .command("sh", ["-c", script])
+                .output(Output::Discard)
+                .time_limit(super::HUNG)
+                .grace(std::time::Duration::from_millis(50))
+                .spawn()
         };
         assert_eq!(shell("exit $RMALAB_RANK").unwrap().wait().unwrap().exit_code(), 1);
         let job = shell("exec sleep 1000").unwrap();
