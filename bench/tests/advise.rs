@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab::Registry;
 use rmalab::advise::{Advice, Advise, Objective, Options, Standing};
 use rmalab::document::{Document, text};
@@ -13,6 +12,8 @@ use rmalab_atomics::{Rank, RemoteAtomics, Time, Topology, World};
 use rmalab_windows::replay::Step;
 use rmalab_windows::trace::{Description, Recorder};
 use rmalab_windows::{Assert, Config, Error, Flavor, Info, LockKind, Op, Team, Window, WindowDisp};
+
+use crate::program;
 
 /// A workload of one class.
 fn workload(dir: &Path, ranks: u32, ranks_per_node: u32, lock: &str, targets: &str, acquisitions: u32) -> PathBuf {
@@ -268,11 +269,6 @@ fn an_mpi_program_is_told_what_selects_the_policy() {
     assert!(shown(&advice).contains(&format!("Keep {choice}")));
 }
 
-fn rmalab(arguments: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
-    command.args(arguments).stdin(Stdio::null()).output().expect("the program starts")
-}
-
 fn texts(output: &Output) -> [String; 2] {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
@@ -305,14 +301,14 @@ fn bad_input_is_refused_with_one_line() {
         (&[several, "--trace", "folder"], "--trace"),
         (&["--ranks", "2"], "WORKLOAD.toml"),
     ] {
-        let output = rmalab(&[&["advise"], arguments].concat());
+        let output = program::run(&[&["advise"], arguments].concat());
         let [stdout, stderr] = texts(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.starts_with("error: ") && stderr.contains(says), "{arguments:?}: {stderr}");
         assert!(stdout.is_empty(), "{arguments:?}");
     }
     let many = workload(at.path(), 64, 64, "lock_all", "\"uniform\"", 5);
-    let [_, stderr] = texts(&rmalab(&["advise", many.to_str().unwrap(), "--measure", "--ranks", "5000"]));
+    let [_, stderr] = texts(&program::run(&["advise", many.to_str().unwrap(), "--measure", "--ranks", "5000"]));
     assert!(stderr.contains("need a network") || stderr.contains("would measure the scheduler"), "{stderr}");
 }
 
@@ -323,7 +319,7 @@ fn the_command_writes_the_requested_files() {
     let work = work.to_str().unwrap();
     let csv = at.path().join("advice.csv");
     let common = ["advise", work, "--profile", "gemini", "--seeds", "2", "--lock", "two-level,mcs", "--quiet"];
-    let output = rmalab(&[&common[..], &["--format", "json"]].concat());
+    let output = program::run(&[&common[..], &["--format", "json"]].concat());
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
     let document = Document::from_json(&stdout).unwrap();
@@ -332,15 +328,15 @@ fn the_command_writes_the_requested_files() {
     let get = |row: usize, column| data.get(&data.rows[row], column).unwrap();
     assert_eq!((data.rows.len(), get(0, "standing").to_string().as_str()), (5, "winner"));
     assert!((0..5).all(|row| get(row, "throughput").spread.is_some() && !get(row, "limit").to_string().is_empty()));
-    let output = rmalab(&[&common[..], &["--format", "csv", "-o", csv.to_str().unwrap()]].concat());
+    let output = program::run(&[&common[..], &["--format", "csv", "-o", csv.to_str().unwrap()]].concat());
     assert!(output.status.success() && output.stdout.is_empty());
     assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 6);
 
-    let [stdout, _] = texts(&rmalab(&common));
+    let [stdout, _] = texts(&program::run(&common));
     for part in ["limited by", "Choose ", "builder  Window::builder(&team).policy::<", "info     rmalab_lock_policy="] {
         assert!(stdout.contains(part), "{part} is missing:\n{stdout}");
     }
-    let [help, _] = texts(&rmalab(&["advise", "--help"]));
+    let [help, _] = texts(&program::run(&["advise", "--help"]));
     for part in ["Examples:", "Exit codes:", "Candidates:", "--measure", "Limits:"] {
         assert!(help.contains(part), "{part} is missing:\n{help}");
     }
@@ -353,7 +349,7 @@ fn measurements_stand_beside() {
     let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
     let arguments =
         ["advise", work.to_str().unwrap(), "--seeds", "2", "--lock", "two-level", "--measure", "--format=json"];
-    let output = rmalab(&arguments);
+    let output = program::run(&arguments);
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success(), "{stderr}");
     let document = Document::from_json(&stdout).unwrap();

@@ -7,26 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab::document::Document;
 
-fn rmalab(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    rmalab(arguments).output().expect("the program starts")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use crate::program::{rmalab, run, stderr, stdout};
 
 /// A copy of the program in `folder`. Another process writes it: a file that a child of another test holds open for writing
 /// cannot be started.

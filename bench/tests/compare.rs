@@ -1,19 +1,17 @@
 //! `rmalab compare` as users run it: refused arguments, missing peers, and crashes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab::document::Document;
 use rmalab::finding::Value;
 
+use crate::program::{rmalab, run, write_script};
+
 /// Runs it with only the programs in `path`.
 fn compare(arguments: &[&str], path: &Path) -> Output {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
-    command.arg("compare").args(arguments).env("PATH", path).stdin(Stdio::null());
-    command.output().expect("the program starts")
+    rmalab(&["compare"]).args(arguments).env("PATH", path).output().expect("the program starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -71,21 +69,16 @@ fn missing_peers_are_named_and_ours_is_still_measured() {
     assert!(page.contains("MPICH is skipped") && !at.path().join("report.unfinished").exists());
 }
 
-fn program(at: &Path, text: &str) {
-    let written = fs::write(at, text).and_then(|()| fs::set_permissions(at, fs::Permissions::from_mode(0o755)));
-    written.expect("temporary files can be written");
-}
-
 #[test]
 fn a_crash_loses_one_row() {
     let at = tempfile::tempdir().unwrap();
     let (path, report) = (at.path().join("path"), at.path().join("report"));
     fs::create_dir(&path).unwrap();
     // A compiler whose programs are scripts: `-O3 -march=native -o PROGRAM SOURCE`. A launcher: `-n 2 PROGRAM ...`.
-    program(&path.join("fake"), FAKE);
+    write_script(&path.join("fake"), FAKE);
     let compiler = format!("#!/bin/sh\nexec /bin/cp {} \"$4\"\n", path.join("fake").display());
-    program(&path.join("mpicc.mpich"), &compiler);
-    program(&path.join("mpiexec.mpich"), "#!/bin/sh\nshift 2\n\"$@\"\n");
+    write_script(&path.join("mpicc.mpich"), &compiler);
+    write_script(&path.join("mpiexec.mpich"), "#!/bin/sh\nshift 2\n\"$@\"\n");
     let output = compare(&short(&report, &["--format", "json"]), &path);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -123,7 +116,7 @@ echo done
 
 #[test]
 fn operations_are_listed() {
-    let output = Command::cargo_bin("rmalab").unwrap().args(["list", "operations"]).output().unwrap();
+    let output = run(&["list", "operations"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).lines().any(|line| line.trim_start().starts_with("lock-exclusive")));
 }

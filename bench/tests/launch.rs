@@ -5,16 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab_atomics::bootstrap::Membership;
 use rmalab_atomics::{Error, Rank};
 use rustix::process::{Pid, Signal};
+
+use crate::program::{self, rmalab, stderr, write_script};
 
 /// The time after which a step counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
@@ -91,8 +91,7 @@ impl Setting {
     /// Sets the command of the remote shell, after the host's name.
     fn shell(&self, does: &str) {
         let path = self.path("rsh");
-        fs::write(&path, format!("#!/bin/sh\nhost=$1; shift\n{does}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &format!("#!/bin/sh\nhost=$1; shift\n{does}\n"));
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -102,7 +101,7 @@ impl Setting {
     fn launch(&self, test: &str, hosts: &str) -> Command {
         // A shell's background jobs ignore SIGINT, and the launcher respects that.
         let mut command = Command::new("env");
-        command.arg("--default-signal=INT").arg(Command::cargo_bin("rmalab").unwrap().get_program());
+        command.arg("--default-signal=INT").arg(rmalab(&[]).get_program());
         command.args(["launch", "--interface", "lo", "--hosts", hosts, "--rsh"]).arg(self.path("rsh"));
         command.arg("--").arg(std::env::current_exe().unwrap());
         command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
@@ -132,10 +131,6 @@ fn said(output: &Output) -> Vec<String> {
         text.lines().filter(|line| line.contains(MARK)).map(|line| line.replace(MARK, "")).collect();
     said.sort();
     said
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[track_caller]
@@ -356,8 +351,8 @@ fn the_error_of_a_failed_remote_shell_has_its_output() {
 #[test]
 fn the_host_reports_a_missing_program() {
     let setting = Setting::new();
-    let mut command = Command::cargo_bin("rmalab").unwrap();
-    command.args(["launch", "--interface", "lo", "--hosts", "a:1", "--rsh"]).arg(setting.path("rsh"));
+    let mut command = rmalab(&["launch", "--interface", "lo", "--hosts", "a:1", "--rsh"]);
+    command.arg(setting.path("rsh"));
     let output = command.args(["--", "/no/such/program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("a: error: no program /no/such/program"), "{}", stderr(&output));
@@ -377,7 +372,7 @@ fn invalid_orders_are_refused() {
         (&["launch", "--", "true"], 2, "-n"),
         (&["launch", "-n", "1", "--env", "=x", "--", "true"], 2, "NAME=VALUE"),
     ] {
-        let output = Command::cargo_bin("rmalab").unwrap().args(arguments).stdin(Stdio::null()).output().unwrap();
+        let output = program::run(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
     }

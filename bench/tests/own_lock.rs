@@ -129,7 +129,7 @@ fn a_study_of_a_lock_that_is_stuck_later_ends_as_well() {
         let outcome = study::run(&registry(), &options);
         panic!("the watchdog has not ended this process: {outcome:?}");
     }
-    let name = "a_study_of_a_lock_that_is_stuck_later_ends_as_well";
+    let name = "own_lock::a_study_of_a_lock_that_is_stuck_later_ends_as_well";
     let mut child = Command::new(std::env::current_exe().unwrap());
     let output = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,21 +1,13 @@
 //! `rmalab run` as users run it.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab::document::Document;
 
+use crate::program::{self, rmalab, stderr, stdout};
+
 fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
-    command.arg("run").args(arguments).stdin(Stdio::null()).output().expect("the program starts")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    rmalab(&["run"]).args(arguments).output().expect("the program starts")
 }
 
 #[test]
@@ -73,10 +65,9 @@ fn applications_run_on_every_backend() {
 }
 
 fn launched(ranks: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    let mut command = rmalab(&["launch", "--segment", "32M", "-n", ranks, "--"]);
     let program = command.get_program().to_owned();
-    command.args(["launch", "--segment", "32M", "-n", ranks, "--"]).arg(program).arg("run").args(arguments);
-    command.stdin(Stdio::null()).output().expect("the program starts")
+    command.arg(program).arg("run").args(arguments).output().expect("the program starts")
 }
 
 /// In a job of a launcher, all ranks have the same arguments, and only rank 0 prints.
@@ -133,7 +124,7 @@ fn a_wrong_result_is_reported_and_fails() {
 
 #[test]
 fn applications_are_listed() {
-    let output = Command::cargo_bin("rmalab").unwrap().args(["list", "applications"]).output().unwrap();
+    let output = program::run(&["list", "applications"]);
     let list = stdout(&output);
     let names: Vec<&str> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(["ghost", "random-access", "hash-table", "dsde"].iter().all(|name| names.contains(name)), "{list}");

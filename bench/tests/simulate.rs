@@ -4,29 +4,22 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab::Registry;
 use rmalab::document::Document;
 use rmalab::simulate::{Load, Mix, Options, Parameters, Section, Simulation, Target};
 use rmalab::workload::Table;
 use rmalab_atomics::sim::Profile;
 
-fn rmalab(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
-    command.arg("simulate").args(arguments).stdin(Stdio::null());
+use crate::program::{rmalab, stderr, stdout};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = rmalab(&["simulate"]);
+    command.args(arguments);
     command
 }
 
 fn run(arguments: &[&str]) -> Output {
-    rmalab(arguments).output().expect("the program starts")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    command(arguments).output().expect("the program starts")
 }
 
 fn options(locks: &[&str], ranks: &[u32]) -> Options {
@@ -287,7 +280,7 @@ fn points_with_too_many_ranks_for_the_memory_are_left_out() {
 fn an_interrupt_keeps_the_results() {
     use std::io::{BufRead, BufReader};
     // The small one ends; the large one would take minutes.
-    let mut command = rmalab(&[
+    let mut command = command(&[
         "--lock",
         "mcs-rw-rp",
         "--ranks",

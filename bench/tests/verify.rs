@@ -5,26 +5,19 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use rmalab::document::Document;
+
+use crate::program::{rmalab, stderr, stdout};
 
 /// `rmalab verify` in the folder `at`, so that tests see its files.
 fn verify(at: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
-    command.arg("verify").args(arguments).current_dir(at).stdin(Stdio::null());
+    let mut command = rmalab(&["verify"]);
+    command.args(arguments).current_dir(at);
     command
 }
 
 fn run(at: &Path, arguments: &[&str]) -> Output {
     verify(at, arguments).output().expect("the program starts")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn files(at: &Path) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Random changes of workload descriptions: an error is one line with file and line, and a valid description has steps.
 //! Inputs with new behaviour are kept in `tests/corpus/workloads`, with their outcomes.
 //!
-//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab --test workload_fuzz -- --test-threads 1` searches
+//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab --test all workload_fuzz:: -- --test-threads 1` searches
 //! for more inputs after the old ones are removed.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
