@@ -127,7 +127,7 @@ pub struct HierarchicalParams {
     /// divides the number of ranks of a node, and that number if none does. A leaf or a gate whose ranks are on several nodes is
     /// correct, but its lock_all is not local.
     pub leaf: u32,
-    /// The number of children of a word of the tree, from 2 to 64, 64 by default; less counts as 2, more as 64.
+    /// The number of children of a word of the tree, from 2 to 64, 64 by default.
     pub fan_out: u32,
 }
 
@@ -164,7 +164,7 @@ impl WindowLock for Hierarchical {
 
     /// # Errors
     ///
-    /// Those of the trait, and [`Error::NoSuchTarget`] when the root is not a rank.
+    /// Those of the trait, [`Error::NoSuchTarget`] when the root is not a rank, and [`Error::Parameter`] for a `fan_out` outside its range.
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: HierarchicalParams) -> Result<Hierarchical> {
         let (rank, size, root) = (ra.rank(), ra.size(), params.root);
         if root.0 >= size {
@@ -172,6 +172,10 @@ impl WindowLock for Hierarchical {
         }
         if size > target::RANKS {
             return Err(Error::TooManyRanks { lock: Self::NAME, size, limit: target::RANKS });
+        }
+        if !tree::FAN_OUTS.contains(&params.fan_out) {
+            let why = format!("it is {}, but it has to be from 2 to 64", params.fan_out);
+            return Err(Error::Parameter { lock: Self::NAME, parameter: "fan_out", why });
         }
         let leaf = match params.leaf {
             0 => {

@@ -46,6 +46,7 @@
 
 use rmalab_atomics::{Address, Failed, Rank, RemoteAtomics, WORD};
 
+use crate::error::at_least_one;
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::ticket::TicketParams;
 use crate::{Error, Place, RawMutex, Result};
@@ -100,7 +101,8 @@ impl RawMutex for RobustTicket {
             return Err(Error::TooManyRanks { lock: RobustTicket::NAME, size, limit: SERVING as u32 });
         }
         let announced = ra.rank().at(place.node).unwatched();
-        Ok(RobustTicket { lock: place.word(0), announced, hold: params.hold.max(1), my_ticket: 0, told: 0 })
+        let hold = at_least_one(Self::NAME, "hold", params.hold)?;
+        Ok(RobustTicket { lock: place.word(0), announced, hold, my_ticket: 0, told: 0 })
     }
 
     #[inline]

@@ -4,10 +4,10 @@ use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Wor
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until, World};
 use rmalab_locks::{
     ALock, ALockParams, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, DslrWideParams, Error, Gcr, GcrParams, GcrRw,
-    Hapax, Hierarchical, Lease, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs,
-    OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RobustMcs,
-    RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket,
-    TicketParams, TwoLevel, WindowLock,
+    Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
+    Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
+    Ticket, TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -157,12 +157,13 @@ fn a_world_that_a_lock_cannot_count_is_refused_in_one_line() {
 #[test]
 fn a_threshold_of_zero_is_refused_in_one_line() {
     type With = (&'static str, &'static str, fn(&Claimed<'_>, u32) -> rmalab_locks::Result<()>);
-    let all: [With; 12] = [
+    let all: [With; 13] = [
         ("alock", "near", |ra, near| mutex::<ALock>(ra, ALockParams { near, ..ALockParams::default() })),
         ("alock", "far", |ra, far| mutex::<ALock>(ra, ALockParams { far, ..ALockParams::default() })),
         ("sherman", "max", |ra, max| mutex::<Sherman>(ra, ShermanParams { max, ..ShermanParams::default() })),
         ("malthusian", "period", |ra, period| mutex::<Malthusian>(ra, MalthusianParams { period })),
         ("ticket", "hold", |ra, hold| mutex::<Ticket>(ra, TicketParams { hold })),
+        ("robust-ticket", "hold", |ra, hold| mutex::<RobustTicket>(ra, TicketParams { hold })),
         ("gcr", "active", |ra, active| mutex::<Gcr<Mcs>>(ra, GcrParams { active, ..GcrParams::default() })),
         ("gcr", "threshold", |ra, threshold| mutex::<Gcr<Mcs>>(ra, GcrParams { threshold, ..GcrParams::default() })),
         ("gcr-rw", "active", |ra, active| rw_lock::<GcrRw<McsRwRp>>(ra, GcrParams { active, ..GcrParams::default() })),
@@ -183,5 +184,20 @@ fn a_threshold_of_zero_is_refused_in_one_line() {
             "{error}"
         );
         claimed(96, 48, |ra| make(ra, 1)).unwrap_or_else(|error| panic!("{name}, {parameter}: {error}"));
+    }
+}
+
+#[test]
+fn a_tree_whose_words_have_one_child_or_more_than_bits_is_refused_in_one_line() {
+    let with = |fan_out| {
+        let params = HierarchicalParams { fan_out, ..HierarchicalParams::default() };
+        claimed(96, 48, move |ra| policy::<Hierarchical>(ra, params))
+    };
+    for fan_out in [0, 1, 65, u32::MAX] {
+        let error = with(fan_out).unwrap_err();
+        one_line(&error, "hierarchical", &format!("fan_out: it is {fan_out}, but it has to be from 2 to 64"));
+    }
+    for fan_out in [2, 64] {
+        with(fan_out).unwrap_or_else(|error| panic!("{fan_out}: {error}"));
     }
 }

@@ -1,5 +1,7 @@
 //! The tree that records which gates of a [`Hierarchical`](super::Hierarchical) may be open.
 
+use std::ops::RangeInclusive;
+
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 
@@ -19,11 +21,14 @@ pub(super) struct Tree {
     pub(super) gate: u64,
 }
 
+/// The numbers of children that a word can have: each is a bit of it.
+pub(super) const FAN_OUTS: RangeInclusive<u32> = 2..=u64::BITS;
+
 impl HierarchicalParams {
     /// The largest number of levels of the tree, in any world that the lock supports: the number of its words in each rank's
-    /// memory, at most.
+    /// memory, at most. A `fan_out` outside its range, with which there is no lock, counts as the nearest in it.
     pub fn most_levels(&self) -> u32 {
-        levels(RANKS.into(), self.fan_out.clamp(2, u64::BITS).into())
+        levels(RANKS.into(), self.fan_out.clamp(*FAN_OUTS.start(), *FAN_OUTS.end()).into())
     }
 }
 
@@ -40,8 +45,7 @@ fn levels(gates: u64, fan_out: u64) -> u32 {
 
 impl Tree {
     pub(super) fn new(root: Rank, size: u32, gate: u32, fan_out: u32) -> Tree {
-        let fan_out = u64::from(fan_out.clamp(2, u64::BITS));
-        let gate = u64::from(gate);
+        let (fan_out, gate) = (u64::from(fan_out), u64::from(gate));
         let levels = levels(u64::from(size).div_ceil(gate), fan_out);
         Tree { root, words: Disp(0), levels, fan_out, gate }
     }
