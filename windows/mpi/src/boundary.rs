@@ -618,21 +618,33 @@ macro_rules! synchronizations {
 }
 
 synchronizations! {
-    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(win, lock_type).map_or_else(|code| code, |kind| code(win, window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
+    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(win, lock_type).map_or_else(|code| code, |kind| asserting(win, assert, OF_LOCK, || code(win, window.lock(kind, target(rank), lock_assert(assert))))), short window.short_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
     // SAFETY: the program's variable.
     MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { tested(win, window.test(), flag) }, step |_| (unsafe { *flag } != 0).then_some(Step::Test);
     MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank))), short window.short_unlock(rank), step |_| events::unlock(rank);
-    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.lock_all(lock_assert(assert))), short window.short_lock_all(assert), step |_| events::lock_all(assert);
+    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_LOCK, || code(win, window.lock_all(lock_assert(assert)))), short window.short_lock_all(assert), step |_| events::lock_all(assert);
     MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all()), short window.short_unlock_all(), step |_| Some(Step::UnlockAll);
     MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank))), short window.short_flush(rank), step |_| events::flush(rank);
     MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all()), short window.short_flush_all(), step |_| Some(Step::FlushAll);
     MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush_local(target(rank))), short window.short_flush_local(rank);
     MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_local_all()), short window.short_flush_local_all();
-    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.fence(fence_assert(assert))), step |_| events::fence(assert);
-    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.start(group, start_assert(assert))), step |on| events::start(on, group, assert);
+    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_FENCE, || code(win, window.fence(fence_assert(assert)))), step |_| events::fence(assert);
+    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_START, || code(win, window.start(group, start_assert(assert)))), step |on| events::start(on, group, assert);
     MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => code(win, window.complete()), step |_| Some(Step::Complete);
-    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => code(win, window.post(group, post_assert(assert))), step |on| events::post(on, group, assert);
+    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_POST, || code(win, window.post(group, post_assert(assert)))), step |on| events::post(on, group, assert);
     MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => code(win, window.wait()), step |_| Some(Step::Wait);
+}
+
+/// The assertions that each call takes.
+const OF_LOCK: u32 = ffi::MPI_MODE_NOCHECK;
+const OF_START: u32 = ffi::MPI_MODE_NOCHECK;
+const OF_POST: u32 = ffi::MPI_MODE_NOCHECK | ffi::MPI_MODE_NOSTORE | ffi::MPI_MODE_NOPUT;
+const OF_FENCE: u32 = ffi::MPI_MODE_NOSTORE | ffi::MPI_MODE_NOPUT | ffi::MPI_MODE_NOPRECEDE | ffi::MPI_MODE_NOSUCCEED;
+
+/// Makes a call if it takes the assertions that the program makes, and returns its code.
+#[inline(always)]
+fn asserting(win: ffi::MPI_Win, assert: c_int, taken: u32, call: impl FnOnce() -> c_int) -> c_int {
+    if assert & !(taken as c_int) == 0 { call() } else { host::raise(win, ffi::MPI_ERR_ASSERT as c_int) }
 }
 
 fn lock_assert(assert: c_int) -> Assert {

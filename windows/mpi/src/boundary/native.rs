@@ -1066,6 +1066,9 @@ impl Native {
             self.attached_empty.borrow_mut().push(base.addr());
             return Ok(());
         }
+        if base.is_null() && self.flavor == Flavor::Dynamic {
+            return refuse(ffi::MPI_ERR_RMA_ATTACH);
+        }
         // SAFETY: the caller's promise.
         self.engine.raw().attach(unsafe { program_memory(base.cast_mut(), bytes) })?;
         Ok(())

@@ -29,8 +29,8 @@
  * | operations, pair types | operations.c; here no_origin() for MPI_NO_OP |
  * | MPI_ERR_LOCKTYPE, MPI_ERR_RMA_SYNC, MPI_ERR_RANK | errors.c |
  * | MPI_ERR_RMA_RANGE, MPI_ERR_COUNT | conformance.c: ranges(); here attaching() |
- * | MPI_ERR_RMA_ATTACH, MPI_ERR_RMA_FLAVOR, MPI_ERR_OP, MPI_ERR_GROUP, MPI_ERR_SIZE, MPI_ERR_DISP | here attaching(), classes() |
- * | MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SHARED, MPI_ERR_ASSERT, MPI_ERR_BASE, MPI_ERR_NO_MEM | no case: nothing in one host's program makes them for sure |
+ * | MPI_ERR_RMA_ATTACH, MPI_ERR_RMA_FLAVOR, MPI_ERR_OP, MPI_ERR_GROUP, MPI_ERR_SIZE, MPI_ERR_DISP, MPI_ERR_ASSERT | here attaching(), classes() |
+ * | MPI_ERR_RMA_CONFLICT, MPI_ERR_RMA_SHARED, MPI_ERR_BASE, MPI_ERR_NO_MEM | no case: nothing in one host's program makes them for sure |
  * | one access epoch for each window and rank | errors.c |
  * | epochs on different windows | calls.c: communicators() |
  * | a lock of oneself, exclusion, completion at unlock and flush | calls.c: locks(), contention.c |
@@ -141,6 +141,9 @@ static void attaching(void)
         CHECK(class_of(MPI_Win_attach(win, words + 7, 64)), MPI_ERR_RMA_ATTACH);
         CHECK(class_of(MPI_Win_attach(win, words, 64)), MPI_ERR_RMA_ATTACH);
         CHECK(class_of(MPI_Win_attach(win, words, -1)), MPI_ERR_SIZE);
+        CHECK(class_of(MPI_Win_attach(win, NULL, 8)), MPI_ERR_RMA_ATTACH);
+        CHECK(MPI_Win_attach(win, NULL, 0), MPI_SUCCESS);
+        CHECK(MPI_Win_detach(win, NULL), MPI_SUCCESS);
         CHECK(class_of(MPI_Win_detach(win, words + 1)), MPI_ERR_RMA_ATTACH);
         /* No bytes are attached anywhere, also inside of others. */
         CHECK(MPI_Win_attach(win, words + 3, 0), MPI_SUCCESS);
@@ -392,6 +395,28 @@ static void own_operation(void *from, void *to, int *count, MPI_Datatype *type)
     (void)from, (void)to, (void)count, (void)type;
 }
 
+/* Assertions that a call does not take. A refused call opens no epoch. MPICH says MPI_ERR_ARG. */
+static void assertions(MPI_Win win)
+{
+    MPI_Group all;
+    int refused[] = { MPI_MODE_NOSTORE, MPI_MODE_NOPUT, MPI_MODE_NOPRECEDE, MPI_MODE_NOSUCCEED, 1 << 20, -1 };
+    MPI_Win_get_group(win, &all);
+    for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++) {
+        int assert = refused[i], beyond = i < 2 ? MPI_MODE_NOPRECEDE | assert : assert;
+        int codes[] = {
+            MPI_Win_lock(MPI_LOCK_SHARED, after, assert, win), MPI_Win_lock_all(assert, win), MPI_Win_start(all, assert, win),
+            MPI_Win_post(all, beyond, win), MPI_Win_fence(i < 4 ? MPI_MODE_NOCHECK | assert : assert, win),
+        };
+        for (unsigned call = 0; call < sizeof codes / sizeof *codes; call++) {
+            if (managed) CHECK(class_of(codes[call]), MPI_ERR_ASSERT);
+            else CHECK(codes[call] != MPI_SUCCESS, 1);
+        }
+    }
+    MPI_Group_free(&all);
+    MPI_Win_lock(MPI_LOCK_SHARED, after, MPI_MODE_NOCHECK, win);
+    MPI_Win_unlock(after, win);
+}
+
 /* Errors by class that no other program makes. */
 static void classes(void)
 {
@@ -414,6 +439,7 @@ static void classes(void)
     CHECK(class_of(MPI_Accumulate(&value, 1, MPI_INT64_T, after, 0, 1, MPI_INT64_T, own, win)), MPI_ERR_OP);
     MPI_Win_unlock(after, win);
     MPI_Op_free(&own);
+    assertions(win);
     MPI_Win_free(&win);
     if (managed) {
         MPI_Win_create(&value, 8, 8, MPI_INFO_NULL, copy, &win);
