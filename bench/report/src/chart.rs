@@ -1,5 +1,6 @@
 //! Plots and bars as SVG: for separate files, or for a page whose style sheet colours them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
@@ -230,6 +231,21 @@ fn frame(out: &mut String, x: &Ticks, y: &Ticks) {
     let _ = write!(out, "<path class=\"w\" d=\"M0 0V{height}H{width}\"/>");
 }
 
+/// The colour of each style of a panel: its own one in all panels, or the next that is free. A panel has at most
+/// [`MOST_SERIES`] styles.
+fn colours_of(plot: &Plot) -> BTreeMap<usize, usize> {
+    let styles: BTreeSet<usize> = plot.series.iter().map(|series| series.style).collect();
+    let mut free = [true; MOST_SERIES];
+    let chosen = styles.into_iter().map(|style| {
+        let own = style % MOST_SERIES;
+        let colour = (own..own + MOST_SERIES).map(|colour| colour % MOST_SERIES).find(|&colour| free[colour]);
+        let colour = colour.unwrap_or(own);
+        free[colour] = false;
+        (style, colour)
+    });
+    chosen.collect()
+}
+
 /// The curves, and a label at the end of each.
 fn curves(out: &mut String, plot: &Plot, labels: &[String], x: &Ticks, y: &Ticks) {
     let (width, height) = AREA;
@@ -237,13 +253,14 @@ fn curves(out: &mut String, plot: &Plot, labels: &[String], x: &Ticks, y: &Ticks
     let place = |(at, value): (f64, f64)| Some((width * x.place(at)?, height * (1.0 - y.place(value)?)));
     let ends: Vec<Option<(f64, f64)>> =
         plot.series.iter().map(|series| series.points.iter().rev().find_map(|&point| place(point))).collect();
+    let colours = colours_of(plot);
     let rows = spread_out(&ends.iter().map(|end| end.map(|end| end.1)).collect::<Vec<_>>(), height);
     for ((series, label), (end, row)) in plot.series.iter().zip(labels).zip(ends.iter().zip(rows)) {
         let (Some(end), Some(row)) = (*end, row) else { continue };
         let _ = write!(
             out,
             "<g class=\"s s{} o{}\" data-name=\"{}\">",
-            series.style % MOST_SERIES,
+            colours[&series.style],
             origin(series.origin),
             escape(label)
         );
@@ -271,7 +288,7 @@ fn curves(out: &mut String, plot: &Plot, labels: &[String], x: &Ticks, y: &Ticks
                 let _ = write!(
                     out,
                     "<path class=\"m\" data-x=\"{x}\" data-y=\"{y}\" d=\"M{px:.1} {py:.1}{}\"><title>{}</title></path>",
-                    mark(series.style),
+                    mark(colours[&series.style]),
                     escape(&text)
                 );
             }
@@ -300,8 +317,8 @@ fn origin(origin: Origin) -> usize {
 }
 
 /// The outline of a mark around the pen, so that lines differ even without colours.
-fn mark(style: usize) -> &'static str {
-    match style % MOST_SERIES {
+fn mark(colour: usize) -> &'static str {
+    match colour {
         0 => "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
         1 => "m-3 -3h6v6h-6z",
         2 => "m0 -4l4 7h-8z",
@@ -445,6 +462,20 @@ mod tests {
         assert_eq!(parts.len(), 2);
         assert_eq!(parts.iter().map(|part| part.series.len()).sum::<usize>(), 9);
         assert!(parts.iter().all(|part| part.series.len() <= MOST_SERIES));
+    }
+
+    #[test]
+    fn series_of_different_styles_differ_in_colour_and_mark() {
+        let mut document = example();
+        let plot = &mut document.sections[0].finding.plots[0];
+        plot.series.truncate(4);
+        for (series, style) in plot.series.iter_mut().zip([1 + 2 * MOST_SERIES, 1, 1 + MOST_SERIES, 1]) {
+            series.style = style;
+        }
+        let svg = file(&super::plot(plot));
+        let colours: Vec<&str> = svg.split("<g class=\"s s").skip(1).map(|rest| &rest[..1]).collect();
+        let distinct: std::collections::HashSet<_> = colours[..4].iter().collect();
+        assert_eq!((distinct.len(), colours[1]), (3, colours[3]), "{colours:?}");
     }
 
     #[test]

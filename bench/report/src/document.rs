@@ -41,7 +41,7 @@ pub struct Document {
 pub struct Run {
     /// The program and its version.
     pub generator: String,
-    /// The command line, without the folder of the program.
+    /// The command line, without the folders of the program and of the files that it writes.
     pub command: String,
     /// The time of its begin (RFC 3339, UTC).
     pub started: String,
@@ -54,17 +54,33 @@ pub struct Run {
 impl Run {
     /// A run of this program that begins now.
     pub fn begin() -> Run {
-        let mut words = std::env::args();
-        let program = words.next().unwrap_or_default();
-        let program = program.rsplit('/').next().unwrap_or_default().to_owned();
         Run {
             generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-            command: std::iter::once(program).chain(words.map(quoted)).collect::<Vec<_>>().join(" "),
+            command: command_of(std::env::args()),
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             complete: true,
             seed: None,
         }
     }
+}
+
+/// The options that name what a command writes. Whoever repeats the command has other folders.
+const DESTINATIONS: [&str; 3] = ["-o", "--output", "--report"];
+
+fn command_of(words: impl Iterator<Item = String>) -> String {
+    // The program comes first, as if an option had named it.
+    let mut is_place = true;
+    let short = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+    let words = words.map(|word| {
+        let was_place = std::mem::replace(&mut is_place, DESTINATIONS.contains(&&*word));
+        let joined = word.split_once('=').filter(|(option, _)| DESTINATIONS.contains(option));
+        quoted(match joined {
+            _ if was_place => short(&word),
+            Some((option, path)) => format!("{option}={}", short(path)),
+            None => word,
+        })
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Quotes a word for a shell.
@@ -316,5 +332,13 @@ pub(crate) mod tests {
     fn words_are_quoted_for_a_shell() {
         assert_eq!(quoted("--ranks=1,2".into()), "--ranks=1,2");
         assert_eq!(quoted("it's".into()), "'it'\\''s'");
+    }
+
+    #[test]
+    fn a_command_names_no_folder_of_the_machine_that_has_run_it() {
+        let of = |line: &str| command_of(line.split(' ').map(str::to_owned));
+        assert_eq!(of("/home/a/bin/rmalab study -o /tmp/x/page.md --seed 1"), "rmalab study -o page.md --seed 1");
+        assert_eq!(of("rmalab run --report=/tmp/x/ --output out/page.md"), "rmalab run --report=x --output page.md");
+        assert_eq!(of("rmalab advise bench/workloads/a.toml -o"), "rmalab advise bench/workloads/a.toml -o");
     }
 }
