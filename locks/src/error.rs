@@ -30,6 +30,24 @@ pub enum Error {
         /// The algorithm's name.
         lock: &'static str,
     },
+    /// A rank asked for a second lock before it declared the data consistent that it was told of.
+    #[error(
+        "{rank}: lock of {target}, while the data under its lock may be half written, since a holder has failed; repair them and call consistent first"
+    )]
+    Inconsistent {
+        /// The rank that called.
+        rank: Rank,
+        /// The target that the call named.
+        target: Rank,
+    },
+    /// A rank declared data consistent of which no rank has said otherwise, or whose lock it does not hold.
+    #[error(
+        "{rank}: consistent, but this rank holds no lock that returned OwnerDead; call it once, between a lock that did and its unlock"
+    )]
+    NothingToDeclare {
+        /// The rank that called.
+        rank: Rank,
+    },
     /// Another rank has taken a lock over whose lease had passed, or has written with a later token.
     #[error(
         "{lock}: {token} has expired: another rank has taken the lock over; acquire it again, and look at the data first"

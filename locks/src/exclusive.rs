@@ -7,7 +7,7 @@
 
 use rmalab_atomics::{RemoteAtomics, Time};
 
-use crate::{Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, Result};
+use crate::{Entry, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, Recoverable, RecoverableRw, Result};
 
 /// The mutex `M` as a reader-writer lock; see the [module's text](self).
 ///
@@ -46,6 +46,27 @@ impl<M: RawMutex> RawRwLock for Exclusive<M> {
     #[inline]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.0.release(ra)
+    }
+}
+
+impl<M: Recoverable> RecoverableRw for Exclusive<M> {
+    #[inline]
+    fn recoverable_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.0.recoverable_acquire(ra)
+    }
+
+    #[inline]
+    fn recoverable_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.0.recoverable_acquire(ra)
+    }
+
+    /// Readers of a mutex are alone at any time.
+    fn share<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Ok(())
+    }
+
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.0.release_unrecovered(ra)
     }
 }
 

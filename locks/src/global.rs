@@ -56,7 +56,7 @@ pub struct Global<L> {
 impl<L: RawRwLock> Global<L> {
     /// Locks `target`; `acquire` acquires the lock if this rank does not hold it yet, and says whether it did.
     #[inline]
-    fn lock_by<A: RemoteAtomics + ?Sized>(
+    pub(crate) fn lock_by<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
         kind: LockKind,
@@ -73,6 +73,16 @@ impl<L: RawRwLock> Global<L> {
         }
         self.held.push(target);
         Ok(true)
+    }
+
+    /// The lock itself.
+    pub(crate) fn raw(&mut self) -> &mut L {
+        &mut self.lock
+    }
+
+    /// Drops what is known of targets, after the lock was released.
+    pub(crate) fn forget(&mut self) {
+        self.held.clear();
     }
 
     #[cold]

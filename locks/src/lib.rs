@@ -8,6 +8,7 @@
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | mutex that a holder loses with time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
+//! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
 //! memory ordering, the deviations from the paper, and the cost. [`Policy`] is a policy that is chosen by name; [`suite`] has
@@ -49,6 +50,7 @@ pub mod reciprocating;
 pub mod recoverable;
 pub mod rma_mcs;
 pub mod rma_rw;
+pub mod robust_global;
 pub mod robust_mcs;
 pub mod robust_rw;
 pub mod robust_tas;
@@ -99,6 +101,7 @@ pub use reciprocating::Reciprocating;
 pub use recoverable::{Entry, Recoverable, RecoverableRw};
 pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};
+pub use robust_global::RobustGlobal;
 pub use robust_mcs::RobustMcs;
 pub use robust_rw::RobustRw;
 pub use robust_tas::RobustTas;

@@ -6,7 +6,8 @@
 //!
 //! # Adding a policy
 //!
-//! Add one line to the list below: `policy` for a window lock, `rw_lock` or `mutex` for one lock of the whole window. It makes the two
+//! Add one line to the list below: `policy` for a window lock, `rw_lock` or `mutex` for one lock of the whole window, `robust_rw_lock` or
+//! `robust_mutex` for one that outlives ranks ([`RobustGlobal`]). It makes the two
 //! variants and the name, which is that of the type.
 //!
 //! # Cost
@@ -16,21 +17,26 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax,
+    ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax,
     Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget,
-    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman,
-    ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustGlobal, RobustMcs, RobustRw, RobustTas,
+    RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, or whether it is a mutex.
 macro_rules! entry {
     (type policy $policy:ty) => { $policy };
     (type rw_lock $lock:ty) => { Global<$lock> };
+    (type robust_rw_lock $lock:ty) => { RobustGlobal<$lock> };
+    (type robust_mutex $lock:ty) => { RobustGlobal<Exclusive<$lock>> };
     (type mutex $lock:ty) => { Global<Exclusive<$lock>> };
     (name policy $policy:ty) => { <$policy as WindowLock>::NAME };
     (name rw_lock $lock:ty) => { <$lock as RawRwLock>::NAME };
+    (name robust_rw_lock $lock:ty) => { <$lock as RawRwLock>::NAME };
+    (name robust_mutex $lock:ty) => { <$lock as RawMutex>::NAME };
     (name mutex $lock:ty) => { <$lock as RawMutex>::NAME };
     (is_mutex mutex) => { true };
+    (is_mutex robust_mutex) => { true };
     (is_mutex $other:ident) => { false };
 }
 
@@ -172,6 +178,29 @@ macro_rules! policies {
                 }
             }
 
+            fn recoverable_lock<A: RemoteAtomics + ?Sized>(
+                &mut self,
+                ra: &A,
+                kind: LockKind,
+                target: Rank,
+            ) -> Result<Entry> {
+                match self {
+                    $(Policy::$variant(policy) => policy.recoverable_lock(ra, kind, target),)*
+                }
+            }
+
+            fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+                match self {
+                    $(Policy::$variant(policy) => policy.recoverable_lock_all(ra),)*
+                }
+            }
+
+            fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.consistent(ra),)*
+                }
+            }
+
             fn exclusion(&self) -> Exclusion {
                 match self {
                     $(Policy::$variant(policy) => policy.exclusion(),)*
@@ -245,14 +274,14 @@ policies! {
     mutex Gcr: Gcr<Mcs>;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     mutex Tas: Tas;
-    /// One [`RobustTas`] mutex for the whole window, as [`Mcs`](Self::Mcs). A window ends with the failure of a rank all the same.
-    mutex RobustTas: RobustTas;
+    /// One [`RobustTas`] mutex for the whole window, as [`Mcs`](Self::Mcs). A recoverable lock of the window outlives its holder.
+    robust_mutex RobustTas: RobustTas;
     /// One [`RobustTicket`] mutex for the whole window, as [`RobustTas`](Self::RobustTas).
-    mutex RobustTicket: RobustTicket;
+    robust_mutex RobustTicket: RobustTicket;
     /// One [`RobustMcs`] mutex for the whole window, as [`RobustTas`](Self::RobustTas).
-    mutex RobustMcs: RobustMcs;
-    /// One [`RobustRw`] for the whole window, of at most 58 ranks. A window ends with the failure of a rank all the same.
-    rw_lock RobustRw: RobustRw;
+    robust_mutex RobustMcs: RobustMcs;
+    /// One [`RobustRw`] for the whole window, of at most 58 ranks. A recoverable lock of the window outlives its holder.
+    robust_rw_lock RobustRw: RobustRw;
     /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }

@@ -2,7 +2,7 @@
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 
-use crate::Result;
+use crate::{Entry, Error, Result};
 
 /// Where one lock lives.
 ///
@@ -31,7 +31,7 @@ impl Place {
     /// [`Error::NoSuchTarget`](crate::Error::NoSuchTarget) when `home` is not a rank.
     pub fn alloc<A: RemoteAtomics + ?Sized>(ra: &A, home: Rank, words: u64, node: u64) -> Result<Place> {
         if home.0 >= ra.size() {
-            return Err(crate::Error::NoSuchTarget { rank: ra.rank(), target: home, size: ra.size() });
+            return Err(Error::NoSuchTarget { rank: ra.rank(), target: home, size: ra.size() });
         }
         let words = ra.heap().alloc(words.max(1), LINE)?;
         let node = ra.heap().alloc(node.max(1), LINE)?;
@@ -220,6 +220,39 @@ pub trait WindowLock: Sized {
 
     /// Unlocks every target.
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+
+    /// Locks `target`, also after ranks have failed, if the policy goes on then. Otherwise it is [`lock`](Self::lock).
+    ///
+    /// A rank that locks after a holder that may have left data half written gets [`Entry::OwnerDead`]. It is alone then. It repairs the
+    /// data and declares them [consistent](Self::consistent). If it unlocks before, no rank can lock any more. All ranks lock in this way,
+    /// or all by [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotRecoverable`], and [`Error::Inconsistent`] between an `OwnerDead` and `consistent`.
+    fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
+        self.lock(ra, kind, target)?;
+        Ok(Entry::Clean)
+    }
+
+    /// Locks every target in shared mode, as [`recoverable_lock`](Self::recoverable_lock) locks one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotRecoverable`].
+    fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.lock_all(ra)?;
+        Ok(Entry::Clean)
+    }
+
+    /// Declares the data consistent, after [`Entry::OwnerDead`] and their repair, while this rank holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NothingToDeclare`].
+    fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Err(Error::NothingToDeclare { rank: ra.rank() })
+    }
 
     /// Which locks of different ranks exclude each other.
     fn exclusion(&self) -> Exclusion {

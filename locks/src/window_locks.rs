@@ -20,7 +20,7 @@ mod timed;
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
-use crate::{Error, Exclusion, LockKind, Result, WindowLock};
+use crate::{Entry, Error, Exclusion, LockKind, Result, WindowLock};
 
 /// An assertion of the caller of lock or lock_all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -94,6 +94,44 @@ impl<W: WindowLock> WindowLocks<W> {
         }
         self.held.push(Held { target, kind, assert });
         Ok(())
+    }
+
+    /// Locks `target`, also after ranks have failed, if the policy goes on then; see [`WindowLock::recoverable_lock`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock), and those of the policy's call.
+    pub fn recoverable_lock<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+    ) -> Result<Entry> {
+        self.check_lock("lock", target)?;
+        let entry = self.policy.recoverable_lock(ra, kind, target)?;
+        self.held.push(Held { target, kind, assert: Assert::None });
+        Ok(entry)
+    }
+
+    /// Locks every target in shared mode, as [`recoverable_lock`](Self::recoverable_lock) locks one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock_all`](Self::lock_all), and those of the policy's call.
+    pub fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.check_lock_all()?;
+        let entry = self.policy.recoverable_lock_all(ra)?;
+        self.all = Some(Assert::None);
+        Ok(entry)
+    }
+
+    /// Declares the data consistent that a lock of this rank may have found half written ([`Entry::OwnerDead`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NothingToDeclare`], and the network's.
+    pub fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.policy.consistent(ra)
     }
 
     /// Does what [`lock`](Self::lock) does, but calls `acquire` instead of the policy, whatever is asserted.

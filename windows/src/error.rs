@@ -519,6 +519,7 @@ impl Error {
                 | Lock::NotLocked { .. }
                 | Lock::NotLockedAll { .. },
             ) => Class::RmaSync,
+            Error::Locks(Lock::Inconsistent { .. } | Lock::NothingToDeclare { .. }) => Class::RmaSync,
             Error::Locks(Lock::Upgrade { .. }) => Class::RmaConflict,
             Error::Group { .. } => Class::Group,
             Error::Attach { .. } | Error::Detach { .. } => Class::RmaAttach,

@@ -59,6 +59,7 @@ mod place;
 mod pscw;
 
 mod raw;
+mod recoverable;
 pub mod replay;
 mod request;
 mod target;
@@ -89,6 +90,7 @@ pub use passive::{Lock, LockAll};
 pub use pscw::{Access, AccessSide, Exposure, ExposureSide, PostAssert, StartAssert};
 pub use raw::RawWindow;
 pub use raw::core::WindowCore;
+pub use recoverable::{Acquired, Inconsistent};
 pub use request::Request;
 pub use rmalab_atomics::registered::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};

@@ -85,11 +85,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
-    window: &'w RawWindow<'t, A, W>,
-    target: Target<'w, A>,
+    pub(crate) window: &'w RawWindow<'t, A, W>,
+    pub(crate) target: Target<'w, A>,
     /// Whether a flush of the target completes its operations, and nothing is recorded. It is a copy of the window's
     /// field, which may change through shared references and would be loaded again after each flush's fence.
-    plain: bool,
+    pub(crate) plain: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> {
@@ -190,10 +190,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
-    window: &'w Window<'t, A, W>,
+    pub(crate) window: &'w Window<'t, A, W>,
     // See `Lock`.
-    ra: &'t A,
-    plain: bool,
+    pub(crate) ra: &'t A,
+    pub(crate) plain: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {

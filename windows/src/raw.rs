@@ -8,6 +8,7 @@ pub(crate) mod core;
 pub(crate) mod epochs;
 pub(crate) mod matching;
 pub(crate) mod passive;
+mod recoverable;
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -228,8 +229,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         }
         let listed = list.map_or(Ok(()), |key| ra.deregister(key).map(drop));
         // No rank allocates the memory again before it is zero on all ranks.
-        let zeroed = team.collectives().barrier();
-        let network = flushed.and(withdrawn).and(listed).and(zeroed).map_err(Error::from);
+        let zeroed = team.check_whole().and_then(|()| Ok(team.collectives().barrier()?));
+        let network = flushed.and(withdrawn).and(listed).map_err(Error::from).and(zeroed);
         let served = two_sided.map_or(Ok(()), |requests| requests.last_error());
         let left = match freed.and(network).and(recorded).and(served).and(settled) {
             Ok(None) => None,

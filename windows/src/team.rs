@@ -134,6 +134,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
 
     /// Like [`barrier`](Self::barrier), with any locks held.
     pub(crate) fn barrier_anywhere(&self) -> Result<()> {
+        self.check_whole()?;
         let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
         let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
         if self.ends.is_open() {
@@ -145,6 +146,16 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
             started.end(self.ra(), Event::of(Kind::Barrier), &[]);
         }
         Ok(())
+    }
+
+    /// Checks that no rank of the team is known to have failed. After the failure was acknowledged, a wait for it would never end.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        // A backend that cannot tell ends with the failure.
+        let failed = self.ra().failed().unwrap_or_default();
+        match failed.iter().next() {
+            Some(rank) => Err(rmalab_atomics::Error::PeerFailed { rank }.into()),
+            None => Ok(()),
+        }
     }
 
     /// This rank has locked what lets one rank in at a time.

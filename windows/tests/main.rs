@@ -19,6 +19,7 @@ mod operations;
 mod progress;
 mod raw;
 mod readme;
+mod recoverable;
 mod requests;
 mod soundness;
 mod support;

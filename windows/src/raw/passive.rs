@@ -236,13 +236,13 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
 
     /// Returns whether a shared lock that the policy has acquired excludes other shared locks. An exclusive lock excludes others
     /// by MPI's rules, too.
-    fn is_mutex(&self, assert: Assert) -> bool {
+    pub(super) fn is_mutex(&self, assert: Assert) -> bool {
         assert == Assert::None && self.core.exclusion == Exclusion::Everything
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
+    pub(super) fn lock_slowly(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
         self.check_passive(Call::Lock)?;
         let (core, ra) = (&self.core, self.core.ra);
         let started = core.start_record();
@@ -296,7 +296,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
 
     #[cold]
     #[inline(never)]
-    fn lock_all_slowly(&self, assert: Assert) -> Result<()> {
+    pub(super) fn lock_all_slowly(&self, assert: Assert) -> Result<()> {
         self.check_passive(Call::LockAll)?;
         let (core, ra) = (&self.core, self.core.ra);
         let started = core.start_record();
@@ -396,6 +396,6 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
 }
 
 /// Returns an assertion's bits in a trace.
-fn bits(assert: Assert) -> u8 {
+pub(super) fn bits(assert: Assert) -> u8 {
     u8::from(assert == Assert::NoCheck)
 }

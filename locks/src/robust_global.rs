@@ -1,0 +1,133 @@
+//! One recoverable lock for the whole window: a rank that locks after a holder's failure is told.
+//!
+//! # Paper
+//!
+//! The policy is [`global`](crate::global), over a lock that survivors repair ([`RecoverableRw`]). Its calls for a lock after a failure are
+//! those of POSIX's robust mutexes: `EOWNERDEAD`, `pthread_mutex_consistent` and `ENOTRECOVERABLE`.
+//!
+//! # Properties
+//!
+//! * By [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) it is `global`: they end with the failure of a rank.
+//! * By [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) it goes on. A rank
+//!   that locks after a holder has failed is told. It is alone then, also under a shared lock.
+//! * Until that rank declares the data [consistent](WindowLock::consistent), it holds the lock of one target, and no second one. If it
+//!   unlocks before, no rank can lock any more ([`Error::NotRecoverable`]).
+//! * If it fails before, the next rank is told.
+//! * While a panic unwinds, an unlock keeps the lock: the rank is about to fail, and the next one is told.
+//!
+//! # Cost
+//!
+//! That of `global`.
+
+use std::thread::panicking;
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+
+use crate::{Entry, Error, Exclusion, Global, GlobalParams, LockKind, RecoverableRw, Result, WindowLock};
+
+/// One rank's part of a window lock made of one recoverable lock; see the [module's text](self).
+#[derive(Debug)]
+pub struct RobustGlobal<L> {
+    global: Global<L>,
+    /// Whether this rank has locked by the calls that go on after failures.
+    recovers: bool,
+    /// Whether this rank was told of a failure, and has not declared the data consistent.
+    is_told: bool,
+}
+
+impl<L: RecoverableRw> RobustGlobal<L> {
+    fn told(&mut self, entry: Entry) -> Entry {
+        self.recovers = true;
+        self.is_told = entry != Entry::Clean;
+        entry
+    }
+
+    /// Whether an unlock leaves the lock to the next rank, since this one is about to fail.
+    fn forsakes(&self) -> bool {
+        self.recovers && panicking()
+    }
+
+    /// Releases a lock whose data were not declared consistent. Returns whether this was one.
+    fn gives_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        if !std::mem::take(&mut self.is_told) {
+            return Ok(false);
+        }
+        self.global.forget();
+        self.global.raw().release_unrecovered(ra)?;
+        Ok(true)
+    }
+}
+
+impl<L: RecoverableRw> WindowLock for RobustGlobal<L> {
+    const NAME: &'static str = "robust-global";
+    type Params = GlobalParams<L::Params>;
+
+    /// # Errors
+    ///
+    /// Those of [`Global`].
+    fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: Self::Params) -> Result<RobustGlobal<L>> {
+        Ok(RobustGlobal { global: Global::new(ra, params)?, recovers: false, is_told: false })
+    }
+
+    #[inline]
+    fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        if self.is_told {
+            return Err(Error::Inconsistent { rank: ra.rank(), target });
+        }
+        self.global.lock(ra, kind, target)
+    }
+
+    #[inline]
+    fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        if self.forsakes() || self.gives_up(ra)? { Ok(()) } else { self.global.unlock(ra, kind, target) }
+    }
+
+    #[inline]
+    fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.global.lock_all(ra)
+    }
+
+    #[inline]
+    fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if self.forsakes() || self.gives_up(ra)? { Ok(()) } else { self.global.unlock_all(ra) }
+    }
+
+    fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
+        if self.is_told {
+            return Err(Error::Inconsistent { rank: ra.rank(), target });
+        }
+        // A second target under the same lock is clean, since its data are, or were declared so.
+        let mut entry = Entry::Clean;
+        self.global.lock_by(ra, kind, target, |lock| {
+            entry = match kind {
+                LockKind::Shared => lock.recoverable_acquire_read(ra)?,
+                LockKind::Exclusive => lock.recoverable_acquire_write(ra)?,
+            };
+            Ok(true)
+        })?;
+        Ok(self.told(entry))
+    }
+
+    fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        let entry = self.global.raw().recoverable_acquire_read(ra)?;
+        Ok(self.told(entry))
+    }
+
+    fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if !self.is_told {
+            return Err(Error::NothingToDeclare { rank: ra.rank() });
+        }
+        // After an error, the data are not declared.
+        self.global.raw().share(ra)?;
+        self.is_told = false;
+        Ok(())
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        self.global.exclusion()
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        self.global.allocations()
+    }
+}

@@ -1,0 +1,393 @@
+//! Windows with a robust lock policy: the rank that locks after a holder's death is told, on threads and on processes that are killed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use rmalab_atomics::{
+    Address, Crashing, Error as AtomicsError, Launcher, Mapped, Output, Rank, RemoteAtomics, WORD, World, shm,
+};
+use rmalab_locks::{Entry, Error as LockError};
+use rmalab_windows::{
+    Acquired, Config, Error, Inconsistent, Lock, LockAll, LockKind, PolicyKind, RawWindow, Result, Team, Window,
+    WindowDisp,
+};
+
+const ROBUST: [PolicyKind; 4] =
+    [PolicyKind::RobustTas, PolicyKind::RobustTicket, PolicyKind::RobustMcs, PolicyKind::RobustRw];
+const EXCLUSIVE: LockKind = LockKind::Exclusive;
+const LEFT: WindowDisp = WindowDisp(0);
+const RIGHT: WindowDisp = WindowDisp(8);
+/// The rank whose part has the two words.
+const HOME: Rank = Rank(2);
+const DIED: &str = "a rank dies";
+
+fn allocate<'t, A: RemoteAtomics>(team: &'t Team<'t, A>, policy: PolicyKind) -> Window<'t, A> {
+    Window::builder(team).config(Config { policy, ..Config::default() }).symmetric().allocate(16).unwrap()
+}
+
+/// Counts this rank, and waits until `count` are counted, also after failures.
+fn meet<A: RemoteAtomics>(ra: &A, at: Address, count: u64) {
+    ra.fetch_add(at, 1).unwrap();
+    while ra.get(at).unwrap() < count {
+        let failed = ra.failed().unwrap();
+        ra.acknowledge(&failed).unwrap();
+        let _ = ra.pause(64);
+    }
+}
+
+fn die() -> ! {
+    resume_unwind(Box::new(DIED))
+}
+
+/// Rank 1 of three locks [`HOME`], writes one of its two words, and dies. The others run `survive` when it holds the lock.
+fn lose(policy: PolicyKind, survive: impl Fn(&Mapped, Window<'_, Mapped>, Address) + Sync) {
+    let world = || {
+        World::threads(3).run(|ra| {
+            let arrived = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
+            let team = Team::new(ra).unwrap();
+            let window = allocate(&team, policy);
+            if ra.rank() == Rank(1) {
+                let Acquired::Clean(part) = window.recoverable_lock(EXCLUSIVE, HOME).unwrap() else {
+                    panic!("no rank has failed");
+                };
+                part.put_value(LEFT, 7_u64).unwrap();
+                part.flush().unwrap();
+                meet(ra, arrived, 3);
+                die();
+            }
+            while ra.get(arrived).unwrap() == 0 {
+                ra.pause(8).unwrap();
+            }
+            ra.fetch_add(arrived, 1).unwrap();
+            survive(ra, window, arrived);
+        })
+    };
+    let panic = catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&DIED), "{policy}: another rank has panicked");
+}
+
+/// Makes the words equal, if they are not. Returns their value and whether they were torn.
+fn repair<A: RemoteAtomics>(part: &Lock<'_, '_, A>) -> (u64, bool) {
+    let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
+    part.put_value(RIGHT, left).unwrap();
+    (left, left != right)
+}
+
+fn is_not_recoverable<T: std::fmt::Debug>(result: &Result<T>) {
+    assert!(matches!(result, Err(Error::Locks(LockError::NotRecoverable { .. }))), "{result:?}");
+}
+
+fn dead<'w, 'r>(acquired: Acquired<Lock<'w, 'r, Mapped>>) -> Inconsistent<Lock<'w, 'r, Mapped>> {
+    match acquired {
+        Acquired::OwnerDead(inconsistent) => inconsistent,
+        Acquired::Clean(_) => panic!("not told"),
+    }
+}
+
+#[test]
+fn the_next_rank_is_told_and_the_later_ones_are_not() {
+    for policy in ROBUST {
+        for kind in [EXCLUSIVE, LockKind::Shared] {
+            lose(policy, |ra, window, arrived| {
+                let mut told = 0_u64;
+                for round in 0..20 {
+                    // A reader is alone when it is told.
+                    let kind = if round == 0 { kind } else { EXCLUSIVE };
+                    let part = match window.recoverable_lock(kind, HOME).unwrap() {
+                        Acquired::Clean(part) => part,
+                        Acquired::OwnerDead(inconsistent) => {
+                            assert!(inconsistent.failed().contains(Rank(1)));
+                            assert_eq!(repair(&inconsistent), (7, true), "{policy}");
+                            told += 1;
+                            inconsistent.consistent().unwrap()
+                        }
+                    };
+                    let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
+                    assert_eq!(left, right, "{policy}: a rank that was not told found torn data");
+                    if kind == EXCLUSIVE {
+                        part.put_value(LEFT, left + 1).unwrap();
+                        part.put_value(RIGHT, left + 1).unwrap();
+                    }
+                    part.unlock().unwrap();
+                }
+                // The number of ranks that were told, above the count of those that have come: 3, then 2 more.
+                ra.fetch_add(arrived, told << 32).unwrap();
+                ra.fetch_add(arrived, 1).unwrap();
+                while ra.get(arrived).unwrap() as u32 != 5 {
+                    let _ = ra.pause(64);
+                }
+                assert_eq!(ra.get(arrived).unwrap() >> 32, 1, "{policy}: ranks that were told");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_lock_all_is_told_too() {
+    for policy in ROBUST {
+        lose(policy, |ra, mut window, arrived| {
+            if ra.rank() == HOME {
+                meet(ra, arrived, 4);
+                assert!(matches!(window.recoverable_lock_all(), Ok(Acquired::Clean(_))), "{policy}");
+                return;
+            }
+            let all: LockAll<'_, '_, _> = match window.recoverable_lock_all().unwrap() {
+                Acquired::Clean(_) => panic!("{policy}: not told"),
+                Acquired::OwnerDead(inconsistent) => {
+                    inconsistent.at(HOME).unwrap().put_value(RIGHT, 7_u64).unwrap();
+                    inconsistent.consistent().unwrap()
+                }
+            };
+            all.unlock_all().unwrap();
+            ra.fetch_add(arrived, 1).unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_unlock_without_consistent_makes_the_lock_unusable() {
+    for policy in ROBUST {
+        lose(policy, |ra, window, arrived| {
+            if ra.rank() == Rank(0) {
+                drop(dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap()));
+                is_not_recoverable(&window.recoverable_lock(EXCLUSIVE, HOME));
+                ra.fetch_add(arrived, 1).unwrap();
+            } else {
+                meet(ra, arrived, 5);
+            }
+            for kind in [EXCLUSIVE, LockKind::Shared] {
+                is_not_recoverable(&window.recoverable_lock(kind, Rank(0)));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_second_death_in_the_repair_is_told_to_the_third_rank() {
+    for policy in ROBUST {
+        lose(policy, |ra, window, arrived| {
+            if ra.rank() == HOME {
+                let inconsistent = dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap());
+                inconsistent.put_value(LEFT, 8_u64).unwrap();
+                inconsistent.flush().unwrap();
+                meet(ra, arrived, 5);
+                die();
+            }
+            meet(ra, arrived, 5);
+            let inconsistent = dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap());
+            assert!(inconsistent.failed().contains(HOME), "{policy}: {}", inconsistent.failed());
+            assert_eq!(repair(&inconsistent), (8, true));
+            inconsistent.consistent().unwrap().unlock().unwrap();
+            assert!(matches!(window.recoverable_lock(EXCLUSIVE, HOME), Ok(Acquired::Clean(_))), "{policy}");
+        });
+    }
+}
+
+#[test]
+fn other_policies_and_plain_locks_end_with_the_failure() {
+    for policy in [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::Mcs, PolicyKind::RobustTas] {
+        let world = || {
+            World::threads(2).run(|ra| {
+                let arrived = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
+                let team = Team::new(ra).unwrap();
+                let window = allocate(&team, policy).into_raw();
+                if ra.rank() == Rank(1) {
+                    window.lock(EXCLUSIVE, Rank(0), rmalab_windows::Assert::None).unwrap();
+                    meet(ra, arrived, 2);
+                    // As a process that is killed: nothing is unlocked.
+                    std::mem::forget(window);
+                    die();
+                }
+                meet(ra, arrived, 2);
+                let ended = if policy == PolicyKind::RobustTas {
+                    window.lock(EXCLUSIVE, Rank(0), rmalab_windows::Assert::None)
+                } else {
+                    window.recoverable_lock(EXCLUSIVE, Rank(0)).map(drop)
+                };
+                let failed = |error: &AtomicsError| matches!(error, AtomicsError::PeerFailed { rank: Rank(1) });
+                assert!(
+                    matches!(&ended, Err(Error::Locks(LockError::Atomics(error))) if failed(error)),
+                    "{policy}: {ended:?}"
+                );
+            })
+        };
+        catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
+    }
+}
+
+fn nothing_to_declare(window: &RawWindow<'_, Mapped>) {
+    let error = window.consistent().unwrap_err();
+    assert!(matches!(error, Error::Locks(LockError::NothingToDeclare { .. })), "{error:?}");
+    assert!(error.to_string().contains("call it once, between"), "{error}");
+}
+
+#[test]
+fn nothing_is_declared_consistent_where_no_rank_has_died() {
+    for policy in ROBUST.into_iter().chain([PolicyKind::TwoLevel]) {
+        let world = World::threads(2).run(|ra| {
+            let team = Team::new(ra).unwrap();
+            let window = allocate(&team, policy).into_raw();
+            nothing_to_declare(&window);
+            assert_eq!(window.recoverable_lock(EXCLUSIVE, Rank(0)).unwrap(), Entry::Clean);
+            nothing_to_declare(&window);
+            window.unlock(Rank(0)).unwrap();
+            assert_eq!(window.recoverable_lock_all().unwrap(), Entry::Clean);
+            nothing_to_declare(&window);
+            window.unlock_all().unwrap();
+            window.free().unwrap();
+        });
+        world.unwrap();
+    }
+}
+
+#[test]
+fn a_repair_is_of_the_holder_once_and_before_a_second_lock() {
+    for policy in ROBUST {
+        lose(policy, |ra, window, arrived| {
+            let window = window.into_raw();
+            if ra.rank() == HOME {
+                // Rank 0 holds the lock then.
+                meet(ra, arrived, 5);
+                nothing_to_declare(&window);
+                ra.fetch_add(arrived, 1).unwrap();
+                return;
+            }
+            assert!(matches!(window.recoverable_lock(EXCLUSIVE, HOME), Ok(Entry::OwnerDead(_))));
+            meet(ra, arrived, 6);
+            for error in [
+                window.recoverable_lock(EXCLUSIVE, Rank(0)).map(drop).unwrap_err(),
+                window.lock(EXCLUSIVE, Rank(0), rmalab_windows::Assert::None).unwrap_err(),
+            ] {
+                assert!(matches!(error, Error::Locks(LockError::Inconsistent { .. })), "{error:?}");
+                assert!(error.to_string().contains("call consistent first"), "{error}");
+            }
+            window.consistent().unwrap();
+            nothing_to_declare(&window);
+            assert_eq!(window.recoverable_lock(EXCLUSIVE, Rank(0)).unwrap(), Entry::Clean);
+            window.unlock(Rank(0)).unwrap();
+            window.unlock(HOME).unwrap();
+            // The rank that has failed never comes to the barriers of a free.
+            let freed = window.free();
+            assert!(matches!(freed, Err(Error::Atomics(AtomicsError::PeerFailed { rank: Rank(1) }))), "{freed:?}");
+        });
+    }
+}
+
+/// The operation ahead of which rank 1 is killed, and the policy: `17:robust-tas`.
+const CRASH: &str = "RMALAB_TEST_WINDOW_CRASH";
+const TURNS: u64 = 3;
+
+/// Adds one to both words, [`TURNS`] times. Returns how often this rank was told, how often the words were torn then, and their value
+/// when all that live are done.
+fn play(ra: &Mapped) -> (u64, u64, u64) {
+    let crash = std::env::var(CRASH).unwrap();
+    let (number, policy) = crash.split_once(':').unwrap();
+    let done = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
+    let ra = &Crashing::new(ra, None);
+    let team = Team::new(ra).unwrap();
+    let window = allocate(&team, policy.parse().unwrap());
+    let (mut told, mut torn) = (0, 0);
+    let mut enter = |turn: u64| {
+        let kind = if turn.is_multiple_of(2) { LockKind::Shared } else { EXCLUSIVE };
+        match window.recoverable_lock(kind, HOME).unwrap() {
+            Acquired::Clean(part) => part,
+            Acquired::OwnerDead(inconsistent) => {
+                told += 1;
+                torn += u64::from(repair(&inconsistent).1);
+                inconsistent.consistent().unwrap()
+            }
+        }
+    };
+    // Without a barrier, which ends with the death.
+    if ra.rank() == Rank(1) {
+        ra.arm(Some(number.parse().unwrap()));
+    }
+    for turn in 0..2 * TURNS {
+        let part = enter(turn);
+        let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
+        assert_eq!(left, right, "{}: not told of torn data", ra.rank());
+        if turn % 2 == 1 {
+            for word in [LEFT, RIGHT] {
+                part.put_value(word, left + 1).unwrap();
+                part.flush().unwrap();
+            }
+        }
+        part.unlock().unwrap();
+    }
+    ra.fetch_add(done, 1 << ra.rank().0).unwrap();
+    loop {
+        let failed = ra.failed().unwrap();
+        ra.acknowledge(&failed).unwrap();
+        let are_done = ra.get(done).unwrap();
+        if (0..3).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
+            break;
+        }
+        let _ = ra.pause(64);
+    }
+    // It may have died after the last lock of the others.
+    let part = enter(1);
+    let sum = part.get_value(LEFT).unwrap();
+    part.unlock().unwrap();
+    (told, torn, sum)
+}
+
+/// Kills rank 1 of three ahead of its operations number 1, 1 + `step`, ... under each policy; returns the deaths and the torn data found.
+fn kill(test: &str, step: usize) -> (u64, u64) {
+    let (mut deaths, mut all_torn) = (0, 0);
+    for policy in ROBUST {
+        for number in (1..200).step_by(step) {
+            let job = Launcher::new(3)
+                .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
+                .env(CRASH, format!("{number}:{policy}"))
+                .output(Output::Discard)
+                // The survivors go on. The deadline only ends a run that hangs.
+                .grace(Duration::from_secs(60))
+                .time_limit(Duration::from_secs(60))
+                .spawn()
+                .unwrap();
+            let outcome = job.wait().unwrap();
+            let what = format!("{policy}, ahead of operation {number}");
+            let died = outcome.first_failure.is_some();
+            assert!(matches!(outcome.first_failure, None | Some(Rank(1))), "{what}: {:?}", outcome.first_failure);
+            let (mut told, mut torn) = (0, 0);
+            for rank in (0..3).filter(|&rank| !died || rank != 1) {
+                let seen = serde_json::from_slice::<(u64, u64, u64)>(&outcome.results[rank]);
+                let seen = seen.unwrap_or_else(|e| panic!("{what}: {e}: {}", outcome.describe(Rank(rank as u32))));
+                told += seen.0;
+                torn += seen.1;
+                let least = TURNS * if died { 2 } else { 3 };
+                assert!((least..=3 * TURNS).contains(&seen.2), "{what}: {seen:?}");
+            }
+            assert!(torn <= told && told <= u64::from(died), "{what}: told {told}, torn {torn}");
+            all_torn += torn;
+            if !died {
+                break;
+            }
+            deaths += 1;
+        }
+    }
+    (deaths, all_torn)
+}
+
+#[test]
+fn a_killed_holder_is_told_between_processes() {
+    if shm::launched_size().unwrap().is_some() {
+        World::processes(3).run(play).unwrap();
+        return;
+    }
+    let (deaths, _) = kill("recoverable::a_killed_holder_is_told_between_processes", 9);
+    assert!(deaths >= 4 * 2, "{deaths} deaths");
+}
+
+#[test]
+#[ignore = "some hundred worlds of processes take seconds"]
+fn longer_a_holder_is_killed_ahead_of_every_operation() {
+    if shm::launched_size().unwrap().is_some() {
+        World::processes(3).run(play).unwrap();
+        return;
+    }
+    let (deaths, torn) = kill("recoverable::longer_a_holder_is_killed_ahead_of_every_operation", 1);
+    println!("{deaths} deaths, {torn} times with torn data");
+    // Each turn of each policy has an operation between its two words.
+    assert!(torn >= 4, "{torn}");
+}
