@@ -435,7 +435,7 @@ impl State {
                 goes_on &= connection.frames.read(&mut connection.stream).unwrap_or(false);
                 let mut all: Vec<Said> = Vec::new();
                 loop {
-                    match connection.frames.next() {
+                    match connection.frames.next_within(wire::LONGEST_OF_MEMBER) {
                         Ok(Some((kind, body))) => all.push((kind, body.to_vec())),
                         Ok(None) => break,
                         Err(_) => {

@@ -267,6 +267,66 @@ fn a_peer_without_the_secret_is_refused_and_disturbs_no_rank() {
     });
 }
 
+/// A connection that has said hello as `rank`, the hub's nonce, and the proof that this connection owes the hub.
+fn greet(invitation: &Invitation, rank: u32, size: u32, slowly: bool) -> (TcpStream, [u8; secret::BYTES], Vec<u8>) {
+    let nonce = [7; secret::BYTES];
+    let mut claim = [0; 8];
+    claim[..4].copy_from_slice(&rank.to_le_bytes());
+    claim[4..].copy_from_slice(&size.to_le_bytes());
+    let greeting = invitation.secret.prove(wire::GREETING, [&nonce, &[0; secret::BYTES]], &claim);
+    let hello = [&wire::MAGIC[..], &nonce, &claim, &greeting].concat();
+    let mut stream = TcpStream::connect(invitation.hub).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for part in hello.chunks(if slowly { 1 } else { wire::HELLO }) {
+        stream.write_all(part).unwrap();
+    }
+    let mut challenge = [0; wire::CHALLENGE];
+    stream.read_exact(&mut challenge).unwrap();
+    let theirs: [u8; secret::BYTES] = *challenge.first_chunk().unwrap();
+    let proof = invitation.secret.prove(wire::RANK, [&nonce, &theirs], &claim);
+    (stream, theirs, proof.to_vec())
+}
+
+#[test]
+fn a_repeated_handshake_and_one_that_stops_half_way_get_no_place() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let invitation = hub.invitation();
+    // Half-open: it never proves what it claims.
+    let (_half, first, proof) = greet(invitation, 0, 2, true);
+    // A listener repeats a hello and a proof that it has heard. The hub's nonce is another one.
+    let (mut again, second, _) = greet(invitation, 0, 2, false);
+    assert_ne!(first, second);
+    again.write_all(&proof).unwrap();
+    let mut said = Vec::new();
+    again.read_to_end(&mut said).unwrap();
+    let words = String::from_utf8_lossy(&said);
+    assert!(said[4] == wire::kind::REFUSED && words.contains("secret"), "{words}");
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            scope.spawn(move || join(invitation, rank, 2).unwrap().barrier().unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_announces_an_oversize_frame_has_failed() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let invitation = hub.invitation();
+    let (mut stream, _, proof) = greet(invitation, 0, 2, false);
+    stream.write_all(&proof).unwrap();
+    let mut welcome = [0; 5];
+    stream.read_exact(&mut welcome).unwrap();
+    assert_eq!(welcome[4], wire::kind::WELCOME);
+    // The hub does not wait for half a gigabyte, of which it would refuse all.
+    stream.write_all(&[0xff, 0xff, 0xff, 0x1f, wire::kind::GATHER]).unwrap();
+    // A wait for that body ends in a failed assertion, not in a test that hangs.
+    let waits = stream.read(&mut [0; 1]).err().is_some_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+    assert!(!waits, "the hub waits for the body");
+    let words = join(invitation, 0, 2).unwrap_err().to_string();
+    assert!(words.contains("has failed before"), "{words}");
+}
+
 #[test]
 fn impossible_ranks_are_refused() {
     let hub = Hub::open(HERE, 2).unwrap();

@@ -19,6 +19,9 @@ pub(crate) const MOST: usize = 64 << 10;
 /// The largest body, in bytes, except for the results of exchanges, which are as long as all contributions.
 const LONGEST: usize = 1 << 30;
 
+/// The largest body from a member, in bytes: a contribution with what a request or an answer has in front of it.
+pub(super) const LONGEST_OF_MEMBER: usize = MOST + 64;
+
 /// After the magic: the member's nonce, its rank, the number of ranks, and a proof for these. The hub drops a connection
 /// without a right proof at once, so only processes that know the secret take up room in it. A listener on the network
 /// could repeat a hello, so the hub still challenges the member.
@@ -95,10 +98,15 @@ impl Frames {
 
     /// Returns the next whole frame's kind and body; an error for an invalid frame.
     pub(super) fn next(&mut self) -> Result<Option<(u8, &[u8])>> {
+        self.next_within(LONGEST)
+    }
+
+    /// Like [`next`](Self::next), with an error for a body of more than `longest` bytes as soon as it is announced.
+    pub(super) fn next_within(&mut self, longest: usize) -> Result<Option<(u8, &[u8])>> {
         let rest = &self.bytes[self.taken..];
         let Some((&length, behind)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(length) as usize;
-        if length > LONGEST {
+        if length > longest {
             return Err(Error::world(format!("a frame of {length} bytes, which is not valid")));
         }
         if behind.len() < 1 + length {
