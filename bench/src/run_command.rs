@@ -47,6 +47,8 @@ Examples:
       Over an MPI.
   rmalab run hash-table --lock mcs-rw-rp --format json
       Print the data as JSON.
+  rmalab run ycsb --workload f --skew 0.99 --records 100000
+      YCSB's workload F: reads, and read-modify-writes, of records drawn by Zipf's law.
 
 Exit codes:
   0    done, and the result is right

@@ -34,6 +34,9 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["random-access", "--how", "dart-get-put", "--backend", "sim"], "use get-put"),
         (&["random-access", "--how", "dart-get-put", "--lock", "mcs"], "its own windows"),
         (&["hash-table", "--inserts", "0"], "0 is not in"),
+        (&["ycsb", "--workload", "g"], "possible values: a, b, c, d, e, f"),
+        (&["ycsb", "--skew", "11"], "an exponent is a number from 0 to 10"),
+        (&["ycsb", "--records", "0"], "0 is not in"),
         (&["dsde", "--how", "post"], "alltoall"),
         (&["dsde", "--bytes", "8"], "--bytes"),
     ] {
@@ -52,6 +55,7 @@ fn applications_run_on_every_backend() {
         &["ghost", "--iterations", "20", "--sync", "pscw"][..],
         &["random-access", "--log2-words", "10"],
         &["hash-table", "--inserts", "100", "--lock", "mcs-rw-rp"],
+        &["ycsb", "--workload", "d", "--records", "50", "--operations", "100"],
         &["dsde", "--rounds", "10", "--how", "nbx"],
     ] {
         for backend in ["local", "shm", "sim"] {

@@ -14,9 +14,10 @@
 
 use clap::Args;
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_windows::{LockAll, Op, Team, Window, WindowDisp};
+use rmalab_windows::{Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
+use super::parts::{Parts, cells_for};
 use super::random::mixed;
 use super::{Application, Strategies};
 use rmalab_job::{Error, Result};
@@ -51,38 +52,26 @@ pub struct Inserted {
     pub found: u64,
 }
 
-// A part, in words: the number of taken cells, then the slots, then the cells. Slots and cells are a key, 0 for none,
-// and the index of the next cell, 0 for none.
-const TAKEN: u64 = 0;
-const FIRST_SLOT: u64 = 1;
-
-fn key_at(place: u64) -> WindowDisp {
-    WindowDisp((8 * place) as i64)
-}
-
-fn next_at(place: u64) -> WindowDisp {
-    key_at(place + 1)
-}
-
 impl Job for HashTable {
     type Out = Inserted;
 
     const NAME: &'static str = "hash-table";
 
     fn segment_bytes(&self, _ranks: u32) -> u64 {
-        (16 << 20) + 8 * self.words()
+        (16 << 20) + 8 * self.parts().words()
     }
 
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Inserted> {
         let team = Team::new(ra)?;
-        let mut window = self.strategies.window(&team, 8 * self.words())?;
+        let parts = self.parts();
+        let mut window = self.strategies.window(&team, 8 * parts.words())?;
         self.strategies.served(&mut window, |window| {
             team.barrier()?;
             let table = window.lock_all()?;
             let begin = ra.now();
             let mut in_cells = 0;
             for key in self.keys(team.rank()) {
-                in_cells += u64::from(self.insert(&table, key)?);
+                in_cells += u64::from(parts.insert(&table, key, 0)?);
             }
             let time = elapsed(ra, begin);
             table.unlock_all()?;
@@ -122,21 +111,8 @@ impl Application for HashTable {
 }
 
 impl HashTable {
-    fn slots(&self) -> u64 {
-        self.slots.unwrap_or(self.inserts)
-    }
-
-    /// Cells of each rank: its expected number of keys, and ten standard deviations more.
-    fn cells(&self) -> u64 {
-        self.inserts + 10 * self.inserts.isqrt() + 64
-    }
-
-    fn first_cell(&self) -> u64 {
-        FIRST_SLOT + 2 * self.slots()
-    }
-
-    fn words(&self) -> u64 {
-        self.first_cell() + 2 * self.cells()
+    fn parts(&self) -> Parts {
+        Parts { slots: self.slots.unwrap_or(self.inserts), cells: cells_for(self.inserts), values: false }
     }
 
     /// Inserts per second, of all ranks.
@@ -150,72 +126,17 @@ impl HashTable {
         (first..first + self.inserts).map(mixed)
     }
 
-    /// The rank and the index of a key's slot.
-    fn slot_of(&self, key: u64, ranks: u32) -> (Rank, u64) {
-        let (hash, ranks) = (mixed(key ^ 0x9e37_79b9_7f4a_7c15), u64::from(ranks));
-        (Rank((hash % ranks) as u32), FIRST_SLOT + 2 * (hash / ranks % self.slots()))
-    }
-
-    /// Inserts a key that is not there yet. Returns whether it went into a cell.
-    fn insert<A: RemoteAtomics + ?Sized>(&self, table: &LockAll<'_, '_, A>, key: u64) -> Result<bool> {
-        let (rank, slot) = self.slot_of(key, table.window().team().size());
-        let part = table.at(rank)?;
-        if part.compare_and_swap(key_at(slot), 0, key)? == 0 {
-            return Ok(false);
-        }
-        let taken = part.fetch_and_op(key_at(TAKEN), Op::Sum, 1_u64)?;
-        if taken >= self.cells() {
-            return Err(Error::Wrong(format!("hash-table: all {} cells of {rank} are taken", self.cells())));
-        }
-        let cell = self.first_cell() + 2 * taken;
-        let mut head: u64 = part.get_value(next_at(slot))?;
-        loop {
-            part.put(key_at(cell), &[key, head])?;
-            table.flush(rank)?; // no rank may find the cell before its words are there
-            match part.compare_and_swap(next_at(slot), head, cell)? {
-                seen if seen == head => return Ok(true),
-                seen => head = seen,
-            }
-        }
-    }
-
     /// Compares the content of this rank's part with the expected one; returns the number of keys.
     fn verify<A: RemoteAtomics + ?Sized>(&self, window: &Window<'_, A>) -> Result<u64> {
-        let (me, size) = (window.team().rank(), window.team().size());
-        let mut words = vec![0; self.words() as usize];
+        let (me, size, parts) = (window.team().rank(), window.team().size(), self.parts());
+        let mut words = vec![0; parts.words() as usize];
         window.local()?.read(WindowDisp(0), &mut words)?;
-        let wrong = |what: String| Err(Error::Wrong(format!("hash-table, {me}: {what}")));
-        let mut found = Vec::new();
-        for slot in (FIRST_SLOT..self.first_cell()).step_by(2) {
-            let mut place = slot;
-            while let Some(&[key, next]) = words.get(place as usize..place as usize + 2) {
-                if key != 0 {
-                    found.push(key);
-                }
-                if found.len() as u64 > self.slots() + self.cells() {
-                    return wrong(format!("the list of the slot at word {slot} has no end"));
-                }
-                if next == 0 {
-                    break;
-                }
-                place = next;
-            }
-        }
-        found.sort_unstable();
+        let wrong = |what: String| Error::Wrong(format!("hash-table, {me}: {what}"));
+        let found = parts.content(&words).map_err(wrong)?;
         let all = (0..size).flat_map(|rank| self.keys(Rank(rank)));
-        let mut expected: Vec<u64> = all.filter(|&key| self.slot_of(key, size).0 == me).collect();
+        let mut expected: Vec<u64> = all.filter(|&key| parts.slot_of(key, size).0 == me).collect();
         expected.sort_unstable();
-        if found != expected {
-            let lost = expected.iter().find(|key| found.binary_search(key).is_err());
-            let odd = found.iter().find(|key| expected.binary_search(key).is_err());
-            return wrong(format!(
-                "{} keys instead of {}{}{}",
-                found.len(),
-                expected.len(),
-                lost.map_or(String::new(), |key| format!("; {key:#x} is not there")),
-                odd.map_or(String::new(), |key| format!("; {key:#x} is unexpected")),
-            ));
-        }
+        Parts::compare(&found, &expected).map_err(wrong)?;
         Ok(found.len() as u64)
     }
 }
@@ -225,6 +146,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::parts::word;
     use crate::run;
     use rmalab_job as job;
 
@@ -261,16 +183,17 @@ mod tests {
 
         fn run(&self, ra: &dyn RemoteAtomics) -> Result<u64> {
             let team = Team::new(ra)?;
-            let mut window = self.0.strategies.window(&team, 8 * self.0.words())?;
+            let parts = self.0.parts();
+            let mut window = self.0.strategies.window(&team, 8 * parts.words())?;
             let table = window.lock_all()?;
             for key in self.0.keys(team.rank()) {
-                self.0.insert(&table, key)?;
+                parts.insert(&table, key, 0)?;
             }
             team.barrier()?;
             if team.rank() == Rank(0) {
                 let key = self.0.keys(Rank(0)).next().expect("there are keys");
-                let (rank, slot) = self.0.slot_of(key, team.size());
-                table.at(rank)?.put_value(key_at(slot), 0_u64)?;
+                let (rank, slot) = parts.slot_of(key, team.size());
+                table.at(rank)?.put_value(word(slot), 0_u64)?;
             }
             table.unlock_all()?;
             team.barrier()?;

@@ -11,10 +11,12 @@ mod ghost;
 pub mod halo;
 mod hash_table;
 pub mod lattice;
+mod parts;
 mod random;
 mod random_access;
 pub mod stencil;
 pub mod support;
+mod ycsb;
 
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
@@ -33,6 +35,7 @@ pub use hash_table::HashTable;
 pub use lattice::Lattice;
 pub use random_access::{RandomAccess, Update};
 pub use stencil::Stencil;
+pub use ycsb::{Mix, Ycsb};
 
 use rmalab_job::{self as job, Job, Place, Ran, Ranks};
 use rmalab_job::{Error, Result};
@@ -111,6 +114,7 @@ applications! {
     Ghost,
     RandomAccess,
     HashTable,
+    Ycsb,
     Dsde,
     Fft,
     Lattice,

@@ -29,6 +29,7 @@ serve! {
     rmalab_apps::Ghost,
     rmalab_apps::RandomAccess,
     rmalab_apps::HashTable,
+    rmalab_apps::Ycsb,
     rmalab_apps::Dsde,
     rmalab_apps::Lattice,
     rmalab_apps::Stencil,
