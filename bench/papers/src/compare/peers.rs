@@ -191,7 +191,9 @@ impl Mpi {
                 .into_iter()
                 .chain(self.launch.iter().chain(more).map(|&argument| argument.to_owned()))
                 .collect();
-            let with = library.map_or(String::new(), |library| format!(", with LD_PRELOAD={}", library.display()));
+            // A page that is read elsewhere names no folder of this machine.
+            let file = |library: &Path| library.file_name().unwrap_or_default().display().to_string();
+            let with = library.map_or(String::new(), |library| format!(", with LD_PRELOAD={}", file(library)));
             let mut peer = Peer {
                 name: name.to_owned(),
                 version: String::new(),
