@@ -362,10 +362,10 @@ static double median(double *values, int count)
 }
 
 /*
- * Waits for all ranks, off the processor where ranks share one: a rank that has ended its calls and polls for the others
- * would take the time of those that it measures.
+ * A barrier of ranks whose calls have ended, which sleeps where ranks share a processor. The times are collected by
+ * calls in which a host may poll: a rank that polls there would slow down the ranks that are still measured.
  */
-static void gather(void)
+static void sleeping_barrier(void)
 {
     if (size <= sysconf(_SC_NPROCESSORS_ONLN))
         return;
@@ -390,7 +390,7 @@ static double counted(const struct operation *op, long calls)
         op->run(calls);
         ends[1] = now();
     }
-    gather();
+    sleeping_barrier();
     MPI_Allreduce(MPI_IN_PLACE, ends, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return ends[0] + ends[1];
 }
@@ -412,7 +412,7 @@ static double freely(const struct operation *op, double time, long *total)
         last = end;
     } while (end - begin < time);
     double each = (end - begin) / calls;
-    gather();
+    sleeping_barrier();
     MPI_Allgather(&each, 1, MPI_DOUBLE, each_rank, 1, MPI_DOUBLE, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, &calls, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     *total += calls;

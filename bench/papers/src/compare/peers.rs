@@ -191,9 +191,7 @@ impl Mpi {
                 .into_iter()
                 .chain(self.launch.iter().chain(more).map(|&argument| argument.to_owned()))
                 .collect();
-            // A page that is read elsewhere names no folder of this machine.
-            let file = |library: &Path| library.file_name().unwrap_or_default().display().to_string();
-            let with = library.map_or(String::new(), |library| format!(", with LD_PRELOAD={}", file(library)));
+            let with = library.map_or(String::new(), |library| preloading(library));
             let mut peer = Peer {
                 name: name.to_owned(),
                 version: String::new(),
@@ -214,6 +212,11 @@ impl Mpi {
         }
         Ok(())
     }
+}
+
+/// How a page says that a program preloads `library`. It is read elsewhere, so it names no folder of this machine.
+fn preloading(library: &Path) -> String {
+    format!(", with LD_PRELOAD={}", library.file_name().unwrap_or_default().display())
 }
 
 /// Returns whether a program loads the library with that file name, by the system's `ldd`.
@@ -628,6 +631,11 @@ mod tests {
         let stop = AtomicBool::new(true);
         let done = each(shell("sleep 1000"), &strings(&["a"]), SILENCE, &stop);
         assert!(matches!(done, Err(Error::Interrupted)), "{done:?}");
+    }
+
+    #[test]
+    fn a_preloaded_library_is_named_without_its_folder() {
+        assert_eq!(preloading(Path::new("/home/me/target/librmalab_mpi.so")), ", with LD_PRELOAD=librmalab_mpi.so");
     }
 
     #[test]
