@@ -14,8 +14,10 @@ pub const MOST_SERIES: usize = 7;
 
 /// Width and height of the area for the curves in a panel.
 const AREA: (f64, f64) = (300.0, 210.0);
-/// Margins: left for numbers, below for numbers and label, right for labels of series.
+/// Margins: left for numbers, at least, below for numbers and label, right for labels of series.
 const LEFT: f64 = 62.0;
+/// The part of the left margin beside the numbers: the axis' label, and a gap on both sides of the numbers.
+const BESIDE: f64 = 24.0;
 const LABELS: f64 = 104.0;
 /// The height of a line of a title, and the approximate width of its letters.
 const TITLE_LINE: f64 = 16.0;
@@ -162,27 +164,32 @@ fn panel(plot: &Plot, whole: &Plot) -> Panel {
     let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
     let right = LABELS.max(14.0 + LETTER * longest as f64);
     let (width, height) = AREA;
-    let (mut inside, top) = heading(&plot.title, LEFT + width + right);
     let forms: &[(&str, bool)] =
         if logarithmic(plot.y.quantity) { &[("log", true), ("lin", false)] } else { &[("all", false)] };
-    for &(class, logarithmic) in forms {
-        let y = Ticks::along(whole.y.quantity, logarithmic, values.iter().copied());
-        let _ = write!(inside, "<g class=\"{class}\" transform=\"translate({LEFT} {top})\">");
-        frame(&mut inside, &x, &y);
-        curves(&mut inside, plot, &labels, &x, &y);
+    let along = |&(class, logarithmic): &(&'static str, bool)| {
+        (class, Ticks::along(whole.y.quantity, logarithmic, values.iter().copied()))
+    };
+    let forms: Vec<(&str, Ticks)> = forms.iter().map(along).collect();
+    let numbers = forms.iter().flat_map(|(_, y)| y.at.iter().map(|(_, number)| number.chars().count()));
+    let left = LEFT.max(BESIDE + LETTER * numbers.max().unwrap_or(0) as f64).ceil();
+    let (mut inside, top) = heading(&plot.title, left + width + right);
+    for (class, y) in &forms {
+        let _ = write!(inside, "<g class=\"{class}\" transform=\"translate({left} {top})\">");
+        frame(&mut inside, &x, y);
+        curves(&mut inside, plot, &labels, &x, y);
         inside += "</g>";
     }
     let _ = write!(
         inside,
         "<text class=\"a\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
          <text class=\"a\" transform=\"translate(11 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-        LEFT + width / 2.0,
+        left + width / 2.0,
         top + height + 36.0,
         escape(&plot.x.label),
         top + height / 2.0,
         escape(&plot.y.label)
     );
-    Panel { size: (LEFT + width + right, top + height + BELOW), inside }
+    Panel { size: (left + width + right, top + height + BELOW), inside }
 }
 
 /// A title in lines of that width, and the position below it.

@@ -272,16 +272,16 @@ pub(crate) mod tests {
             origin: [Origin::Measured, Origin::Simulated, Origin::Published, Origin::Bound][place % 4],
             style: place,
             points: (0..4)
-                .map(|power| (f64::from(1 << power), 1e6 * (place + 1) as f64 / f64::from(power + 1)))
+                .map(|power| (f64::from(1 << power), 3e7 * (place + 1) as f64 / f64::from(power + 1)))
                 .collect(),
-            spread: (0..4).map(|power| (9e5 / f64::from(power + 1), 1e7)).collect(),
+            spread: (0..4).map(|power| (2.7e7 / f64::from(power + 1), 3e8)).collect(),
             group: String::new(),
         };
         section.finding.plots.push(Plot {
             name: "throughput".into(),
             title: "Throughput".into(),
             x: Axis::new("ranks", Quantity::Count),
-            y: Axis::new("acquisitions per second", Quantity::Rate),
+            y: Axis::new("acquisitions per second, all ranks", Quantity::Rate),
             series: (0..9).map(line).collect(),
             text: "Higher is better.".into(),
         });
