@@ -357,6 +357,15 @@ fn a_livelock_is_replayed() {
 }
 
 #[test]
+fn a_livelock_whose_first_round_has_no_pause_is_confirmed() {
+    let at = tempfile::tempdir().unwrap();
+    let arguments = ["--mutant", "brlock-no-clear", "--scenario", "2R1Wx1", "--network", "sc"];
+    let output = run(at.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("VIOLATED no-livelock"), "{}", stdout(&output));
+}
+
+#[test]
 fn unsupported_checks_of_an_engine_are_reported() {
     let at = tempfile::tempdir().unwrap();
     let output = run(at.path(), &["--lock", "mcs", "--scenario", "2Wx1", "--network", "late-puts", "--engine", "loom"]);

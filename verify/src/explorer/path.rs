@@ -60,7 +60,7 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that its parent");
     }
-    let begin = with_silent_steps(space, &steps, Then::GoesOn)?.len();
+    let mut begin = with_silent_steps(space, &steps, Then::GoesOn)?.len();
     let mut violation = None;
     let mut then = Then::Ends;
     match *last {
@@ -69,7 +69,14 @@ pub(super) fn schedule(
             let cycle: Vec<Choice> = livelock.cycle.iter().map(|&choice| from_representative.choice(choice)).collect();
             repeats(space, &steps, &cycle)?;
             violation = Some(livelock.violation(&from_representative));
-            steps.extend(cycle);
+            steps.extend(&cycle);
+            // A rank that comes to its loop takes no pause ahead of its first round. Then the second round is the one that repeats.
+            let first = with_silent_steps(space, &steps, Then::GoesOn)?;
+            let both = with_silent_steps(space, &[&steps, cycle.as_slice()].concat(), Then::GoesOn)?;
+            if first[begin..] != both[first.len()..] {
+                begin = first.len();
+                steps.extend(cycle);
+            }
             then = Then::GoesOn;
         }
         Last::Ends => violation = walker.end(&state),
