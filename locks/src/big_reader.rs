@@ -94,13 +94,13 @@ impl RawRwLock for BigReader {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.arrive(ra)?;
         if ra.get(self.gate)? == 0 { Ok(()) } else { self.wait_for_writers(ra) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         Ok(ra.put(self.here, 0)?)
     }
@@ -133,7 +133,7 @@ impl RawRwLock for BigReader {
 
 impl BigReader {
     /// Sets `here`, ahead of the look at the gate (I2).
-    #[inline]
+    #[inline(always)]
     fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         if self.fence {
             ra.put(self.here, 1)?;

@@ -28,22 +28,22 @@ impl<M: RawMutex> RawRwLock for Exclusive<M> {
         M::bind(ra, place, params).map(Exclusive)
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.0.acquire(ra)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.0.release(ra)
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.0.acquire(ra)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.0.release(ra)
     }

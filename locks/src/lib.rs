@@ -3,7 +3,7 @@
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
 //! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`], [`Lease`] | [`Mutex`] |
-//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`], [`RobustRw`] | [`RwLock`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`BrLock`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`], [`RobustRw`] | [`RwLock`] |
 //! | mutex that outlives ranks | [`Recoverable`] | [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`RobustMutex`](recoverable::RobustMutex) |
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | mutex that a holder loses with time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
@@ -20,6 +20,7 @@ pub mod alock;
 pub mod backoff;
 pub mod big_reader;
 pub mod bravo;
+pub mod brlock;
 pub mod cna;
 pub mod cohort;
 pub mod declock;
@@ -69,6 +70,7 @@ pub use alock::{ALock, ALockParams};
 pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
 pub use bravo::{Bravo, BravoParams};
+pub use brlock::BrLock;
 pub use cna::{Cna, CnaParams};
 pub use cohort::{Cohort, CohortParams};
 pub use declock::DecLock;

@@ -17,19 +17,24 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw, Global, Hapax,
-    Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget,
-    RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustGlobal, RobustMcs, RobustRw, RobustTas,
-    RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw, Global,
+    Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
+    PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal, RobustMcs,
+    RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
-/// One entry of the list of policies: its type, its name, or whether it is a mutex.
+/// One entry of the list of policies: its type, its name, the call of a visitor, or whether it is a mutex.
 macro_rules! entry {
     (type policy $policy:ty) => { $policy };
     (type rw_lock $lock:ty) => { Global<$lock> };
     (type robust_rw_lock $lock:ty) => { RobustGlobal<$lock> };
     (type robust_mutex $lock:ty) => { RobustGlobal<Exclusive<$lock>> };
     (type mutex $lock:ty) => { Global<Exclusive<$lock>> };
+    (visit $visitor:ident policy $policy:ty) => { $visitor.visit::<$policy>() };
+    (visit $visitor:ident rw_lock $lock:ty) => { $visitor.visit_lock::<$lock>() };
+    (visit $visitor:ident mutex $lock:ty) => { $visitor.visit_lock::<Exclusive<$lock>>() };
+    (visit $visitor:ident robust_rw_lock $lock:ty) => { $visitor.visit_robust_lock::<$lock>() };
+    (visit $visitor:ident robust_mutex $lock:ty) => { $visitor.visit_robust_lock::<Exclusive<$lock>>() };
     (name policy $policy:ty) => { <$policy as WindowLock>::NAME };
     (name rw_lock $lock:ty) => { <$lock as RawRwLock>::NAME };
     (name robust_rw_lock $lock:ty) => { <$lock as RawRwLock>::NAME };
@@ -47,6 +52,22 @@ pub trait PolicyVisitor {
 
     /// Runs the code for the policy `W`.
     fn visit<W: WindowLock + 'static>(self) -> Self::Out;
+
+    /// Runs the code for a policy that is one lock of type `L` for the whole window. As provided, it visits the policy.
+    fn visit_lock<L: RawRwLock + 'static>(self) -> Self::Out
+    where
+        Self: Sized,
+    {
+        self.visit::<Global<L>>()
+    }
+
+    /// Runs the code for a policy that is one lock which outlives ranks. As provided, it visits the policy.
+    fn visit_robust_lock<L: RecoverableRw + 'static>(self) -> Self::Out
+    where
+        Self: Sized,
+    {
+        self.visit::<RobustGlobal<L>>()
+    }
 }
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -82,7 +103,7 @@ macro_rules! policies {
             /// Runs the visitor's code for the type of this policy, without the branches of a [`Policy`].
             pub fn visit<V: PolicyVisitor>(self, visitor: V) -> V::Out {
                 match self {
-                    $(PolicyKind::$variant => visitor.visit::<entry!(type $kind $lock)>(),)*
+                    $(PolicyKind::$variant => entry!(visit visitor $kind $lock),)*
                 }
             }
         }
@@ -232,6 +253,8 @@ policies! {
     rw_lock McsRwNeutral: McsRwNeutral;
     /// One [`BigReader`] for the whole window: lock_all touches its own rank's memory only.
     rw_lock BigReader: BigReader;
+    /// One [`BrLock`] for the whole window: lock_all writes its own rank's memory, and reads one word.
+    rw_lock BrLock: BrLock;
     /// One [`RmaRw`] for the whole window: readers are counted on their nodes, writers go through a tree of queues.
     rw_lock RmaRw: RmaRw;
     /// One [`DecLock`] for the whole window: the home sees one addition of each lock and each unlock.

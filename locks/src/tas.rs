@@ -56,20 +56,20 @@ impl RawMutex for Tas {
         Ok(Tas { owner: place.word(0), me: pointer(ra.rank()), backoff })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.backoff.reset();
         if self.try_acquire(ra)? { Ok(()) } else { self.retry(ra) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         Ok(ra.put(self.owner, NIL)?)
     }
 }
 
 impl RawMutexTry for Tas {
-    #[inline]
+    #[inline(always)]
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         Ok(ra.compare_and_swap(self.owner, NIL, self.me)? == NIL)
     }

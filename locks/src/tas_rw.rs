@@ -65,23 +65,23 @@ impl RawRwLock for TasRw {
         Ok(TasRw { lock: place.word(0), backoff: BackoffState::new(params, ra.rank()) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.read(ra, NEVER).map(|_| ())
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, READER.wrapping_neg())?;
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.write(ra, NEVER).map(|_| ())
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, WRITER.wrapping_neg())?;
         Ok(())
@@ -108,7 +108,7 @@ impl RawRwLockTimed for TasRw {
 }
 
 impl TasRw {
-    #[inline]
+    #[inline(always)]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
         self.backoff.reset();
         if ra.fetch_add(self.lock, READER)? & WRITER == 0 { Ok(true) } else { self.wait_for_writer(ra, deadline) }
@@ -129,7 +129,7 @@ impl TasRw {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
         self.backoff.reset();
         if self.try_acquire_write(ra)? { Ok(true) } else { self.retry_write(ra, deadline) }

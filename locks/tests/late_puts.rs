@@ -11,11 +11,11 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
-    DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Lease, Malthusian, MalthusianParams,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
-    Ticket, suite,
+    ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort,
+    CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Lease, Malthusian,
+    MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams,
+    RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
+    ShiftLockParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -213,6 +213,7 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<McsRwWp, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<BigReader, _>(ra, BigReaderParams::default(), 150, writers));
+        late(|ra| suite::rw_lock_on::<BrLock, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DecLock, _>(ra, Backoff::default(), 150, writers));
         late(|ra| suite::rw_lock_on::<DslrWide, _>(ra, DslrWideParams::default(), 150, writers));
         for n in [1, 3] {

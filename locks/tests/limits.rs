@@ -3,11 +3,11 @@
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until, World};
 use rmalab_locks::{
-    ALock, ALockParams, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, DslrWideParams, Error, Gcr, GcrParams, GcrRw,
-    Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
-    Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
-    Ticket, TicketParams, TwoLevel, WindowLock,
+    ALock, ALockParams, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, DslrWideParams, Error, Gcr,
+    GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
+    McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas,
+    TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -99,7 +99,7 @@ macro_rules! by_default {
 fn all() -> Vec<(&'static str, Made)> {
     let mutexes = by_default!(mutex: ALock, Cna, Cohort, Gcr<Mcs>, Hapax, Lease, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
         RmaMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
-    let rw_locks = by_default!(rw_lock: BigReader, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
+    let rw_locks = by_default!(rw_lock: BigReader, BrLock, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
     let policies = by_default!(policy: Hierarchical, TwoLevel);
     mutexes.into_iter().chain(rw_locks).chain(policies).collect()

@@ -279,6 +279,13 @@ const BIG_READER: &[Row] = &[
     (LatePuts, Long, &["2R2Wx2"]),
 ];
 
+const BRLOCK: &[Row] = &[
+    (Sc, Plain, &["2R2Wx2", "2R2Wxinf"]),
+    (LatePuts, Plain, &["2R2Wx2"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R2Wx1"]),
+];
+
 /// A reader's put may be under way until a writer fences.
 const BIG_READER_FENCE: &[Row] = &[
     (Sc, Plain, &["2R1Wx2", "1R2Wx2", "1R1Wxinf"]),
@@ -466,6 +473,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("big-reader", _) => BIG_READER,
         ("big-reader-fence", _) => BIG_READER_FENCE,
+        ("brlock", _) => BRLOCK,
         ("bravo" | "bravo-1", _) => BRAVO,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("declock", _) => DECLOCK,

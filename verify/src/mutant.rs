@@ -29,6 +29,7 @@ mod alock;
 mod any;
 mod big_reader;
 mod bravo;
+mod brlock;
 mod calls;
 mod cna;
 mod cohort;
@@ -246,6 +247,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         mcs_rw_wp::MUTANTS,
         mcs_rw_neutral::MUTANTS,
         big_reader::MUTANTS,
+        brlock::MUTANTS,
         bravo::MUTANTS,
         rma_rw::MUTANTS,
         declock::MUTANTS,

@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use rmalab_atomics::{Disp, Rank};
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    ALock, ALockParams, Backoff, BigReader, BigReaderParams, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams,
-    Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical,
-    HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
-    McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams,
-    RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw,
-    Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort,
+    CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax,
+    Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
+    McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas,
+    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::play::DATA;
@@ -100,6 +100,11 @@ pub fn subjects() -> Vec<Subject> {
             .words(Each, NODE.plus(Qnode::BYTES), &[("state", Number)]),
         big_reader(false),
         big_reader(true).named("big-reader-fence").fencing(),
+        Subject::lock::<BrLock>(SHORTEST).words(Home, WORDS, &[("writer", Pointer)]).words(
+            Each,
+            NODE,
+            &[("here", Number)],
+        ),
         gcr_rw(1, 1),
         gcr_rw(2, 1).named("gcr-rw-2-1"),
         bravo(0),

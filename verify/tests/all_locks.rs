@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    ALock, BigReader, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
+    ALock, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
     Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
     Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
     RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket,
@@ -98,6 +98,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<McsRwWp, A>(ra, &scenario, Rest::Zero));
     note(run::<McsRwNeutral, A>(ra, &scenario, Rest::Zero));
     note(run::<BigReader, A>(ra, &scenario, Rest::Zero));
+    note(run::<BrLock, A>(ra, &scenario, Rest::Zero));
     note(run::<Bravo<McsRwNeutral>, A>(ra, &scenario, Rest::Zero));
     let params = RmaRwParams { levels, t_l, t_dc: 2, t_r: 3, ..RmaRwParams::default() };
     note(stress::run::<RmaRw, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());

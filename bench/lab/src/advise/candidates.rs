@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    ALock, Backoff, BigReader, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide,
-    Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams, Malthusian, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind, Reciprocating, RmaMcs, RmaRw,
-    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket,
-    TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    ALock, Backoff, BigReader, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock,
+    DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
+    Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind,
+    Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock,
+    ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -88,6 +88,7 @@ candidates! {
     PerTarget "per-target": PerTarget<McsRwRp>, ();
     PerTarget "per-target/shiftlock": PerTarget<ShiftLock>, ShiftLockParams::default();
     BigReader "big-reader": Global<BigReader>, GlobalParams::default();
+    BrLock "brlock": Global<BrLock>, GlobalParams::default();
     RmaRw "rma-rw": Global<RmaRw>, GlobalParams::default();
     RmaRw "rma-rw/t-r-100": Global<RmaRw>,
         GlobalParams { lock: RmaRwParams { t_r: 100, ..RmaRwParams::default() }, ..GlobalParams::default() };
@@ -193,10 +194,10 @@ impl Tried {
 
     /// Returns whether a rank may wait for ever while other ranks get the lock again and again.
     pub(super) fn lets_starve(&self) -> bool {
-        use PolicyKind::{BigReader, McsRwRp, McsRwWp, PerTarget, RobustRw, RobustTas, Tas, TasRw, TwoLevel};
+        use PolicyKind::{BigReader, BrLock, McsRwRp, McsRwWp, PerTarget, RobustRw, RobustTas, Tas, TasRw, TwoLevel};
         match self {
             Tried::Listed(candidate) => {
-                let kinds = [Tas, RobustTas, TasRw, RobustRw, TwoLevel, PerTarget, McsRwRp, McsRwWp, BigReader];
+                let kinds = [Tas, RobustTas, TasRw, RobustRw, TwoLevel, PerTarget, McsRwRp, McsRwWp, BigReader, BrLock];
                 kinds.contains(&candidate.kind)
             }
             Tried::Outside(_) => false,

@@ -1,10 +1,10 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    ALock, BigReader, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical, HierarchicalParams,
-    Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating,
-    RmaMcs, RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
-    TwoLevelParams,
+    ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical,
+    HierarchicalParams, Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
+    PerTarget, Reciprocating, RmaMcs, RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas,
+    TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -135,6 +135,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_rw_lock::<BigReader>("big-reader lock: a reader writes its own rank's word only, a writer visits every rank")
         .paper("Hsieh, Weihl: Scalable Reader-Writer Locks for Parallel Systems, IPPS'92, doi:10.1109/IPPS.1992.222989; Linux 2.4")
         .fairness("readers may starve; writers among themselves first come, first served");
+    registry
+        .add_rw_lock::<BrLock>("brlock: a reader sets its own flag and looks at the writers' word, a writer looks at every flag")
+        .paper("Hsieh, Weihl: Scalable Reader-Writer Locks for Parallel Systems, IPPS'92, doi:10.1109/IPPS.1992.222989; Concurrency Kit")
+        .fairness("none: readers and writers may starve");
     registry
         .add_rw_lock::<GcrRw<McsRwNeutral>>(
             "concurrency restriction of mcs-rw-neutral: one rank of each node at a time goes on to the queue",

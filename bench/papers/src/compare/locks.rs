@@ -7,7 +7,7 @@ use std::sync::{Barrier, Mutex, RwLock};
 
 use mcslock::raw::{MutexNode, spins};
 use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, bind_to_core};
-use rmalab_locks::{LockKind, PolicyKind, PolicyVisitor, UnknownPolicy, WindowLock};
+use rmalab_locks::{LockKind, Place, PolicyKind, PolicyVisitor, RawRwLock, RecoverableRw, UnknownPolicy, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use super::batches;
@@ -79,15 +79,15 @@ pub(super) fn of(group: Group, writers: u32) -> impl Iterator<Item = Lock> {
 const PATTERN: usize = 1024;
 
 /// A thread's pattern of readers and writers, the same in every run and every implementation.
-fn pattern(thread: u32, writers: u32) -> Vec<bool> {
+fn pattern(thread: u32, writers: u32) -> [bool; PATTERN] {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(thread) + 1);
-    let next = || {
+    let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state >> 11) % 100 < u64::from(writers)
     };
-    std::iter::repeat_with(next).take(PATTERN).collect()
+    std::array::from_fn(|_| next())
 }
 
 /// A measurement of one of our locks.
@@ -120,7 +120,7 @@ impl Job for LocalLock {
     }
 }
 
-/// Measures [`pairs`] of a policy.
+/// Measures [`pairs`] of a policy, or of the lock that the policy consists of.
 struct Pairs<'a> {
     ra: &'a Mapped,
     task: &'a LocalLock,
@@ -129,31 +129,53 @@ struct Pairs<'a> {
 impl PolicyVisitor for Pairs<'_> {
     type Out = Result<f64>;
 
+    /// Readers lock all targets, writers rank 0 exclusively.
     fn visit<W: WindowLock + 'static>(self) -> Result<f64> {
-        pairs::<W>(self.ra, self.task)
+        pairs(self.ra, self.task, W::new(self.ra, W::Params::default()), |ra, lock, write| {
+            if write {
+                lock.lock(ra, LockKind::Exclusive, Rank(0))?;
+                lock.unlock(ra, LockKind::Exclusive, Rank(0))
+            } else {
+                lock.lock_all(ra)?;
+                lock.unlock_all(ra)
+            }
+        })
+    }
+
+    fn visit_lock<L: RawRwLock + 'static>(self) -> Result<f64> {
+        let place = Place::alloc(self.ra, Rank(0), L::words(self.ra.size()), L::NODE);
+        let lock = place.and_then(|place| L::bind(self.ra, place, L::Params::default()));
+        pairs(self.ra, self.task, lock, |ra, lock, write| {
+            if write {
+                lock.acquire_write(ra)?;
+                lock.release_write(ra)
+            } else {
+                lock.acquire_read(ra)?;
+                lock.release_read(ra)
+            }
+        })
+    }
+
+    fn visit_robust_lock<L: RecoverableRw + 'static>(self) -> Result<f64> {
+        self.visit_lock::<L>()
     }
 }
 
-/// Readers lock all targets, writers rank 0 exclusively.
-fn pairs<W: WindowLock>(ra: &Mapped, task: &LocalLock) -> Result<f64> {
+/// Measures `pair`, an acquisition of `lock` and its release; `true` is for writing.
+fn pairs<L>(
+    ra: &Mapped,
+    task: &LocalLock,
+    lock: rmalab_locks::Result<L>,
+    pair: impl Fn(&Mapped, &mut L, bool) -> rmalab_locks::Result<()>,
+) -> Result<f64> {
     bind_to_core(ra.rank())?;
     let failed = |source| Error::Lock { lock: task.lock.clone(), source };
-    let mut lock = W::new(ra, W::Params::default()).map_err(failed)?;
+    let mut lock = lock.map_err(failed)?;
     let all = Collectives::new(ra)?;
     let writes = pattern(ra.rank().0, task.writers);
     let mut place = 0;
     let mut body = |calls: u64| {
-        for _ in 0..calls {
-            let write = writes[place % PATTERN];
-            place += 1;
-            if write {
-                lock.lock(ra, LockKind::Exclusive, Rank(0)).map_err(failed)?;
-                lock.unlock(ra, LockKind::Exclusive, Rank(0)).map_err(failed)?;
-            } else {
-                lock.lock_all(ra).map_err(failed)?;
-                lock.unlock_all(ra).map_err(failed)?;
-            }
-        }
+        place = chunk(calls, &writes, place, ra, &mut lock, &pair).map_err(failed)?;
         Ok(())
     };
     batches::measure_freely(task.budget, |time| {
@@ -164,35 +186,57 @@ fn pairs<W: WindowLock>(ra: &Mapped, task: &LocalLock) -> Result<f64> {
     })
 }
 
+/// Calls `pair` that often; returns the place in the pattern.
+///
+/// A function, so that what it is called with is in registers. References in a closure are in memory, and a locked instruction makes the
+/// processor wait for each load after it.
+#[inline(never)]
+fn chunk<W, L, E>(
+    calls: u64,
+    writes: &[bool; PATTERN],
+    mut place: usize,
+    world: &W,
+    lock: &mut L,
+    pair: impl Fn(&W, &mut L, bool) -> Result<(), E>,
+) -> Result<usize, E> {
+    for _ in 0..calls {
+        let write = writes[place % PATTERN];
+        place += 1;
+        pair(world, lock, write)?;
+    }
+    Ok(place)
+}
+
 /// Nanoseconds of an acquisition and its release, of a lock of the standard library or of a crate.
 pub(super) fn theirs(name: &str, threads: u32, writers: u32, budget: f64) -> Result<f64> {
     match name {
-        "std RwLock" => {
-            let lock = RwLock::new(());
-            together(threads, writers, budget, |write| if write { drop(lock.write()) } else { drop(lock.read()) })
-        }
-        "parking_lot RwLock" => {
-            let lock = parking_lot::RwLock::new(());
-            together(threads, writers, budget, |write| if write { drop(lock.write()) } else { drop(lock.read()) })
-        }
-        "std Mutex" => {
-            let lock = Mutex::new(());
-            together(threads, writers, budget, |_| drop(lock.lock()))
-        }
+        "std RwLock" => together(threads, writers, budget, &RwLock::new(()), |lock, write| {
+            if write {
+                drop(lock.write());
+            } else {
+                drop(lock.read());
+            }
+        }),
+        "parking_lot RwLock" => together(threads, writers, budget, &parking_lot::RwLock::new(()), |lock, write| {
+            if write {
+                drop(lock.write());
+            } else {
+                drop(lock.read());
+            }
+        }),
+        "std Mutex" => together(threads, writers, budget, &Mutex::new(()), |lock, _| drop(lock.lock())),
         "parking_lot Mutex" => {
-            let lock = parking_lot::Mutex::new(());
-            together(threads, writers, budget, |_| drop(lock.lock()))
+            together(threads, writers, budget, &parking_lot::Mutex::new(()), |lock, _| drop(lock.lock()))
         }
-        "mcslock Mutex" => {
-            let lock = spins::Mutex::new(());
-            together(threads, writers, budget, |_| lock.lock_with_then(&mut MutexNode::new(), |()| ()))
-        }
+        "mcslock Mutex" => together(threads, writers, budget, &spins::Mutex::new(()), |lock, _| {
+            lock.lock_with_then(&mut MutexNode::new(), |()| ());
+        }),
         _ => Err(Error::usage(format!("there is no lock '{name}' to compare"))),
     }
 }
 
 /// Runs `pair` on that many threads, each as often as it can; `true` is for writing.
-fn together(threads: u32, writers: u32, budget: f64, pair: impl Fn(bool) + Sync) -> Result<f64> {
+fn together<L: Sync>(threads: u32, writers: u32, budget: f64, lock: &L, pair: impl Fn(&L, bool) + Sync) -> Result<f64> {
     let barrier = Barrier::new(threads as usize);
     let times: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
     let one = |thread: u32| {
@@ -201,10 +245,10 @@ fn together(threads: u32, writers: u32, budget: f64, pair: impl Fn(bool) + Sync)
         let writes = pattern(thread, writers);
         let mut place = 0;
         let mut body = |calls: u64| {
-            for _ in 0..calls {
-                pair(writes[place % PATTERN]);
-                place += 1;
-            }
+            place = chunk(calls, &writes, place, lock, &mut (), |lock, (), write| {
+                pair(lock, write);
+                Ok::<(), Error>(())
+            })?;
             Ok(())
         };
         let time = batches::measure_freely(budget, |time| {

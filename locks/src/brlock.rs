@@ -1,0 +1,174 @@
+//! The brlock: a reader sets its own flag and looks at the writers' word; a writer takes that word and looks at every flag.
+//!
+//! # Paper
+//! W. C. Hsieh and W. E. Weihl, "Scalable Reader-Writer Locks for Parallel Systems", IPPS 1992, DOI 10.1109/IPPS.1992.222989, in the
+//! form of the `brlock` of Linux 2.4 (2000) and of Concurrency Kit's `ck_brlock`. [`big_reader`](crate::big_reader) is the form in
+//! which a reader touches its own memory only.
+//!
+//! # Properties
+//! - Mutual exclusion. Not fair: writers take the word in any order, and readers can starve, as writers that follow one another can
+//!   take the word again before a reader sees it free.
+//! - A reader that finds no writer writes its own memory only. Waiters poll: readers the writers' word, a writer the readers' flags.
+//! - In coherent memory each acquisition with its release is one locked instruction, for readers and for writers.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×2, livelocks included. With data and bulk puts in any order 1R+1W×2.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | writer | words + 0 | 8 | home | 0, or the pointer of the rank that writes or waits for readers |
+//! | here | node + 0 | 8 | each rank | 1: its rank reads, or tries to |
+//!
+//! # Invariants
+//! - I1: only a compare-and-swap changes `writer` from 0, and only its rank sets it to 0 again. So there is at most one writer.
+//! - I2: a reader sets `here` before it looks at `writer`, and a writer takes `writer` before it looks at `here`. So at least one of
+//!   the two sees the other. A reader that sees a writer takes `here` back, and waits.
+//! - I3: a reader inside has `here` at 1 from its look at the free word on. So no writer enters until the reader leaves.
+//!
+//! # Memory ordering
+//! I2 needs that each side's write is seen before its look. The writer's compare-and-swap and the reader's swap are
+//! complete when they return. Both releases are posted puts. Until the put arrives, the lock looks held to every rank, its last holder
+//! included. That does no harm, but a late clear of `here` must not erase the flag of the next acquisition. So a reader looks at its
+//! own flag first, and flushes its own rank if the clear has not arrived.
+//!
+//! # Deviations from the paper
+//! The word of the writers shows which rank writes. Readers cannot nest.
+//!
+//! # Cost
+//! Remote operations without contention, with p ranks: reader 1 (get), release 0. Writer acquire 1 + (p - 1) (compare-and-swap, and a
+//! get of each rank), release 1 (put, posted). Each further poll adds 1.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::qnode::{NIL, pointer};
+use crate::{Place, RawRwLock, Result};
+
+/// One rank's handle of a brlock.
+#[derive(Debug)]
+pub struct BrLock {
+    writer: Address,
+    here: Disp,
+    /// This rank's own.
+    mine: Address,
+    me: u64,
+    backoff: BackoffState,
+}
+
+impl RawRwLock for BrLock {
+    const NAME: &'static str = "brlock";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = WORD;
+    type Params = Backoff;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<BrLock> {
+        Ok(BrLock {
+            writer: place.word(0).unwatched(),
+            here: place.node,
+            mine: ra.rank().at(place.node).unwatched(),
+            me: pointer(ra.rank()),
+            backoff: BackoffState::new(params, ra.rank()),
+        })
+    }
+
+    #[inline(always)]
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if self.arrive(ra)? { Ok(()) } else { self.wait_for_writers(ra) }
+    }
+
+    #[inline(always)]
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.mine, 0)?)
+    }
+
+    #[inline(always)]
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        // Ahead of the locked instruction, which loads after it would wait for.
+        let (here, ranks) = (self.here, ra.size());
+        if ra.compare_and_swap(self.writer, NIL, self.me)? != NIL {
+            self.retry(ra)?;
+        }
+        for rank in (0..ranks).map(Rank) {
+            if ra.get(rank.at(here).unwatched())? != 0 {
+                self.wait_for_reader(ra, rank)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.writer, NIL)?)
+    }
+}
+
+impl BrLock {
+    /// Sets `here`, and then looks whether there is no writer (I2).
+    #[inline(always)]
+    fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
+        if ra.get(self.mine)? != 0 {
+            // The last clear is under way, and could erase the flag.
+            ra.flush(ra.rank())?;
+        }
+        let writer = self.writer;
+        ra.fetch_store(self.mine, 1)?;
+        Ok(ra.get(writer)? == NIL)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_writers<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.backoff.reset();
+        loop {
+            ra.put(self.mine, 0)?;
+            while ra.get(self.writer)? != NIL {
+                self.backoff.wait(ra)?;
+            }
+            if self.arrive(ra)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The attempts of a writer after the first one.
+    #[cold]
+    #[inline(never)]
+    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.backoff.reset();
+        loop {
+            self.backoff.wait(ra)?;
+            if ra.compare_and_swap(self.writer, NIL, self.me)? == NIL {
+                return Ok(());
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_reader<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, reader: Rank) -> Result<()> {
+        self.backoff.reset();
+        loop {
+            self.backoff.wait(ra)?;
+            if ra.get(reader.at(self.here).unwatched())? == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn conforms() {
+        suite::rw_lock::<BrLock>(Backoff::default());
+    }
+
+    #[test]
+    fn a_reader_costs_one_and_a_writer_a_look_at_each_rank() {
+        // Of two ranks.
+        assert_eq!(suite::rw_lock_cost::<BrLock>(Backoff::default()), [(1, 0), (2, 1)]);
+    }
+}
