@@ -29,6 +29,8 @@ enum Show {
 struct Best {
     /// The number of locks.
     locks: usize,
+    /// Those that exclude nothing, and so are no locks.
+    no_locks: Vec<String>,
     repetitions: u32,
     /// What readers acquire.
     readers: &'static str,
@@ -56,10 +58,16 @@ impl Best {
         self.reported.push(world);
         let mut measured: Vec<_> = self.measured.extract_if(.., |(of, ..)| *of == world).collect();
         measured.sort_by(|a, b| b.2.total_cmp(&a.2));
-        let best = measured.iter().take(3).map(|(_, lock, rate)| format!("{lock} {}/s", si(*rate)));
+        let no_lock = |lock: &str| self.no_locks.iter().any(|name| name == lock);
+        let best = measured
+            .iter()
+            .filter(|(_, lock, _)| !no_lock(lock))
+            .take(3)
+            .map(|(_, lock, rate)| format!("{lock} {}/s", si(*rate)));
         let best: Vec<String> = best.collect();
         let ranks = counted(key.ranks.into(), "rank");
-        let first = if self.repetitions > 1 { format!(" (first of {})", self.repetitions) } else { String::new() };
+        let first =
+            if self.repetitions > 1 { format!(" (repetition 1 of {})", self.repetitions) } else { String::new() };
         Some(format!("{}, {ranks}, {}: {}{first}", key.backend, load(key.read_fraction, self.readers), best.join(", ")))
     }
 }
@@ -74,6 +82,7 @@ impl Watch {
         let options = study.options();
         let best = Best {
             locks: options.locks.len(),
+            no_locks: study.subjects().filter(|info| !info.excludes).map(|info| info.name.clone()).collect(),
             repetitions: options.repetitions,
             readers: options.readers(),
             measured: Vec::new(),

@@ -56,6 +56,8 @@ struct Story {
     /// For a livelock: the first and the last repeated step, counted from 1.
     cycle: Option<(usize, usize)>,
     /// The violated property, and the sentence that explains it.
+    /// The violation in words, or what the file says of it, if the replay does not find it.
+    claim: String,
     violation: Violation,
     /// Further facts about the end.
     notes: Vec<String>,
@@ -255,7 +257,9 @@ impl Story {
         let found: Vec<&Violation> =
             taken.iter().filter_map(|taken| taken.step.violation.as_ref()).chain(end.as_ref()).collect();
         let mut notes = replay.rest(&taken);
-        notes.extend(doubt(&counterexample.violation, &found));
+        let doubt = doubt(&counterexample.violation, &found);
+        let doubted = doubt.is_some();
+        notes.extend(doubt);
         let hurt = replay.hurt(&counterexample.violation, &lives.statuses);
         Ok(Story {
             title: match check.mutant {
@@ -274,6 +278,7 @@ impl Story {
             columns: replay.columns,
             rows: lives.rows,
             cycle: counterexample.cycle.map(|first| (first + 1, schedule.len())),
+            claim: format!("{}{}", if doubted { "recorded, not found: " } else { "✗ " }, counterexample.violation),
             violation: counterexample.violation.clone(),
             notes,
             hurt,

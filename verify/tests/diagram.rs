@@ -380,7 +380,12 @@ fn a_schedule_that_does_not_fit_is_an_error() {
 fn a_note_says_that_the_replay_does_not_find_the_claim() {
     let check = looks_then_takes("2W");
     let text = |property| diagram::text(&check, &claimed(&check, property, steps(&[0, 0, 0, 1]), None)).unwrap();
-    assert!(text(Property::MutualExclusion).contains("\nThe replay does not find this: "));
+    let other = text(Property::MutualExclusion);
+    assert!(
+        other.contains("\nThe replay does not find this: ") && other.contains("\nrecorded, not found: "),
+        "{other}"
+    );
+    assert!(!other.contains("\n✗"), "{other}");
     // A single schedule cannot show this, so there is no note.
     assert!(!text(Property::NoLivelock).contains("The replay"));
 }

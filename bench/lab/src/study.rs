@@ -28,6 +28,7 @@ use rmalab_atomics::{Mapped, Rank, Topology, World, started_as};
 use crate::Registry;
 use crate::simulate::{available_memory, gib};
 pub use crate::subject::passes::Target;
+use crate::subject::{Info, Subject};
 use rmalab_job::{Error, Result};
 use rmalab_report::numbers::{counted, nanoseconds};
 use rmalab_report::others::Others;
@@ -88,6 +89,12 @@ impl<'a> Study<'a> {
     /// The options, with every name and number filled in.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// What the study measures: its locks, in the order of its options.
+    pub fn subjects(&self) -> impl Iterator<Item = &Info> {
+        let known = self.options.locks.iter().filter_map(|name| self.registry.find(name).ok());
+        known.map(Subject::info)
     }
 
     /// Reports to `progress` after every measurement, and once before the first.
@@ -162,12 +169,7 @@ impl<'a> Study<'a> {
             others: others.and_then(|others| others.processors()),
             cell_ns: nanoseconds(self.options.cell_duration()),
             machine,
-            subjects: self
-                .options
-                .locks
-                .iter()
-                .map(|name| Ok(self.registry.find(name)?.info().clone()))
-                .collect::<Result<_>>()?,
+            subjects: self.subjects().cloned().collect(),
             cells,
             options: self.options,
         })

@@ -287,7 +287,7 @@ pub(super) fn draw(story: &Story) -> String {
     }
 
     y = bottom + 8.0;
-    y = drawing.paragraph(y, VERDICT, &format!("✗ {}", story.violation), room);
+    y = drawing.paragraph(y, VERDICT, &story.claim, room);
     if let Some((first, last)) = story.cycle {
         y = drawing.paragraph(y + 2.0, SENTENCE, &format!("Steps {first} to {last} repeat forever."), room);
     }

@@ -129,7 +129,7 @@ pub(super) fn draw(story: &Story) -> String {
     for note in &story.notes {
         wrap(&mut out, note);
     }
-    wrap(&mut out, &format!("✗ {}", story.violation));
+    wrap(&mut out, &story.claim);
     out.push('\n');
     out += LEGEND;
     out

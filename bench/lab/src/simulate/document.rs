@@ -57,12 +57,12 @@ impl Outcome {
         );
         if let Some(second) = last.get(1) {
             let factor = second.slowest_ns / first.slowest_ns.max(f64::MIN_POSITIVE);
-            text += &format!(
-                "; {} follows with {}, {} times as long",
-                second.key.lock,
-                humane(second.slowest_ns),
-                digits(factor)
-            );
+            text += &if factor < ALIKE {
+                format!("; {} is as fast", second.key.lock)
+            } else {
+                let time = humane(second.slowest_ns);
+                format!("; {} follows with {time}, {} times as long", second.key.lock, digits(factor))
+            };
         }
         text.push('.');
         let small = points.iter().find(|point| point.key.ranks == least && point.key.lock == first.key.lock);
@@ -381,6 +381,9 @@ fn time(nanoseconds: f64) -> Cell {
 }
 
 /// Some quantiles as cells, or that many empty cells.
+/// A lock that takes less than this many times as long as another one is called as fast.
+const ALIKE: f64 = 1.01;
+
 fn times<const N: usize>(quantiles: Option<Quantiles>, of: fn(Quantiles) -> [u64; N]) -> [Cell; N] {
     match quantiles {
         Some(quantiles) => of(quantiles).map(|nanoseconds| time(nanoseconds as f64)),

@@ -7,6 +7,7 @@ use rmalab_report::statistics::Quantiles;
 
 use super::{Backend, Options, Outcome, Side, Values, verdict};
 use crate::study;
+use crate::subject::Kind;
 
 impl Outcome {
     /// The document of the study: a section for each backend, the subjects, the method, and every cell as data.
@@ -74,9 +75,10 @@ impl<'a> Of<'a> {
         let mixed = fraction > 0.0 && fraction < 1.0;
         let side = if fraction > 0.0 { self.outcome.options.readers() } else { "exclusive locks" };
         let title = format!(
-            "{}: {}. Throughput of all ranks; time to acquire, fairness and operations of {side} at {most} ranks",
+            "{}: {}. Throughput of all ranks; time to acquire, fairness and operations of {side} at {most} ranks{}",
             self.backend,
-            load(&self.outcome.options, fraction)
+            load(&self.outcome.options, fraction),
+            self.reservations(fraction)
         );
         let mut columns = vec![Column::from("lock")];
         let ranks = &self.outcome.options.ranks;
@@ -116,6 +118,19 @@ impl<'a> Of<'a> {
             table.row(row);
         }
         table
+    }
+
+    /// What a reader of the table has to know of locks that are not like the others.
+    fn reservations(&self, fraction: f64) -> String {
+        let subjects = &self.outcome.subjects;
+        let mut text = String::new();
+        for info in subjects.iter().filter(|info| !info.excludes) {
+            text += &format!(". {} excludes no rank: it is a bound, not a lock", info.name);
+        }
+        if fraction > 0.0 && subjects.iter().any(|info| info.kind == Kind::Mutex) {
+            text += &format!(". A mutex treats {} as exclusive", self.outcome.options.readers());
+        }
+        text
     }
 
     fn plots(&self, fraction: f64) -> [Plot; 4] {

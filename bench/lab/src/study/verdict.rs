@@ -11,6 +11,9 @@ const STARVED: f64 = 100.0;
 /// The number of processors that other programs keep busy from which the verdict mentions them.
 const BUSY: f64 = 0.2;
 
+/// The number of locks that the verdict names beside a leader.
+const NAMES: usize = 4;
+
 /// Returns a paragraph for each backend and load, and one on next steps.
 pub(super) fn summary(outcome: &Outcome) -> Vec<String> {
     let mut text = Vec::new();
@@ -72,9 +75,14 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
                 &format!("{name} wins with {}/s, {} times {next}'s {}/s.", rate(first), digits(factor), rate(second));
         }
         (Some(_), alike) => {
-            let are = if alike.len() == 1 { "is" } else { "are" };
-            text +=
-                &format!("{name} leads with {}/s; within the spread, {} {are} as fast.", rate(first), alike.join(", "));
+            text += &format!(
+                "{name} leads with {}/s. But its {} repetitions range from {}/s to {}/s, and overlap those of {}: no clear winner.",
+                rate(first),
+                first.repetitions,
+                si(first.throughput_min),
+                si(first.throughput_max),
+                some(alike)
+            );
         }
     }
     let alone = cells.iter().find(|cell| cell.key.lock == *name && cell.key.ranks == 1);
@@ -99,6 +107,14 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
         );
     }
     Some((text, name))
+}
+
+/// The first few of `names`, and the number of the others.
+fn some(names: &[&str]) -> String {
+    match names.split_at_checked(NAMES) {
+        Some((first, others @ [_, ..])) => format!("{} and {} more", first.join(", "), others.len()),
+        _ => names.join(", "),
+    }
 }
 
 /// Returns a paragraph on next steps.
