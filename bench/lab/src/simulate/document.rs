@@ -2,7 +2,7 @@
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Series, Table, Value};
-use rmalab_report::numbers::{digits, humane};
+use rmalab_report::numbers::{counted, digits, humane};
 use rmalab_report::statistics::Quantiles;
 
 use super::options::Load;
@@ -50,8 +50,9 @@ impl Outcome {
         last.sort_by(|a, b| a.slowest_ns.total_cmp(&b.slowest_ns));
         let first = last.first()?;
         let mut text = format!(
-            "{}: at {most} ranks {} is fastest, {} for a pair on the slowest rank",
+            "{}: at {} {} is fastest, {} for a pair on the slowest rank",
             self.title(machine, load),
+            counted(most.into(), "rank"),
             first.key.lock,
             humane(first.slowest_ns)
         );

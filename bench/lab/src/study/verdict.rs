@@ -1,6 +1,6 @@
 //! The verdict of a study in words: the fastest locks, their scaling, and next steps.
 
-use rmalab_report::numbers::{digits, humane, si};
+use rmalab_report::numbers::{counted, digits, humane, si};
 
 use super::document::load;
 use super::{Backend, Cell, Outcome};
@@ -60,7 +60,8 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
     let first = *last.first()?;
     let rate = |cell: &Cell| si(cell.values.throughput);
     let name = &first.key.lock;
-    let mut text = format!("{backend}, {}, {most} ranks: ", load(&outcome.options, fraction));
+    let ranks = counted(most.into(), "rank");
+    let mut text = format!("{backend}, {}, {ranks}: ", load(&outcome.options, fraction));
     let alike: Vec<&str> = last[1..]
         .iter()
         .filter(|cell| first.repetitions > 1 && cell.throughput_max >= first.throughput_min)
@@ -120,7 +121,8 @@ fn some(names: &[&str]) -> String {
 /// Returns a paragraph on next steps.
 fn next(outcome: &Outcome, winners: &[&str]) -> String {
     let cores = outcome.machine.cores;
-    let most = outcome.options.ranks.iter().copied().max().unwrap_or(0);
+    // An interrupted study has not measured all.
+    let most = outcome.cells.iter().map(|cell| cell.key.ranks).max().unwrap_or(0);
     let mut text = String::new();
     if most as usize > cores {
         text += &format!(
