@@ -278,7 +278,7 @@ impl Story {
             columns: replay.columns,
             rows: lives.rows,
             cycle: counterexample.cycle.map(|first| (first + 1, schedule.len())),
-            claim: format!("{}{}", if doubted { "recorded, not found: " } else { "✗ " }, counterexample.violation),
+            claim: format!("{}{}", if doubted { "reported, not seen here: " } else { "✗ " }, counterexample.violation),
             violation: counterexample.violation.clone(),
             notes,
             hurt,

@@ -382,7 +382,7 @@ fn a_note_says_that_the_replay_does_not_find_the_claim() {
     let text = |property| diagram::text(&check, &claimed(&check, property, steps(&[0, 0, 0, 1]), None)).unwrap();
     let other = text(Property::MutualExclusion);
     assert!(
-        other.contains("\nThe replay does not find this: ") && other.contains("\nrecorded, not found: "),
+        other.contains("\nThe replay does not find this: ") && other.contains("\nreported, not seen here: "),
         "{other}"
     );
     assert!(!other.contains("\n✗"), "{other}");
