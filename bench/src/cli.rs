@@ -169,10 +169,11 @@ Examples:
       Locks that are broken on purpose, for --mutant.
 
 Exit codes:
-  0    no property is broken; the table names searches that a limit ended
+  0    no property is broken
   1    a property is broken, or an engine failed; for replay: the counterexample still breaks the
        lock
   2    an argument is wrong, or a file is no counterexample to a lock of this program
+  3    no property is broken in the states that were visited, but a limit ended a search
   130  interrupted (Ctrl-C); results until then are in the table";
 
 const CALIBRATE: &str = "\

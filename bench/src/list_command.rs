@@ -14,7 +14,7 @@ use crate::{Error, Registry, Result, applications, reproduce};
 /// Options of `rmalab list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// One kind of names [default: all]
+    /// One kind of names, with all that is known of each [default: all kinds, in short]
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
     /// How the names are written
@@ -120,13 +120,12 @@ fn subjects(registry: &Registry, policies: bool) -> Vec<Named> {
     named.collect()
 }
 
+/// What a backend's line says of one that needs a feature.
+const NOT_BUILT: &str = "not in this program";
+
 fn backend(backend: Backend) -> Named {
     let named = Named::new(backend.name(), backend.description());
-    if backend.is_built() {
-        named
-    } else {
-        named.with("not in this program", format!("build it with --features {backend}"))
-    }
+    if backend.is_built() { named } else { named.with(NOT_BUILT, format!("build it with --features {backend}")) }
 }
 
 /// Runs the sub-command.
@@ -162,9 +161,25 @@ fn names(registry: &Registry, kinds: &[Kind], format: Format) -> String {
             kinds.iter().map(|&kind| (kind.title().to_lowercase(), as_json(&kind.named(registry)))).collect();
         return serde_json::to_string_pretty(&all).expect("texts are JSON") + "\n";
     }
-    let text: Vec<String> = kinds.iter().map(|&kind| as_text(kind, &kind.named(registry))).collect();
-    text.join("\n")
+    if let [kind] = kinds {
+        return as_text(*kind, &kind.named(registry));
+    }
+    let text: Vec<String> = kinds.iter().map(|&kind| in_short(kind, kind.named(registry))).collect();
+    text.join("\n") + "\n`rmalab list locks` adds fairness and papers, and so on for each kind.\n"
 }
+
+/// A line for each name; of many names, only their number.
+fn in_short(kind: Kind, mut all: Vec<Named>) -> String {
+    if all.len() > MANY {
+        let (title, word) = (kind.title(), kind.title().to_lowercase());
+        return format!("{title}: there are {}; `rmalab list {word}` prints them\n", all.len());
+    }
+    all.iter_mut().for_each(|named| named.more.retain(|(what, _)| *what == NOT_BUILT));
+    as_text(kind, &all)
+}
+
+/// The list of all kinds gives only the number of a kind with more names than this.
+const MANY: usize = 100;
 
 fn as_text(kind: Kind, all: &[Named]) -> String {
     let width = all.iter().map(|named| named.name.len()).max().unwrap_or(0);

@@ -114,11 +114,19 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     }
     outlet.write(&document)?;
     if !complete {
-        say!("interrupted: {} of {} checks have begun", outcome.checks.len(), jobs.len());
+        let ended = outcome.checks.iter().filter(|checked| !checked.is_interrupted()).count();
+        say!("interrupted: {ended} of {} ended", counted(jobs.len() as u64, "check"));
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
-    Ok(if outcome.is_broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(match () {
+        () if outcome.is_broken() => ExitCode::FAILURE,
+        () if outcome.is_incomplete() => ExitCode::from(INCOMPLETE),
+        () => ExitCode::SUCCESS,
+    })
 }
+
+/// The exit code when no property is broken, but a limit ended a search.
+const INCOMPLETE: u8 = 3;
 
 /// The number of checks at the same time, unless an option gives it. Much of a check runs on one thread: learning what the
 /// lock's code does.

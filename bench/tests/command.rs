@@ -174,9 +174,11 @@ fn everything_is_listed() {
     let output = run(&["list"]);
     assert!(output.status.success());
     let list = stdout(&output);
-    for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "verbs", "mpi", "paper: ", "fairness: "] {
+    for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "verbs", "mpi", "rmalab list mutants"] {
         assert!(list.contains(name), "{name} is missing:\n{list}");
     }
+    assert!(list.lines().count() < 200, "the list of all kinds is short:\n{list}");
+    assert!(stdout(&run(&["list", "locks"])).contains("fairness: "));
     let kinds = ["locks", "policies", "backends", "profiles", "experiments", "mutants", "applications", "operations"];
     let data: serde_json::Value = serde_json::from_slice(&run(&["list", "--format", "json"]).stdout).unwrap();
     for kind in kinds {

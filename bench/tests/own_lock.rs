@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rmalab::finding::{Cell, Value};
 use rmalab::verify::{Selection, Verdict};
-use rmalab::{Options, Registry, study};
+use rmalab::{Options, Registry, simulate, study};
+use rmalab_atomics::sim::Profile;
 use rmalab_atomics::{Address, Backend, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawMutex, Result};
 use rmalab_verify::explorer;
@@ -49,6 +50,19 @@ impl<const SPLIT: bool, const RELEASES: bool> RawMutex for Word<SPLIT, RELEASES>
         }
         Ok(())
     }
+}
+
+#[test]
+fn the_simulator_says_that_a_lock_is_never_free_again() {
+    let mut registry = Registry::standard();
+    registry.add_mutex::<Word<false, false>>("never releases");
+    let mut options = simulate::Options::new(Profile::builtin("fx100").unwrap());
+    options.locks = vec!["never-free".into()];
+    options.ranks = vec![4];
+    options.max_events = 10_000_000;
+    let outcome = simulate::Simulation::new(&registry, options).unwrap().run(|_| ()).unwrap();
+    let why = &outcome.left_out[0].why;
+    assert!(why.contains("No rank was done with an acquisition") && why.contains("verify --lock never-free"), "{why}");
 }
 
 /// A lock that is released some times, and then never again.
@@ -162,7 +176,7 @@ fn it_is_simulated_and_a_candidate_of_advice() {
     use rmalab::{advise, simulate};
 
     let registry = registry();
-    let mut options = simulate::Options::new(rmalab_atomics::sim::Profile::builtin("fx100").unwrap());
+    let mut options = simulate::Options::new(Profile::builtin("fx100").unwrap());
     (options.locks, options.ranks, options.pairs) = (vec!["my-mutex".into()], vec![16], Some(4));
     let outcome = simulate::Simulation::new(&registry, options).unwrap().run(|_| {}).unwrap();
     assert_eq!(outcome.points.len(), 1, "{:?}", outcome.left_out);

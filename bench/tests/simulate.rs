@@ -277,6 +277,15 @@ fn points_with_too_many_ranks_for_the_memory_are_left_out() {
 }
 
 #[test]
+fn pairs_that_take_no_time_have_no_rate() {
+    let output = run(&["--lock", "nocheck", "--ranks", "1,4", "--pairs", "100", "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(!table.contains("/s"), "{table}");
+    assert!(table.contains("nocheck excludes no rank: it is a bound, not a lock."), "{table}");
+}
+
+#[test]
 fn an_interrupt_keeps_the_results() {
     use std::io::{BufRead, BufReader};
     // The small one ends; the large one would take minutes.

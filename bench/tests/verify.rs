@@ -101,7 +101,9 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--engine", "explorerer"], "explorer"),
         (&["--scenario", "3Q"], "'Q' is not one of the roles"),
         (&["--lock", "mcs", "--scenario", "1A1E@0"], "mcs is not a window"),
-        (&["--lock", "nocheck"], "--scenario"),
+        (&["--lock", "nocheck"], "nocheck has no standard configuration; name a scenario with --scenario"),
+        (&["--lock", "mcs", "--crashes", "1"], "no standard configuration that fits the other options"),
+        (&["--mutant", "nothing-like-it"], "`rmalab list mutants` prints them"),
         (&["--lock", "mcs", "--network", "hca-owner-cpu"], "--scenario"),
         (&["--mutant", "no-such-mutant"], "no mutant is called 'no-such-mutant'"),
         (&["--max-states", "0"], "such as 500, 20k or 1M"),
@@ -257,7 +259,7 @@ fn a_file_cannot_control_the_terminal() {
 fn a_limit_ends_a_search_and_is_reported() {
     let at = tempfile::tempdir().unwrap();
     let output = run(at.path(), &["--lock", "mcs", "--scenario", "3Wx2", "--network", "sc", "--max-states", "100"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let table = stdout(&output);
     assert!(table.contains("incomplete: state limit"), "{table}");
     assert!(

@@ -333,7 +333,7 @@ impl Setting<'_> {
             more(done - reported);
             reported = done;
         };
-        let mut stopped = None;
+        let (mut stopped, mut latest) = (None, Latest::default());
         let ran = simulator.run_with(
             move |ra| {
                 let rank = rmalab_atomics::RemoteAtomics::rank(ra);
@@ -357,7 +357,8 @@ impl Setting<'_> {
                     }
                 }
                 shared.hurry.set(progress.events > options.max_events / 2);
-                stopped = self.too_many(job, progress.events, shared.acquisitions.get());
+                latest.note(progress.events, shared.acquisitions.get());
+                stopped = self.too_many(job, progress.events, &latest);
                 stopped.is_none() && shared.error.borrow().is_none() && !self.stop.load(Ordering::Relaxed)
             },
         );
@@ -372,7 +373,8 @@ impl Setting<'_> {
             return Ok(None);
         }
         let ran = ran.map_err(|error| error.to_string())?;
-        if let Some(why) = self.too_many(job, ran.stats.events, job.acquisitions()) {
+        latest.note(ran.stats.events, job.acquisitions());
+        if let Some(why) = self.too_many(job, ran.stats.events, &latest) {
             return Err(why);
         }
         let times: Vec<Times> = ran.results.into_iter().flatten().collect();
@@ -380,8 +382,9 @@ impl Setting<'_> {
     }
 
     /// Returns the reason to stop a simulation after this many events, if there is one.
-    fn too_many(&self, job: &Job, events: u64, acquisitions: u64) -> Option<String> {
+    fn too_many(&self, job: &Job, events: u64, latest: &Latest) -> Option<String> {
         let most = self.options.max_events;
+        let (acquisitions, since) = (latest.acquisitions, events - latest.events);
         if events > most {
             return Some(format!("it takes more than {most} events; --max-events allows more"));
         }
@@ -393,10 +396,33 @@ impl Setting<'_> {
         let expected = events as f64 * job.acquisitions() as f64 / acquisitions.max(1) as f64;
         let begun = (most / 10).max(START * u64::from(job.key.ranks));
         (events > begun && expected > 4.0 * most as f64).then(|| {
-            format!(
+            let mut why = format!(
                 "it would take {expected:.0e} events, and {most} are allowed; use fewer --pairs or more --max-events"
-            )
+            );
+            if since > events / 2 {
+                why += &format!(
+                    ". No rank was done with an acquisition in the last {since} events: `verify --lock {}` shows \
+                     whether ranks wait for ever",
+                    job.key.lock
+                );
+            }
+            why
         })
+    }
+}
+
+/// The acquisitions of a simulation, and its events when their number last grew.
+#[derive(Default)]
+struct Latest {
+    acquisitions: u64,
+    events: u64,
+}
+
+impl Latest {
+    fn note(&mut self, events: u64, acquisitions: u64) {
+        if acquisitions > self.acquisitions {
+            *self = Latest { acquisitions, events };
+        }
     }
 }
 

@@ -118,13 +118,16 @@ impl Selection {
             }
             if !found && !self.locks.is_empty() {
                 let name = subject.name();
+                let such = if configurations(&subject).is_empty() { "" } else { " that fits the other options" };
                 return Err(Error::usage(format!(
-                    "{name} has no standard configuration of that kind; name a scenario with --scenario"
+                    "{name} has no standard configuration{such}; name a scenario with --scenario"
                 )));
             }
         }
         if jobs.is_empty() {
-            return Err(Error::usage("no lock has a standard configuration of that kind, or supports such a scenario"));
+            return Err(Error::usage(
+                "no lock has a standard configuration that fits the other options, or supports such a scenario",
+            ));
         }
         Ok(jobs)
     }

@@ -53,7 +53,9 @@ struct Change {
 /// [`Error::Document`] if the documents are of different kinds, or have no value in common.
 pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
     if old.kind != new.kind {
-        return Err(Error::Document { why: format!("a {} and a {} cannot be compared", old.kind, new.kind) });
+        return Err(Error::Document {
+            why: format!("results of `{}` and of `{}` cannot be compared", old.kind, new.kind),
+        });
     }
     let mut changes = Vec::new();
     let mut missing = Vec::new();

@@ -221,7 +221,14 @@ impl Document {
     ///
     /// [`Error::File`] if it cannot be read, [`Error::Document`] if it is not a document.
     pub fn read(path: &std::path::Path) -> Result<Document> {
-        let path = if path.is_dir() { path.join("data.json") } else { path.to_owned() };
+        let is_folder = path.is_dir();
+        let path = if is_folder { path.join("data.json") } else { path.to_owned() };
+        if is_folder && !path.exists() {
+            let folder = path.parent().unwrap_or(&path).display();
+            return Err(Error::Document {
+                why: format!("{folder} is a folder, but not that of a report: it has no data.json"),
+            });
+        }
         let fail = |source| Error::File { path: path.clone(), source };
         let file = std::fs::File::open(&path).map_err(fail)?;
         let mut text = String::new();

@@ -58,7 +58,7 @@ impl Folder {
         // This only checks that it can be created.
         fs::create_dir(&draft)
             .and_then(|()| fs::remove_dir(&draft))
-            .map_err(|error| fail(format!("{} cannot be written: {error}", parent.display())))?;
+            .map_err(|error| fail(format!("its parent folder {} cannot be written: {error}", parent.display())))?;
         Ok(Folder { target, draft })
     }
 

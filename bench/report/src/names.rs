@@ -21,9 +21,16 @@ pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a 
     let all = if names.len() <= FEW {
         format!("there are {}", names.join(", "))
     } else {
-        format!("there are {}: `rmalab list` prints them", names.len())
+        // The kinds of `rmalab list` are the plurals: locks, mutants, ...
+        format!("there are {}: `rmalab list {}` prints them", names.len(), plural(thing))
     };
     format!("no {thing} is called '{name}'{hint} ({all})")
+}
+
+/// The plural of the last word of `thing`.
+fn plural(thing: &str) -> String {
+    let word = thing.rsplit(' ').next().unwrap_or(thing);
+    word.strip_suffix('y').map_or_else(|| format!("{word}s"), |stem| format!("{stem}ies"))
 }
 
 /// The names nearest to `name`, in order of distance; none that is too far away.
@@ -71,6 +78,11 @@ mod tests {
     }
 
     #[test]
+    fn the_kind_of_names_is_a_plural() {
+        assert_eq!(["mutant", "lock policy", "window operation"].map(plural), ["mutants", "policies", "operations"]);
+    }
+
+    #[test]
     fn the_error_for_an_unknown_name_suggests_the_nearest_ones() {
         let few = ["ticket", "mcs", "tas"];
         assert_eq!(
@@ -81,6 +93,6 @@ mod tests {
         let many: Vec<String> = (0..100).map(|number| format!("mutant-{number}")).collect();
         let said = unknown("mutant", "mutant-1000", many.iter().map(String::as_str));
         assert!(said.contains("did you mean 'mutant-1") && said.matches('\'').count() <= 2 + 2 * NEAREST, "{said}");
-        assert!(said.ends_with("(there are 100: `rmalab list` prints them)") && said.len() < 200, "{said}");
+        assert!(said.ends_with("(there are 100: `rmalab list mutants` prints them)") && said.len() < 200, "{said}");
     }
 }

@@ -28,6 +28,9 @@ impl Advice {
             si(self.unlocked)
         );
         let mut section = Section::new("ranking", "Ranking").paragraph(source).table(self.ranking());
+        if self.seeds == 1 {
+            section.text.push("Note: one seed gives no interval; --seeds 5 gives one.".into());
+        }
         section.text.extend(self.remarks.iter().map(|remark| format!("Note: {remark}")));
         section.text.extend(self.left_out.iter().map(|left| format!("Left out: {}: {}", left.candidate, left.why)));
         document.sections.push(section);

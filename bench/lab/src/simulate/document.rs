@@ -19,6 +19,9 @@ impl Outcome {
             document.summary.extend(self.verdict(machine, load).filter(|_| self.run.complete));
             document.sections.push(self.section(number, machine, load));
         }
+        for info in self.subjects.iter().filter(|info| !info.excludes) {
+            document.summary.push(format!("{} excludes no rank: it is a bound, not a lock.", info.name));
+        }
         if !self.left_out.is_empty() {
             let mut section = Section::new("left-out", "Left out");
             section.text = self.left_out.iter().map(|left| format!("{}: {}", left.key, left.why)).collect();
@@ -83,6 +86,9 @@ impl Outcome {
         section.finding.tables = vec![self.times(&title, &points), self.details(&title, &points)];
         section.finding.plots = self.plots(&points);
         section.bars.push(self.operations(&points));
+        if number == 0 {
+            section.text.push(COLUMNS.into());
+        }
         section
     }
 
@@ -110,7 +116,7 @@ impl Outcome {
     pub(crate) fn times(&self, title: &str, points: &[&Point]) -> Table {
         let ranks = ranks(points);
         let columns = std::iter::once(Column::from("lock"))
-            .chain(ranks.iter().map(|ranks| Column::from(format!("{ranks}\nranks"))));
+            .chain(ranks.iter().map(|&ranks| Column::from(counted(ranks.into(), "rank").replace(' ', "\n"))));
         let mut table = Table::new(format!("{title}. Time for a pair on the slowest rank"), columns);
         for info in &self.subjects {
             let of = |ranks: u32| points.iter().find(|point| point.key.lock == info.name && point.key.ranks == ranks);
@@ -147,7 +153,7 @@ impl Outcome {
             if mixed {
                 row.extend(times(point.writers.as_ref().map(|side| side.acquire), |times| [times.p99, times.max]));
             }
-            row.push(Value::Rate(point.throughput).into());
+            row.push(rate(point));
             row.push(Value::Number(point.jain).into());
             row.push(Value::Count(point.bypass_max()).into());
             row.extend(point.operations.by_distance().map(|count| Cell::from(Value::Number(count))));
@@ -173,7 +179,7 @@ impl Outcome {
             "throughput",
             "Throughput",
             ("pairs per second, all ranks", Quantity::Rate),
-            &|point| Some(point.throughput),
+            &|point| Some(point.throughput).filter(|rate| rate.is_finite()),
             "Pairs of all ranks together, from the begin of the measurement to its end.",
         );
         add(
@@ -317,7 +323,7 @@ impl Outcome {
             ("pair fastest", |point| time(point.fastest_ns)),
             ("pair mean", |point| time(point.mean_ns)),
             ("bound", |point| time(point.bound_ns)),
-            ("throughput", |point| Value::Rate(point.throughput).into()),
+            ("throughput", rate),
             ("Jain index", |point| Value::Number(point.jain).into()),
             ("adapter busy", |point| Value::Share(point.utilization).into()),
             ("queue mean", |point| Value::Number(point.mean_queue).into()),
@@ -377,14 +383,25 @@ fn columns_of(side: &Side) -> [Cell; 6] {
     ]
 }
 
+/// The pairs of all ranks per second, or nothing if they take no time.
+fn rate(point: &Point) -> Cell {
+    Cell::from(if point.throughput.is_finite() { Value::Rate(point.throughput) } else { Value::None })
+}
+
 fn time(nanoseconds: f64) -> Cell {
     Value::Time(nanoseconds).into()
 }
 
-/// Some quantiles as cells, or that many empty cells.
+/// The columns of the counters that their titles do not explain.
+const COLUMNS: &str = "\
+A pair is an acquisition and its release. Jain's index: 1 when all ranks get the same. Bypass: grants to others while a \
+rank waits. Adapter busy: the share of time in which the busiest network adapter works; queue: the operations that wait for \
+it. Bound of one word: the least time of a pair that the word with most operations allows.";
+
 /// A lock that takes less than this many times as long as another one is called as fast.
 const ALIKE: f64 = 1.01;
 
+/// Some quantiles as cells, or that many empty cells.
 fn times<const N: usize>(quantiles: Option<Quantiles>, of: fn(Quantiles) -> [u64; N]) -> [Cell; N] {
     match quantiles {
         Some(quantiles) => of(quantiles).map(|nanoseconds| time(nanoseconds as f64)),

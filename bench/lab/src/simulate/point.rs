@@ -115,7 +115,8 @@ pub struct Point {
     pub fastest_ns: f64,
     /// The time for a pair on average over all ranks.
     pub mean_ns: f64,
-    /// Measured pairs per second, all ranks together, from the begin of the measurement to its end.
+    /// Measured pairs per second, all ranks together, from the begin of the measurement to its end; infinite if they
+    /// take no time.
     pub throughput: f64,
     /// Jain's index of the ranks' rates: 1 when all are equal.
     pub jain: f64,
@@ -231,7 +232,7 @@ impl Point {
             slowest_max_ns: slowest,
             fastest_ns: each.iter().copied().fold(f64::INFINITY, f64::min),
             mean_ns: each.iter().sum::<f64>() / each.len().max(1) as f64,
-            throughput: pairs * 1e12 / end.saturating_sub(begin).max(1) as f64,
+            throughput: pairs * 1e12 / end.saturating_sub(begin) as f64,
             jain: jain(&rates),
             acquire: Quantiles::of(&both),
             readers: side(0),

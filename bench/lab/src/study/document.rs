@@ -2,7 +2,7 @@
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Range, Series, Table, Value};
-use rmalab_report::numbers::{humane_span, number};
+use rmalab_report::numbers::{counted, humane_span, number};
 use rmalab_report::statistics::Quantiles;
 
 use super::{Backend, Options, Outcome, Side, Values, verdict};
@@ -75,16 +75,15 @@ impl<'a> Of<'a> {
         let mixed = fraction > 0.0 && fraction < 1.0;
         let side = if fraction > 0.0 { self.outcome.options.readers() } else { "exclusive locks" };
         let title = format!(
-            "{}: {}. Throughput of all ranks; time to acquire, fairness and operations of {side} at {most} ranks{}",
+            "{}: {}. Throughput of all ranks; time to acquire, fairness and operations of {side} at {}{}",
             self.backend,
             load(&self.outcome.options, fraction),
+            counted(most.into(), "rank"),
             self.reservations(fraction)
         );
         let mut columns = vec![Column::from("lock")];
         let ranks = &self.outcome.options.ranks;
-        columns.extend(
-            ranks.iter().map(|&ranks| Column::from(format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" }))),
-        );
+        columns.extend(ranks.iter().map(|&ranks| Column::from(counted(ranks.into(), "rank"))));
         columns.extend(["p50\nacquire", "p99\nacquire"].map(Column::from));
         if mixed {
             columns.push("p99\nwriters".into());
@@ -134,7 +133,9 @@ impl<'a> Of<'a> {
     }
 
     fn plots(&self, fraction: f64) -> [Plot; 4] {
-        let who = if fraction > 0.0 { self.outcome.options.readers() } else { "exclusive locks" };
+        // Under other loads the title names the only kind.
+        let mixed = fraction > 0.0 && fraction < 1.0;
+        let whose = if mixed { format!(", {}", self.outcome.options.readers()) } else { String::new() };
         let (clock, cores) = (self.outcome.machine.clock_ns, self.outcome.machine.cores);
         let quantile = |of: fn(Quantiles) -> u64| {
             move |cell: &study::Cell| {
@@ -160,7 +161,7 @@ impl<'a> Of<'a> {
             self.plot(
                 fraction,
                 "median",
-                &format!("Median time to acquire, {who}"),
+                &format!("Median time to acquire{whose}"),
                 ("time to acquire", Quantity::Time),
                 format!(
                     "Half of the acquisitions wait no longer than this from request to grant. It includes one reading \
@@ -171,7 +172,7 @@ impl<'a> Of<'a> {
             self.plot(
                 fraction,
                 "p99",
-                &format!("99th percentile of the time to acquire, {who}"),
+                &format!("99th percentile of the time to acquire{whose}"),
                 ("time to acquire", Quantity::Time),
                 "99 in 100 acquisitions wait no longer than this. Where the median is low and this is not, a few ranks \
                  wait long. A step of milliseconds comes from the scheduler's time slices, not from the lock."
@@ -244,7 +245,11 @@ impl<'a> Of<'a> {
         let rows = self.rows(fraction, most, |cell| vec![range(&cell.values.readers), range(&cell.values.writers)]);
         Some(Bars {
             name: format!("readers-writers-{}", id(fraction)),
-            title: format!("Readers against writers; {}; {most} ranks", load(&self.outcome.options, fraction)),
+            title: format!(
+                "Readers against writers; {}; {}",
+                load(&self.outcome.options, fraction),
+                counted(most.into(), "rank")
+            ),
             axis: Axis::new("time to acquire, from median to 99th percentile", Quantity::Time),
             parts: vec![format!("readers ({})", self.outcome.options.readers()), "writers (exclusive)".into()],
             stacked: false,
@@ -274,7 +279,11 @@ impl<'a> Of<'a> {
         let pairs = [(readers, "readers", true), ("exclusive lock + unlock", "writers", false)];
         let bars = pairs.map(|(pair, name, readers)| Bars {
             name: format!("operations-{name}-{}", id(fraction)),
-            title: format!("Operations of {pair}; {}; {most} ranks", load(&self.outcome.options, fraction)),
+            title: format!(
+                "Operations of {pair}; {}; {}",
+                load(&self.outcome.options, fraction),
+                counted(most.into(), "rank")
+            ),
             axis: Axis::new("operations per pair (mean)", Quantity::Number),
             parts: ["on the rank itself", "in the same node", "in another node"].map(Into::into).into(),
             stacked: true,

@@ -11,7 +11,9 @@ use super::{Checked, Engine, Outcome, Verdict};
 const CHECKED: &str = "\
 Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no failing call; with data
 inside: an entering rank sees all earlier writes; with an order: no rank is overtaken against it; with try: a free lock is
-taken; with timed: no rank gives up ahead of its deadline. Checks may run side by side (`--jobs`), which lengthens their times.";
+taken; with timed: no rank gives up ahead of its deadline. Checks may run side by side (`--jobs`), which lengthens their times.
+Columns: section is what a rank does inside; order is the claimed order of entries; depth is the number of steps to the
+farthest state; bypass is the most entries of others while a rank waits.";
 
 /// From this number of states on, memory grows with it; below, it is that of an empty search.
 const MANY: u64 = 500_000;

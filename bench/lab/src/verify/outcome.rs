@@ -203,6 +203,11 @@ impl Checked {
         matches!(self.verdict, Verdict::Violated { .. } | Verdict::Failed { .. })
     }
 
+    /// Returns whether the user interrupted it.
+    pub fn is_interrupted(&self) -> bool {
+        self.verdict == Verdict::Incomplete { limit: None }
+    }
+
     /// Returns how a property is broken, if one is.
     pub fn counterexample(&self) -> Option<&Counterexample> {
         match &self.verdict {
@@ -257,6 +262,11 @@ impl Outcome {
 
     /// Returns whether a check is broken.
     pub fn is_broken(&self) -> bool {
-        self.checks.iter().any(|checked| matches!(checked.verdict, Verdict::Violated { .. } | Verdict::Failed { .. }))
+        self.checks.iter().any(Checked::is_broken)
+    }
+
+    /// Returns whether a limit or the user ended a search.
+    pub fn is_incomplete(&self) -> bool {
+        self.checks.iter().any(|checked| matches!(checked.verdict, Verdict::Incomplete { .. }))
     }
 }

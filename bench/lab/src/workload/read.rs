@@ -255,7 +255,7 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
     let known = ["ranks", "ranks_per_node", "acquisitions", "objective", "table", "class"];
     let top = Table::new(&source, String::new(), 0..0, document.get_ref(), &known)?;
     let ranks = top.need("ranks", "64")?.whole(1, MAX_RANKS)? as u32;
-    let ranks_per_node = top.need("ranks_per_node", "8")?.whole(1, u64::from(ranks))? as u32;
+    let ranks_per_node = top.need("ranks_per_node", &ranks.min(8).to_string())?.whole(1, u64::from(ranks))? as u32;
     let acquisitions = top.need("acquisitions", "1000")?.whole(1, MAX_ACQUISITIONS)?;
     let objective = top.need("objective", "\"throughput\"")?.choice(&[
         ("throughput", Objective::Throughput),
