@@ -137,13 +137,18 @@ impl Outlet {
     /// Writes the report, if requested, and prints its path.
     pub(crate) fn report(self, document: &Document) -> Result<()> {
         let Some((path, folder)) = self.report else { return Ok(()) };
-        if !document.run.complete && Document::read(&path).is_ok_and(|older| older.run.complete) {
+        let older = Document::read(&path).ok();
+        if !document.run.complete && older.as_ref().is_some_and(|older| older.run.complete) {
             say!("interrupted: {} still holds the report of an earlier, complete run", path.display());
             return Ok(());
         }
         folder.write(document)?;
         if !self.quiet {
-            say!("report: {}", path.join("index.html").display());
+            let page = path.join("index.html");
+            match older {
+                Some(older) => say!("report: {}, in place of the report of {}", page.display(), older.run.started),
+                None => say!("report: {}", page.display()),
+            }
         }
         Ok(())
     }

@@ -452,7 +452,10 @@ fn a_short_study_writes_a_complete_report() {
     assert_eq!(stdout(&run(&["report", at_report])), table);
     let same = run(&["diff", at_report, at_report]);
     assert!(same.status.success() && stdout(&same).contains("0 worse, 0 better"), "{}", stdout(&same));
-    // Another run replaces it.
+    // Another run replaces it, and says so.
+    let output = run(&short_study(&report, &["--lock", "tas"]));
+    let replaced = format!("in place of the report of {}", document.run.started);
+    assert!(stderr(&output).contains(&replaced), "{}", stderr(&output));
     let output = run(&short_study(&report, &["--lock", "nocheck", "--quiet"]));
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
     assert!(!fs::read_to_string(report.join("index.html")).unwrap().contains("mcs-rw-rp"));

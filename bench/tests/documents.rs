@@ -24,6 +24,6 @@ use page::root;
 fn the_readme_shows_the_example_that_is_run() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let example = std::fs::read_to_string(root().join("locks/examples/counter.rs")).unwrap();
-    let code = &example[example.find("use rmalab_atomics").unwrap()..];
+    let code = &example[example.find("use std::process").unwrap()..];
     assert!(readme.contains(&format!("```rust\n{code}```")), "README.md's example is not locks/examples/counter.rs");
 }

@@ -3,6 +3,8 @@
 //! `cargo run --release -p rmalab-locks --example counter`: threads, or `-- shm` for processes. With `--features verbs`
 //! and `-- verbs` they are processes over RDMA; with `--features mpi` and `-- mpi` under `mpirun -n 4`, over MPI.
 
+use std::process::ExitCode;
+
 use rmalab_atomics::{Backend, Collectives, Rank, RemoteAtomics};
 use rmalab_locks::{McsRwRp, Result, RwLock};
 
@@ -22,7 +24,13 @@ fn count(ra: &dyn RemoteAtomics) -> Result<()> {
     Ok(())
 }
 
-fn main() -> std::result::Result<(), rmalab_atomics::Error> {
+fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or("local".into());
-    name.parse::<Backend>()?.try_run(4, count).map(drop)
+    match name.parse::<Backend>().and_then(|backend| backend.try_run(4, count)) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -283,6 +283,18 @@ impl Table {
         row.get(self.columns.iter().position(|other| other.name == column)?)
     }
 
+    /// The value whose repetitions differ by the largest factor, as text; nothing if no value has a spread.
+    pub fn widest_spread(&self) -> Option<String> {
+        let spreads = self.rows.iter().flat_map(|row| row.iter().zip(&self.columns).map(move |cell| (row, cell)));
+        let wide = spreads.filter_map(|(row, (cell, column))| {
+            let (low, high) = cell.spread.filter(|(low, high)| 0.0 < *low && low < high)?;
+            Some((high / low, row, column, cell.spread_text()?))
+        });
+        let (_, row, column, spread) = wide.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let column = column.name.replace('\n', " ");
+        Some(format!("The widest spread of repetitions: {}, {column}: {spread}.", self.name(row)))
+    }
+
     /// The values that name a row, joined.
     pub fn name(&self, row: &[Cell]) -> String {
         row.iter().take(self.keys).map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -592,6 +604,19 @@ mod tests {
         assert_eq!(Value::Bytes(65536).to_string(), "64 KiB");
         assert_eq!(Value::Bytes(1536).to_string(), "1.50 KiB");
         assert_eq!(Value::Bytes(16).to_string(), "16 B");
+    }
+
+    #[test]
+    fn the_widest_spread_is_that_of_the_largest_factor() {
+        let mut table = Table::new("Rates", ["lock", "2\nranks"]);
+        assert_eq!(table.widest_spread(), None);
+        table.row([Cell::from("a"), Cell::from(Value::Rate(2e3)).between(1e3, 3e3)]);
+        table.row([Cell::from("b"), Cell::from(Value::Rate(2e6)).between(1.9e6, 2.1e6)]);
+        table.row([Cell::from("c"), Cell::from(Value::Rate(1.0))]);
+        assert_eq!(
+            table.widest_spread().unwrap(),
+            "The widest spread of repetitions: a, 2 ranks: 1.00 k/s to 3.00 k/s."
+        );
     }
 
     #[test]

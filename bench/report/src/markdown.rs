@@ -55,6 +55,9 @@ fn section(text: &mut String, section: &Section) {
     }
     for found in &finding.tables {
         let _ = writeln!(text, "### {}\n\n{}", found.title, table(found));
+        if let Some(spread) = found.widest_spread() {
+            let _ = writeln!(text, "{spread}\n");
+        }
     }
 }
 

@@ -95,6 +95,9 @@ fn section(section: &Section, width: usize) -> String {
             text.push('\n');
         }
         let _ = writeln!(text, "{}\n\n{}", found.title, table(found, width));
+        if let Some(spread) = found.widest_spread() {
+            let _ = writeln!(text, "{}\n", fill(&spread, width));
+        }
     }
     if !text.is_empty() && !text.ends_with("\n\n") {
         text.push('\n');

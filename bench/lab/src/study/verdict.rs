@@ -8,6 +8,9 @@ use super::{Backend, Cell, Outcome};
 /// Ratio of writers' to readers' waiting time from which the verdict mentions it.
 const STARVED: f64 = 100.0;
 
+/// The share of the processors in use by which a lock's rate has to exceed that of one rank so that it scales.
+const SCALES: f64 = 0.75;
+
 /// The number of processors that other programs keep busy from which the verdict mentions them.
 const BUSY: f64 = 0.2;
 
@@ -89,10 +92,15 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
     let alone = cells.iter().find(|cell| cell.key.lock == *name && cell.key.ranks == 1);
     if let Some(alone) = alone.filter(|_| most > 1) {
         let factor = first.values.throughput / alone.values.throughput.max(f64::MIN_POSITIVE);
-        text += &if factor >= 1.1 {
-            format!(" It scales: {} times its rate alone.", digits(factor))
+        let processors = outcome.machine.cores;
+        let shared = (most as usize).min(processors) as f64;
+        text += &if factor >= SCALES * shared {
+            format!(" It scales: {} times its rate alone, on {processors} processors.", digits(factor))
         } else {
-            format!(" It does not scale: its rate is {} times that of one rank alone.", digits(factor))
+            format!(
+                " It does not scale: its rate is {} times that of one rank alone, on {processors} processors.",
+                digits(factor)
+            )
         };
     }
     let starved = last.iter().filter_map(|cell| {
