@@ -15,6 +15,8 @@ mod links;
 mod page;
 #[path = "documents/results.rs"]
 mod results;
+#[path = "documents/tests.rs"]
+mod tests;
 #[path = "documents/tutorial.rs"]
 mod tutorial;
 

@@ -1,4 +1,4 @@
-//! A rank whose process is killed ahead of an operation of a given number: real deaths that can be repeated.
+//! A rank whose process is killed or stopped ahead of an operation of a given number: real failures that can be repeated.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::model::fabric::{
 };
 use crate::{Failed, Rank, RemoteAtomics, Request, Result, Time, Until};
 
-/// Kills this process by SIGKILL ahead of one of its operations, and passes on all others.
+/// Kills or stops this process ahead of one of its operations, and passes on all others.
 ///
 /// Word and bulk operations, flushes, waits, pauses and calls about failures are numbered from 1. Between two operations
 /// a rank only computes. So the deaths ahead of each number are all deaths between operations; a death amid a bulk
@@ -23,25 +23,38 @@ pub struct Crashing<'a, A: ?Sized> {
     view: &'a WorldView,
     /// The number of operations that are still passed on; `None` is no end.
     left: Cell<Option<u64>>,
+    /// The signal that this process gets then.
+    signal: Cell<Signal>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
-    /// Kills this process ahead of operation number `ahead_of`, counted from 1; never if there is none.
+    /// Kills this process by SIGKILL ahead of operation number `ahead_of`, counted from 1; never if there is none.
     pub fn new(inner: &'a A, ahead_of: Option<u64>) -> Crashing<'a, A> {
-        Crashing { inner, view: inner.view(), left: Cell::new(ahead_of.map(|number| number.saturating_sub(1))) }
+        let crashing = Crashing { inner, view: inner.view(), left: Cell::new(None), signal: Cell::new(Signal::KILL) };
+        crashing.arm(ahead_of);
+        crashing
     }
 
     /// Numbers the operations from 1 again, and kills this process ahead of operation number `ahead_of`.
     pub fn arm(&self, ahead_of: Option<u64>) {
         self.left.set(ahead_of.map(|number| number.saturating_sub(1)));
+        self.signal.set(Signal::KILL);
+    }
+
+    /// Numbers the operations from 1 again, and stops this process by SIGSTOP ahead of operation number `ahead_of`, once.
+    /// It goes on when another process sends it SIGCONT.
+    pub fn arm_stop(&self, ahead_of: u64) {
+        self.arm(Some(ahead_of));
+        self.signal.set(Signal::STOP);
     }
 
     fn count(&self) {
         match self.left.get() {
             None => {}
             Some(0) => {
-                // If the kernel refuses, the test that waits for this death says so.
-                let _ = kill_process(getpid(), Signal::KILL);
+                self.left.set(None);
+                // If the kernel refuses, the test that waits for this failure says so.
+                let _ = kill_process(getpid(), self.signal.get());
             }
             Some(left) => self.left.set(Some(left - 1)),
         }

@@ -174,6 +174,20 @@ fn no_rank_outlives_a_launcher_that_is_killed() {
 }
 
 #[test]
+fn a_launcher_that_is_stopped_goes_on() {
+    if is_driver() {
+        let outcome = shell(4, "exec sleep 0.5").spawn().unwrap().wait().unwrap();
+        std::process::exit(outcome.exit_code());
+    }
+    let (mut driver, ranks) = driver_with_ranks(here!());
+    kill(driver.id(), Signal::STOP);
+    eventually("the end of all ranks", || ranks.iter().copied().all(has_ended));
+    assert!(driver.try_wait().unwrap().is_none(), "the launcher has ended while it was stopped");
+    kill(driver.id(), Signal::CONT);
+    assert!(driver.wait().unwrap().success());
+}
+
+#[test]
 fn signals_are_passed_on() {
     if is_driver() {
         let outcome = shell(4, "exec sleep 1000").spawn().unwrap().wait().unwrap();

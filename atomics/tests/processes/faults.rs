@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmalab_atomics::{Disp, Error, Mapped, Rank, RemoteAtomics, Result, Until};
 use rustix::process::Signal;
 
-use super::{alone, be_a_rank, here, launcher, results, signal_of};
+use super::{alone, be_a_rank, driver, eventually, here, is_driver, launcher, results, signal_of};
 
 const RANKS: u32 = 4;
 
@@ -116,6 +116,40 @@ fn campaign(test: &str, kills: u32) {
             assert_eq!(left(), before, "after kill {kill}");
         }
     });
+}
+
+/// The name of a variable that all processes of one job have, with its own value.
+const MARK: &str = "RMALAB_TEST_MARK";
+
+/// Returns how many processes have that variable in their environment. A zombie has none.
+fn marked(value: &str) -> usize {
+    let mark = format!("{MARK}={value}");
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(std::result::Result::ok);
+    let environments = entries.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
+    environments.filter(|text| text.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())).count()
+}
+
+/// The moments lie in the start of the launcher and of the ranks, in their meeting, and in their work.
+#[test]
+fn no_rank_outlives_a_launcher_that_is_killed_at_any_moment() {
+    be_a_rank(RANKS, until_a_peer_fails);
+    if is_driver() {
+        let _ = launcher(here!(), RANKS).spawn().unwrap().wait();
+        return;
+    }
+    let mut with_ranks = 0;
+    for moment in 0..25 {
+        let mark = format!("{}-{moment}", std::process::id());
+        let mut command = driver(here!());
+        command.env(MARK, &mark).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut driver = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(moment));
+        with_ranks += usize::from(marked(&mark) == 1 + RANKS as usize);
+        driver.kill().unwrap();
+        driver.wait().unwrap();
+        eventually("the end of all ranks", || marked(&mark) == 0);
+    }
+    assert!(with_ranks > 0, "every launcher was killed before its ranks ran");
 }
 
 #[test]

@@ -53,6 +53,45 @@ fn ranks_are_watched_where_pidfd_open_is_refused() {
     });
 }
 
+/// A rank of a world that is not to be.
+fn never(_: &Mapped) {
+    unreachable!("there is no world");
+}
+
+#[test]
+fn a_refused_memory_file_is_an_error_that_names_it() {
+    alone(here!(), || {
+        refuse(libc::SYS_memfd_create, libc::EPERM);
+        let error = super::world(here!(), 2).run(never).unwrap_err().to_string();
+        assert!(error.contains("creating a memory file of ") && error.contains("not permitted"), "{error}");
+        // Threads need none.
+        assert_eq!(World::threads(2).run(|ra| ra.rank().0).unwrap(), [0, 1]);
+    });
+}
+
+#[test]
+fn a_refused_process_is_an_error_and_leaves_none_behind() {
+    alone(here!(), || {
+        for call in [libc::SYS_clone, libc::SYS_clone3, libc::SYS_fork, libc::SYS_vfork] {
+            refuse(call, libc::EAGAIN);
+        }
+        let error = super::world(here!(), 2).run(never).unwrap_err().to_string();
+        assert!(error.contains("starting"), "{error}");
+        assert!(super::children(std::process::id()).is_empty());
+    });
+}
+
+#[test]
+fn too_few_descriptors_are_an_error_that_names_the_limit() {
+    alone(here!(), || {
+        let limit = rustix::process::Rlimit { current: Some(32), maximum: Some(32) };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+        let error = super::world(here!(), 64).run(never).unwrap_err().to_string();
+        assert!(error.contains("64 ranks need ") && error.contains("may have 32 (ulimit -Hn)"), "{error}");
+        assert!(super::children(std::process::id()).is_empty());
+    });
+}
+
 #[test]
 fn a_refused_binding_names_the_remedy() {
     alone(here!(), || {

@@ -407,7 +407,7 @@ fn the_rank_that_hosts_the_hub_leaves_last() {
 
 /// Makes connections that send `said` and stay open: more than a hub keeps of connections that are not ranks.
 fn crowd(hub: SocketAddr, said: &[u8]) -> Vec<TcpStream> {
-    const CROWD: usize = 600;
+    const CROWD: usize = 1_000;
     crate::join::limits::open_files(3 * CROWD as u64, 3).unwrap();
     let connect = |_| {
         let mut stream = TcpStream::connect(hub).unwrap();
