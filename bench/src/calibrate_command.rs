@@ -18,12 +18,12 @@ use crate::{Error, Result, interrupt};
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
-    let out = &arguments.out;
+    let out = &arguments.output;
     let to_stdout = out == Path::new("-");
     if !to_stdout {
         // Checked before the measurement; an existing file stays unchanged until the end.
         fs::OpenOptions::new().append(true).create(true).open(out).map(drop).map_err(|error| {
-            Error::usage(format!("{} cannot be written: {error}; name another file with --out", out.display()))
+            Error::usage(format!("{} cannot be written: {error}; name another file with -o", out.display()))
         })?;
     }
     let stop = Arc::new(AtomicBool::new(false));

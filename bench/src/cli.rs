@@ -56,9 +56,9 @@ const MANUAL: &str = "\
 Examples:
   rmalab study
       The main study; see rmalab-report/index.html afterwards.
-  rmalab study --lock mcs,ticket --ranks 2,8 --read-fraction 0 --duration 1s
+  rmalab study --lock mcs,ticket --ranks 2,8 --writers 100% --duration 1s
       Two mutexes against each other, one second for each cell.
-  rmalab study --backend local --read-fraction 0.5 --critical-section 1us --format csv --quiet
+  rmalab study --backend local --writers 50% --critical-section 1us --format csv --quiet
       Longer critical sections; data go to standard output.
   mpirun -n 4 rmalab study --backend mpi --ranks 2,4
       Locks over the atomics of an MPI; smaller worlds use some of its ranks. verbs works
@@ -259,9 +259,9 @@ pub(crate) struct StudyArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) lock: Vec<String>,
-    /// Shares of acquisitions that are lock_all; the others are exclusive locks [default: 1,0.9]
+    /// Shares of acquisitions that are exclusive locks; the others are lock_all [default: 0,10%]
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share, allow_negative_numbers = true)]
-    pub(crate) read_fraction: Vec<f64>,
+    pub(crate) writers: Vec<f64>,
     /// Computing time of a rank while it holds the lock
     #[arg(long, value_name = "TIME", default_value = "0ns", value_parser = duration)]
     pub(crate) critical_section: Duration,
@@ -293,7 +293,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "TARGET", value_enum, default_value_t = TargetArg::Home)]
     pub(crate) target: TargetArg,
     /// A table of locks, from which each acquisition draws one: 100k:zipf=0.99, trace=FILE, as in rmalab simulate.
-    /// --read-fraction is then the share of shared locks. Each lock is measured in a world of its own
+    /// --writers are then the shares of exclusive locks, the others being shared. Each lock is measured in a world of its own
     #[arg(long, value_name = "LOCKS[:HOW]", conflicts_with_all = ["home", "target"])]
     pub(crate) table: Option<String>,
     #[command(flatten)]
@@ -328,8 +328,8 @@ impl StudyArgs {
             options.ranks = std::iter::successors(Some(1), |ranks| Some(ranks * 2)).take_while(|&n| n < size).collect();
             options.ranks.push(size);
         }
-        if !self.read_fraction.is_empty() {
-            options.read_fractions.clone_from(&self.read_fraction);
+        if !self.writers.is_empty() {
+            options.read_fractions = self.writers.iter().map(|writers| 1.0 - writers).collect();
         }
         options.locks.clone_from(&self.lock);
         options.critical_section = self.critical_section;
@@ -529,8 +529,8 @@ impl CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
     /// Write the profile to FILE, or to standard output for -
-    #[arg(long, value_name = "FILE", default_value = "-", value_hint = ValueHint::FilePath)]
-    pub(crate) out: PathBuf,
+    #[arg(long, short, value_name = "FILE", default_value = "-", value_hint = ValueHint::FilePath)]
+    pub(crate) output: PathBuf,
     /// The profile's name: letters, digits and hyphens
     #[arg(long, value_name = "NAME", default_value = "shm", value_parser = profile_name)]
     pub(crate) name: String,

@@ -78,11 +78,13 @@ fn parse() -> Option<Cli> {
 }
 
 /// Renamed options: the sub-command (empty for all), the old name, and the new one.
-const RENAMED: [(&str, &str, &str); 16] = [
+const RENAMED: [(&str, &str, &str); 18] = [
     ("", "--json", "--format json, with -o FILE for a file"),
     ("", "--csv", "--format csv, with -o FILE for a file"),
     ("simulate", "--out", "rmalab simulate --report DIR"),
+    ("calibrate", "--out", "rmalab calibrate -o FILE"),
     ("study", "--locks", "rmalab study --lock"),
+    ("study", "--read-fraction", "rmalab study --writers, the share of exclusive locks: 10% for 0.9"),
     ("simulate", "--locks", "rmalab simulate --lock"),
     ("simulate", "--validate", "rmalab simulate validate"),
     ("simulate", "--scale", "cargo xtask scale, in the repository"),

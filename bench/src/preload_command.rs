@@ -78,8 +78,11 @@ pub(crate) struct PreloadArgs {
 
 /// Becomes the program. Returns only with an error.
 pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
-    let library = library_for(arguments)?;
     let (program, rest) = arguments.program.split_first().expect("clap requires a program");
+    if executable(program).is_none() {
+        return Err(Error::usage(format!("there is no program {}", program.display())));
+    }
+    let library = library_for(arguments)?;
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preloads(&library)?);
     for (name, value) in [("RMALAB_MODE", &arguments.mode), (Config::LOCK_POLICY_VARIABLE, &arguments.policy)] {

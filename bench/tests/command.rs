@@ -39,9 +39,10 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["study", "--lock", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
         (&["study", "--lock", "tikcet"], "did you mean 'ticket'"),
         (&["study", "--lock", ""], "no lock is called ''"),
-        (&["study", "--read-fraction", "1.5"], "not from 0 to 100 %"),
-        (&["study", "--read-fraction", "-0.1"], "-0.1"),
-        (&["study", "--read-fraction", "NaN"], "not from 0 to 100 %"),
+        (&["study", "--writers", "1.5"], "not from 0 to 100 %"),
+        (&["study", "--writers", "-0.1"], "-0.1"),
+        (&["study", "--writers", "NaN"], "not from 0 to 100 %"),
+        (&["study", "--read-fraction", "0.9"], "--read-fraction is now: rmalab study --writers"),
         (&["study", "--duration", "10"], "100ns"),
         (&["study", "--duration", "10 parsecs"], "parsecs"),
         (&["study", "--duration", "0ms"], "above 0"),
@@ -64,12 +65,14 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["studdy"], "studdy"),
         (&["calibrate", "--duration", "0s"], "above 0"),
         (&["calibrate", "--name", "a b"], "letters, digits and hyphens"),
-        (&["calibrate", "--out", "/nowhere/at/all.toml"], "/nowhere/at/all.toml"),
+        (&["calibrate", "-o", "/nowhere/at/all.toml"], "/nowhere/at/all.toml"),
+        (&["calibrate", "--out", "file.toml"], "--out is now: rmalab calibrate -o FILE"),
         (&["completions", "tea"], "tea"),
         (&["launch", "-n", "0", "--", "true"], "0 is not in"),
         (&["launch", "-n", "2"], "PROGRAM"),
         (&["launch", "-n", "2", "--segment", "much", "--", "true"], "much"),
         (&["preload"], "PROGRAM"),
+        (&["preload", "--", "/nowhere/at/all"], "there is no program /nowhere/at/all"),
         (&["preload", "--policy", "best", "--", "true"], "best"),
         (&["preload", "--mode", "fast", "--", "true"], "fast"),
         (&["preload", "--library", "/nowhere/at/all.so", "--", "true"], "/nowhere/at/all.so"),
@@ -242,8 +245,7 @@ fn an_older_option_name_suggests_the_new_one() {
 fn a_study_accepts_sweeps_and_percentages() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    let arguments =
-        ["study", "--backend", "local", "--ranks", "1:4:2", "--lock", "nocheck", "--read-fraction", "1,90%"];
+    let arguments = ["study", "--backend", "local", "--ranks", "1:4:2", "--lock", "nocheck", "--writers", "0,10%"];
     let output = rmalab(&arguments).args(["--duration", "5ms", "--quiet", "--report"]).arg(&report).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -392,12 +394,12 @@ fn completions_know_the_options() {
 fn a_short_study_writes_a_complete_report() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("deep/below/report");
-    let output = run(&short_study(&report, &["--read-fraction", "1,0.5", "--ranks-per-node", "1"]));
+    let output = run(&short_study(&report, &["--writers", "0,50%", "--ranks-per-node", "1"]));
     assert!(output.status.success(), "{}", stderr(&output));
 
     let document = Document::read(&report).unwrap();
     assert!(document.run.complete && document.run.generator.starts_with("rmalab "));
-    assert!(document.run.command.contains("--read-fraction 1,0.5"), "{}", document.run.command);
+    assert!(document.run.command.contains("--writers 0,50%"), "{}", document.run.command);
     assert!(document.machine.rustc.starts_with("rustc "));
     assert!(!document.summary.is_empty(), "there is no verdict in words");
     let subjects = document.sections.iter().find(|section| section.id == "subjects").unwrap();
@@ -466,7 +468,7 @@ fn a_short_study_writes_a_complete_report() {
 fn operations_are_counted_by_distance() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    let more = ["--lock", "two-level", "--read-fraction", "1", "--ranks-per-node", "1", "--format=json", "--quiet"];
+    let more = ["--lock", "two-level", "--writers", "0", "--ranks-per-node", "1", "--format=json", "--quiet"];
     let output = run(&short_study(&report, &more));
     let cells = Document::from_json(&stdout(&output)).unwrap().data.unwrap();
     let operations = |distance: &str| {
@@ -489,13 +491,13 @@ fn a_study_over_a_table_runs_on_real_backends() {
     assert!(written.status.success(), "{}", stderr(&written));
     let trace = format!("trace={}", trace.display());
     let report = at.path().join("report");
-    for (table, shares) in [("4:zipf=1", "0.5"), ("1k:local=50%:homes=2", "1,0.5"), (&trace, "")] {
+    for (table, shares) in [("4:zipf=1", "0.5"), ("1k:local=50%:homes=2", "0,0.5"), (&trace, "")] {
         let mut arguments =
             vec!["study", "--ranks", "2", "--duration", "10ms", "--repetitions", "2", "--format", "json", "-q"];
         arguments.extend(["--lock", "mcs,shiftlock,two-level,tas-rw", "--table", table]);
         arguments.extend(["--report", report.to_str().unwrap()]);
         if !shares.is_empty() {
-            arguments.extend(["--read-fraction", shares]);
+            arguments.extend(["--writers", shares]);
         }
         let output = run(&arguments);
         assert!(output.status.success(), "{table}: {}", stderr(&output));
@@ -710,7 +712,7 @@ fn a_calibration_writes_a_profile() {
     let at = tempfile::tempdir().unwrap();
     let file = at.path().join("here.toml");
     let out = file.to_str().expect("temporary folders have plain names");
-    let output = run(&["calibrate", "--duration", "10ms", "--name", "here", "--out", out]);
+    let output = run(&["calibrate", "--duration", "10ms", "--name", "here", "-o", out]);
     let said = stderr(&output);
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         assert_eq!(output.status.code(), Some(1), "{said}");

@@ -22,8 +22,8 @@ const SMALLER: [(&str, &str); 9] = [
         "rmalab verify --lock mcs-rw-neutral --scenario 1R1Wx1 --network sc,late-puts",
     ),
     (
-        "rmalab study --lock mcs,mcs-rw-rp,two-level --ranks 2,8 --read-fraction 1,0.5 --critical-section 1us",
-        "rmalab study --lock mcs,two-level --ranks 2 --read-fraction 1,0.5 --critical-section 1us --duration 5ms",
+        "rmalab study --lock mcs,mcs-rw-rp,two-level --ranks 2,8 --writers 0,50% --critical-section 1us",
+        "rmalab study --lock mcs,two-level --ranks 2 --writers 0,50% --critical-section 1us --duration 5ms",
     ),
     (
         "rmalab simulate --lock mcs-rw-rp,two-level,hierarchical --ranks 4:663552:8",

@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Cell, Column, Table, Value};
-use rmalab_report::numbers::{humane, si};
+use rmalab_report::numbers::{digits, humane, si};
 use rmalab_windows::Config;
 
 use super::{ALIKE, Advice, Estimate, Measured, Objective, Row, Standing, name};
+
+/// The ratio to the first policy from which it is easier to read than a percentage.
+const FACTOR: f64 = 10.0;
 
 impl Advice {
     /// The document of the advice: the ranking, the limit of each policy, and the choice.
@@ -198,11 +201,28 @@ fn interval(estimate: &Estimate) -> String {
     estimate.relative().map_or("–".to_owned(), |half| format!("± {:.1} %", half * 100.0))
 }
 
+/// A policy's objective in relation to the first one's: latencies are longer, rates lower.
 fn beside(standing: Standing, objective: Objective) -> String {
     match (standing, objective) {
         (Standing::Winner, _) => "first".to_owned(),
         (Standing::AsGood, _) => "as good".to_owned(),
-        (Standing::Worse(by), Objective::P99) => format!("+{:.0} %", by * 100.0),
-        (Standing::Worse(by), _) => format!("-{:.0} %", by * 100.0),
+        (Standing::Worse(by), Objective::P99) if by < FACTOR - 1.0 => format!("+{:.0} %", by * 100.0),
+        (Standing::Worse(by), Objective::P99) => format!("{} times", digits(1.0 + by)),
+        (Standing::Worse(by), _) if by < 1.0 - 1.0 / FACTOR => format!("-{:.0} %", by * 100.0),
+        (Standing::Worse(by), _) => format!("1/{}", digits(1.0 / (1.0 - by))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_differences_are_ratios() {
+        let text = |by, objective| beside(Standing::Worse(by), objective);
+        assert_eq!(text(0.85, Objective::Throughput), "-85 %");
+        assert_eq!(text(0.998, Objective::Throughput), "1/500");
+        assert_eq!(text(1.95, Objective::P99), "+195 %");
+        assert_eq!(text(56.11, Objective::P99), "57.1 times");
     }
 }

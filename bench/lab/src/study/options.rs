@@ -203,7 +203,7 @@ impl Options {
         if let Some(trace) = &table.trace {
             let shares = vec![1.0 - trace.exclusive()];
             if self.read_fractions != Options::default().read_fractions && self.read_fractions != shares {
-                return Err(Error::usage("a trace has its own share of shared locks: leave out --read-fraction"));
+                return Err(Error::usage("a trace has its own share of exclusive locks: leave out --writers"));
             }
             self.read_fractions = shares;
         }
