@@ -157,8 +157,8 @@ fn everywhere(test: &str, what: &str, step: usize) -> u64 {
             let are_gone = outcome.pids.iter().all(|&pid| state(pid).is_none());
             assert!(are_gone, "{failure}: a process is left");
             if !died && !was_stopped {
-                // The victim has fewer operations.
-                assert!(number > 30, "{failure}: too few operations");
+                // The victim has fewer operations: an uncontended lock at each of three ranks alone has some 20.
+                assert!(number > 60, "{failure}: too few operations");
                 break;
             }
             failures += 1;
@@ -190,14 +190,30 @@ fn a_rank_is_stopped_in_phases_of_a_window() {
     }
 }
 
+/// Set in a process that runs one test alone.
+const ALONE: &str = "RMALAB_TEST_PHASES_ALONE";
+
+/// Fails the victim ahead of every operation, in a process of its own: other tests of this one open descriptors meanwhile.
+fn everywhere_alone(test: &str, what: &str) {
+    if std::env::var_os(ALONE).is_some() {
+        let before = resources();
+        println!("{what}: {} times", everywhere(test, what, 1));
+        assert_eq!(resources(), before);
+        return;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--include-ignored"]).env(ALONE, "1");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said.lines().filter(|line| line.starts_with(what)).for_each(|line| println!("{line}"));
+}
+
 #[test]
 #[ignore = "some hundred worlds of processes take seconds"]
 fn longer_a_rank_is_killed_ahead_of_every_operation() {
     if !is_rank() {
-        let test = "phases::longer_a_rank_is_killed_ahead_of_every_operation";
-        let before = resources();
-        println!("{} deaths", everywhere(test, "kill", 1));
-        assert_eq!(resources(), before);
+        everywhere_alone("phases::longer_a_rank_is_killed_ahead_of_every_operation", "kill");
     }
 }
 
@@ -205,9 +221,6 @@ fn longer_a_rank_is_killed_ahead_of_every_operation() {
 #[ignore = "some hundred worlds of processes take seconds"]
 fn longer_a_rank_is_stopped_ahead_of_every_operation() {
     if !is_rank() {
-        let test = "phases::longer_a_rank_is_stopped_ahead_of_every_operation";
-        let before = resources();
-        println!("{} stops", everywhere(test, "stop", 1));
-        assert_eq!(resources(), before);
+        everywhere_alone("phases::longer_a_rank_is_stopped_ahead_of_every_operation", "stop");
     }
 }

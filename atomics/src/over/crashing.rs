@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::Signal;
 
 use crate::model::fabric::{
     Bytes, Completion, Delay, Extras, Fabric, Failures, Leaving, Span, Word, WordOp, WorldView,
@@ -53,8 +53,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
             None => {}
             Some(0) => {
                 self.left.set(None);
-                // If the kernel refuses, the test that waits for this failure says so.
-                let _ = kill_process(getpid(), self.signal.get());
+                // To this thread: another one that gets a SIGSTOP may run late, and this one would go on until then. If the kernel
+                // refuses, the test that waits for this failure says so.
+                let _ = signal_hook::low_level::raise(self.signal.get().as_raw());
             }
             Some(left) => self.left.set(Some(left - 1)),
         }
