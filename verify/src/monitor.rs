@@ -5,12 +5,14 @@ use std::cmp::Ordering;
 use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Address, Rank, Time};
 use rmalab_locks::lease::MAX_VALUE;
+use rmalab_locks::suite::KEEPING;
 
 use crate::check::Check;
 use crate::network::Memory;
 use crate::play::{DATA, Event};
 use crate::status::{Phase, Status};
 use crate::subject::Holds;
+use crate::workload::Workload;
 use crate::{Access, Form, Property, Violation, clock};
 
 impl Check {
@@ -198,17 +200,18 @@ impl Check {
         }
         let name_of = |at| self.word_at(at).map(|word| word.name);
         let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
-        let kept = |at| name_of(at).map_or(0, |name| self.subject.kept(name));
+        let kept = |at: Address| self.subject.kept(name_of(at), at.disp, self.world());
         let (at, value) = words
             .into_iter()
-            .filter(|&(at, value)| value & !kept(at) != 0 && self.subject.rests(at.disp) && !left(at))
+            .filter(|&(at, value)| value & !kept(at) != 0 && !left(at))
             .find(|&(at, value)| !self.names_the_dead(at, value, down))?;
-        let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
-        Some(Violation {
-            property: Property::CleanRest,
-            rank: at.rank,
-            acquisition: None,
-            seen: format!("the word at {}{name} is {value:#x}", at.disp),
-        })
+        let seen = match name_of(at) {
+            Some(name) => format!("the word at {} ({name}) is {value:#x}", at.disp),
+            None if matches!(self.subject.workload(), Workload::Lock(_)) => {
+                format!("the word at {} is {value:#x}; {KEEPING}", at.disp)
+            }
+            None => format!("the word at {} is {value:#x}", at.disp),
+        };
+        Some(Violation { property: Property::CleanRest, rank: at.rank, acquisition: None, seen })
     }
 }

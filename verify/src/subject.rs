@@ -230,7 +230,7 @@ impl Subject {
         let of_inner_word = |name: &str| -> &'static str { format!("inner {name}").leak() };
         let words = inner.words.iter().map(|&word| Word {
             name: of_inner_word(word.name),
-            disp: word.disp.plus(of_outer.bytes()),
+            disp: word.disp.plus(of_outer.bytes(1)),
             ..word
         });
         let keeps = inner.keeps.iter().map(|&(name, bits)| (of_inner_word(name), bits));
@@ -319,17 +319,20 @@ impl Subject {
         self
     }
 
-    /// The bits of the word `name` that may be set at rest.
-    pub fn kept(&self, name: &str) -> u64 {
-        self.keeps.iter().filter(|kept| kept.0 == name).fold(0, |bits, kept| bits | kept.1)
-    }
-
-    /// Returns whether words at this displacement are zero at rest.
-    pub fn rests(&self, disp: Disp) -> bool {
-        match &self.workload {
-            Workload::Program(program) => program.rests(disp),
-            Workload::Lock(_) | Workload::Window(_) => disp != DATA,
+    /// The bits of the word at `disp` that may be set at rest, in a world of so many ranks; `name` is its name, if it has one.
+    ///
+    /// For words without a name, a lock's constants say whether they are zero at rest.
+    pub fn kept(&self, name: Option<&str>, disp: Disp, ranks: u32) -> u64 {
+        let may_have_any = match &self.workload {
+            Workload::Program(program) => !program.rests(disp),
+            Workload::Lock(_) | Workload::Window(_) if disp == DATA => true,
+            Workload::Lock(bind) => name.is_none() && !bind.rests(disp, WORDS, ranks),
+            Workload::Window(_) => false,
+        };
+        if may_have_any {
+            return u64::MAX;
         }
+        self.keeps.iter().filter(|kept| Some(kept.0) == name).fold(0, |bits, kept| bits | kept.1)
     }
 
     /// Its name.

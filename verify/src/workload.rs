@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time};
 use rmalab_locks::{
-    Entry, Error as LockError, LINE, Lease, LeaseParams, LockKind, Place, RawMutex, RawMutexTry, RawRwLock,
+    Entry, Error as LockError, Exclusive, LINE, Lease, LeaseParams, LockKind, Place, RawMutex, RawMutexTry, RawRwLock,
     RawRwLockTimed, Recoverable, RecoverableRw, Result as LockResult, WindowLock, WindowLockTimed,
 };
 
@@ -32,8 +32,30 @@ type BindFn = dyn Fn(&Stage<'_>, Rank) -> LockResult<Box<dyn Handle>> + Send + S
 #[derive(Clone)]
 pub struct Bind {
     bind: Arc<BindFn>,
-    /// The bytes of a lock's words and node on the symmetric heap; 0 for a policy.
-    bytes: u64,
+    /// The memory of a lock, or of two, on the symmetric heap; none of a policy.
+    memory: Vec<LockMemory>,
+}
+
+/// The memory of a lock on the symmetric heap, and which of it is zero at rest.
+#[derive(Clone, Copy)]
+struct LockMemory {
+    /// The bytes of its words in a world of so many ranks.
+    words: fn(u32) -> u64,
+    words_rest: bool,
+    node: u64,
+    node_at_rest: u64,
+}
+
+impl LockMemory {
+    fn of<L: RawRwLock>() -> LockMemory {
+        LockMemory { words: L::words, words_rest: L::RESTS_AT_ZERO, node: L::NODE, node_at_rest: L::NODE_AT_REST }
+    }
+
+    /// The bytes of its words and of its node in a world of so many ranks, as [`Place::alloc`] rounds them.
+    fn bytes(&self, ranks: u32) -> (u64, u64) {
+        let rounded = |bytes: u64| bytes.max(1).next_multiple_of(LINE);
+        (rounded((self.words)(ranks)), rounded(self.node))
+    }
 }
 
 /// Attempts an acquisition, as [`Handle::attempt`]. Locks have several traits for that, or none.
@@ -45,14 +67,14 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, place| {
             Ok(Box::new(LockHandle { lock: L::bind(stage, place, params)?, attempt }) as Box<dyn Handle>)
         };
-        Bind::placed(L::WORDS, L::words, L::NODE, bind)
+        Bind::placed::<L>(bind)
     }
 
     /// Binds the mutex `M`, which can be tried.
     pub(crate) fn tried_mutex<M: RawMutexTry + Debug + 'static>(params: M::Params) -> Bind {
         let bind =
             move |stage: &Stage<'_>, place| Ok(Box::new(TriedMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>);
-        Bind::placed(M::WORDS, |_| M::WORDS, M::NODE, bind)
+        Bind::placed::<Exclusive<M>>(bind)
     }
 
     /// Binds the mutex `M`, which goes on after the failure of a rank.
@@ -60,7 +82,7 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, place| {
             Ok(Box::new(RecoverableMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>)
         };
-        Bind::placed(M::WORDS, |_| M::WORDS, M::NODE, bind)
+        Bind::placed::<Exclusive<M>>(bind)
     }
 
     /// Binds the lock `L`, which goes on after the failure of a rank.
@@ -68,7 +90,7 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, place| {
             Ok(Box::new(RecoverableRwLock(L::bind(stage, place, params)?)) as Box<dyn Handle>)
         };
-        Bind::placed(L::WORDS, L::words, L::NODE, bind)
+        Bind::placed::<L>(bind)
     }
 
     /// Binds the lease mutex.
@@ -76,20 +98,16 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, place| {
             Ok(Box::new(LeaseHandle { lock: Lease::bind(stage, place, params)?, grant: None }) as Box<dyn Handle>)
         };
-        Bind::placed(Lease::WORDS, |_| Lease::WORDS, Lease::NODE, bind)
+        Bind::placed::<Exclusive<Lease>>(bind)
     }
 
-    /// With its words and node on the heap: `words_of` gets the number of ranks, and returns `words` in the worlds of checks.
-    fn placed(
-        words: u64,
-        words_of: fn(u32) -> u64,
-        node: u64,
+    /// With the words and the node of `L` on the heap.
+    fn placed<L: RawRwLock>(
         bind: impl Fn(&Stage<'_>, Place) -> LockResult<Box<dyn Handle>> + Send + Sync + 'static,
     ) -> Bind {
-        // As `Place::alloc` rounds them.
-        let bytes = words.max(1).next_multiple_of(LINE) + node.max(1).next_multiple_of(LINE);
-        let bind = move |stage: &Stage<'_>, home| bind(stage, Place::alloc(stage, home, words_of(stage.size()), node)?);
-        Bind { bind: Arc::new(bind), bytes }
+        let bind =
+            move |stage: &Stage<'_>, home| bind(stage, Place::alloc(stage, home, L::words(stage.size()), L::NODE)?);
+        Bind { bind: Arc::new(bind), memory: vec![LockMemory::of::<L>()] }
     }
 
     /// Binds the policy `W`; `params` gets the rank for its global words.
@@ -100,26 +118,44 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, home| {
             Ok(Box::new(WindowHandle { policy: W::new(stage, params(home))?, attempt }) as Box<dyn Handle>)
         };
-        Bind { bind: Arc::new(bind), bytes: 0 }
+        Bind { bind: Arc::new(bind), memory: Vec::new() }
     }
 
     /// Binds two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are
     /// `opposite`, odd ranks acquire `outer` inside `inner`.
     pub(crate) fn nested(outer: &Bind, inner: &Bind, opposite: bool) -> Bind {
         let (outer, inner) = (outer.clone(), inner.clone());
-        let bytes = outer.bytes + inner.bytes;
+        let memory = [outer.memory.as_slice(), &inner.memory].concat();
         let bind = move |stage: &Stage<'_>, home| {
             let (outer, inner) = (outer.bind(stage, home)?, inner.bind(stage, home)?);
             let is_opposite = opposite && stage.rank().0 % 2 == 1;
             let (first, second) = if is_opposite { (inner, outer) } else { (outer, inner) };
             Ok(Box::new(Nested { first, second }) as Box<dyn Handle>)
         };
-        Bind { bind: Arc::new(bind), bytes }
+        Bind { bind: Arc::new(bind), memory }
     }
 
-    /// The bytes of a lock's words and node on the symmetric heap.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// The bytes of a lock's words and node on the symmetric heap, in a world of so many ranks.
+    pub(crate) fn bytes(&self, ranks: u32) -> u64 {
+        self.memory.iter().map(|memory| memory.bytes(ranks)).map(|(words, node)| words + node).sum()
+    }
+
+    /// Returns whether the lock's constants promise that the word at `disp` is zero at rest, in a world of so many
+    /// ranks. Its words begin at `from`.
+    pub(crate) fn rests(&self, disp: Disp, from: Disp, ranks: u32) -> bool {
+        let Some(mut offset) = disp.0.checked_sub(from.0) else { return true };
+        for memory in &self.memory {
+            let (words, node) = memory.bytes(ranks);
+            if offset < words {
+                return memory.words_rest;
+            }
+            offset -= words;
+            if offset < node {
+                return offset < memory.node_at_rest;
+            }
+            offset -= node;
+        }
+        true
     }
 
     /// This rank's handle of a new lock, whose global words are at `home`. The heap may contain only the data so far,

@@ -2,7 +2,7 @@
 
 use rmalab_atomics::Rank;
 
-use crate::{Config, Flavor, GlobalPtr, Kind, LayoutError, Op, WindowDisp};
+use crate::{Config, Flavor, GlobalPtr, InfoError, Kind, LayoutError, Op, WindowDisp};
 
 /// The result of an operation on a window.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -162,6 +162,12 @@ pub enum Class {
     Type,
     /// `MPI_ERR_NO_MEM`
     NoMem,
+    /// `MPI_ERR_INFO_KEY`
+    InfoKey,
+    /// `MPI_ERR_INFO_VALUE`
+    InfoValue,
+    /// `MPI_ERR_INFO`
+    Info,
     /// `MPI_ERR_OTHER`
     Other,
 }
@@ -470,6 +476,9 @@ pub enum Error {
         /// The reason.
         why: &'static str,
     },
+    /// Hints cannot be read from a text, or one of them is too long.
+    #[error(transparent)]
+    Info(#[from] InfoError),
     /// A recording cannot be written, or a trace cannot be read.
     #[error(transparent)]
     Trace(#[from] crate::trace::TraceError),
@@ -533,6 +542,9 @@ impl Error {
             Error::Mismatch { .. } | Error::Elements { .. } => Class::Count,
             Error::DispUnit | Error::Hint { hint: Config::SAME_DISP_UNIT, .. } => Class::Disp,
             Error::Hint { .. } | Error::Uneven { .. } => Class::Size,
+            Error::Info(InfoError::Key { .. }) => Class::InfoKey,
+            Error::Info(InfoError::Value { .. }) => Class::InfoValue,
+            Error::Info(InfoError::Syntax { .. }) => Class::Info,
             Error::NotMade { .. }
             | Error::Agent { .. }
             | Error::Trace(_)

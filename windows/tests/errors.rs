@@ -5,7 +5,7 @@ use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_locks::Error as LockError;
 use rmalab_windows::{
-    Call, Class, Error, Layout, LayoutError, LockKind, Op, Open, PolicyKind, Result, Team, Window, WindowDisp,
+    Call, Class, Error, Info, Layout, LayoutError, LockKind, Op, Open, PolicyKind, Result, Team, Window, WindowDisp,
 };
 
 type Win<'t> = Window<'t, Mapped>;
@@ -207,6 +207,7 @@ fn every_error_has_its_class() {
         let dynamic = Window::create_dynamic(team).unwrap();
         let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
         let number = Layout::of::<u32>();
+        let hints = |text: &str| -> Result<Info, Error> { Ok(text.parse()?) };
         let (disp, mut buffer) = (WindowDisp(0), [0_u32; 2]);
         let errors = [
             (Class::RmaRange, epoch.put(WindowDisp(1), &[0_u64]).unwrap_err()),
@@ -227,6 +228,9 @@ fn every_error_has_its_class() {
             (Class::Rank, window.lock(LockKind::Shared, Rank(1)).unwrap_err()),
             (Class::RmaSync, window.lock(LockKind::Shared, Rank(0)).unwrap_err()),
             (Class::RmaShared, Error::NotShared { call: Call::SharedQuery, rank: Rank(0), target: Rank(1) }),
+            (Class::InfoKey, hints("=1").unwrap_err()),
+            (Class::InfoValue, hints(&format!("a={}", "1".repeat(1025))).unwrap_err()),
+            (Class::Info, hints("a").unwrap_err()),
             (Class::Other, Error::NotMade { rank: Rank(0) }),
         ];
         for (class, error) in errors {

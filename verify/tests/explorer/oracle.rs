@@ -371,7 +371,8 @@ pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
         None => {
             assert_eq!(found.broken, BTreeSet::new(), "{name}: {} steps", found.steps);
             // The remaining values may depend on the last rank.
-            let keeps = check.subject.named_words().iter().any(|word| check.subject.kept(word.name) != 0);
+            let keeps =
+                check.subject.named_words().iter().any(|word| check.subject.kept(Some(word.name), word.disp, 2) != 0);
             if check.section == Section::Empty && !keeps {
                 assert_eq!(found.ends, BTreeSet::from([Vec::new()]), "{name}: the final words");
             }

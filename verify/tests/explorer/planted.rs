@@ -1,11 +1,12 @@
 //! One planted defect for each property: the explorer reports exactly that property, and the replay shows it.
 
-use rmalab_atomics::{RemoteAtomics, Result};
+use rmalab_atomics::{RemoteAtomics, Result, WORD};
 use rmalab_locks::qnode::NIL;
+use rmalab_locks::{Place, RawMutex};
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
-use rmalab_verify::subject::{Holds, Order};
-use rmalab_verify::{Check, DATA, Live, Livelocks, Network, Property, subject};
+use rmalab_verify::subject::{At, Holds, Order, WORDS};
+use rmalab_verify::{Check, DATA, Live, Livelocks, Network, Property, Subject, subject};
 
 use crate::protocols::{GetThenPut, Handover, LateWaiter, OneBit, Peterson, Protocol, Side, hand, lock, take};
 use crate::{check, counterexample, plain, replayed, run, verdict};
@@ -270,6 +271,67 @@ fn clean_rest() {
     // The paper's Peterson leaves the last victim.
     finds(&check(lock::<Peterson<true, false>>(), "2Wx1"), Property::CleanRest, 8);
     finds(&check(lock::<Peterson<true, false>>(), "1Wx1"), Property::CleanRest, 4);
+}
+
+/// A ticket lock whose counters are never zero again. Each rank counts its acquisitions, too.
+#[derive(Debug)]
+struct Counts<const WORDS_REST: bool, const NODE_RESTS: bool> {
+    place: Place,
+    ticket: u64,
+}
+
+impl<const WORDS_REST: bool, const NODE_RESTS: bool> RawMutex for Counts<WORDS_REST, NODE_RESTS> {
+    const NAME: &'static str = "counts";
+    const WORDS: u64 = 2 * WORD;
+    const NODE: u64 = 2 * WORD;
+    const RESTS_AT_ZERO: bool = WORDS_REST;
+    const NODE_AT_REST: u64 = if NODE_RESTS { 2 * WORD } else { WORD };
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(_: &A, place: Place, (): ()) -> rmalab_locks::Result<Self> {
+        Ok(Counts { place, ticket: 0 })
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.ticket = ra.fetch_add(self.place.word(0), 1)?;
+        ra.fetch_add(ra.rank().at(self.place.node.word(1)), 1)?;
+        while ra.get(self.place.word(1))? != self.ticket {
+            ra.pause(1)?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.ticket = 0;
+        ra.fetch_add(self.place.word(1), 1)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_lock_that_counts_on_says_which_words_are_not_zero_at_rest() {
+    let holds = |subject| assert_eq!(verdict(&run(&check(subject, "2Wx2"), &plain())), None);
+    let breaks = |subject, place: &str| {
+        let outcome = run(&check(subject, "2Wx2"), &plain());
+        let violation = &counterexample(&outcome).violation;
+        assert_eq!(violation.property, Property::CleanRest);
+        assert!(violation.seen.contains(place) && violation.seen.contains("RESTS_AT_ZERO"), "{violation}");
+    };
+    holds(Subject::mutex::<Counts<false, false>>(()));
+    breaks(Subject::mutex::<Counts<true, false>>(()), "0x80");
+    breaks(Subject::mutex::<Counts<false, true>>(()), "0x108");
+    let both = (Subject::mutex::<Counts<false, false>>(()), Subject::mutex::<Counts<false, true>>(()));
+    holds(Subject::nested(&both.0, &both.0, false).unwrap());
+    breaks(Subject::nested(&both.0, &both.1, false).unwrap(), "0x208");
+    // With names, the words say for themselves what they keep.
+    let named = Subject::mutex::<Counts<false, false>>(()).words(
+        At::Home,
+        WORDS,
+        &[("next", Holds::Number), ("served", Holds::Number)],
+    );
+    let outcome = run(&check(named.clone(), "2Wx2"), &plain());
+    assert_eq!(verdict(&outcome), Some(Property::CleanRest));
+    holds(named.keeps("next", u64::MAX).keeps("served", u64::MAX));
 }
 
 /// For at most two ranks, which it asserts.

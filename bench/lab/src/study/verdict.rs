@@ -5,6 +5,9 @@ use rmalab_report::numbers::{counted, digits, humane, si};
 use super::document::load;
 use super::{Backend, Cell, Outcome};
 
+/// Rates that differ by less than this share are level.
+const LEVEL: f64 = 0.03;
+
 /// Ratio of writers' to readers' waiting time from which the verdict mentions it.
 const STARVED: f64 = 100.0;
 
@@ -61,34 +64,9 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
     let mut last: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.key.ranks == most).collect();
     last.sort_by(|a, b| b.values.throughput.total_cmp(&a.values.throughput));
     let first = *last.first()?;
-    let rate = |cell: &Cell| si(cell.values.throughput);
     let name = &first.key.lock;
     let ranks = counted(most.into(), "rank");
-    let mut text = format!("{backend}, {}, {ranks}: ", load(&outcome.options, fraction));
-    let alike: Vec<&str> = last[1..]
-        .iter()
-        .filter(|cell| first.repetitions > 1 && cell.throughput_max >= first.throughput_min)
-        .map(|cell| cell.key.lock.as_str())
-        .collect();
-    match (last.get(1), alike.as_slice()) {
-        (None, _) => text += &format!("{name} makes {}/s; no other lock was measured.", rate(first)),
-        (Some(second), []) => {
-            let factor = first.values.throughput / second.values.throughput.max(f64::MIN_POSITIVE);
-            let next = &second.key.lock;
-            text +=
-                &format!("{name} wins with {}/s, {} times {next}'s {}/s.", rate(first), digits(factor), rate(second));
-        }
-        (Some(_), alike) => {
-            text += &format!(
-                "{name} leads with {}/s. But its {} repetitions range from {}/s to {}/s, and overlap those of {}: no clear winner.",
-                rate(first),
-                first.repetitions,
-                si(first.throughput_min),
-                si(first.throughput_max),
-                some(alike)
-            );
-        }
-    }
+    let mut text = format!("{backend}, {}, {ranks}: {}", load(&outcome.options, fraction), leader(&last));
     let alone = cells.iter().find(|cell| cell.key.lock == *name && cell.key.ranks == 1);
     if let Some(alone) = alone.filter(|_| most > 1) {
         let factor = first.values.throughput / alone.values.throughput.max(f64::MIN_POSITIVE);
@@ -116,6 +94,39 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
         );
     }
     Some((text, name))
+}
+
+/// Returns a sentence on the first of `cells`, which are in the order of their throughput, beside the others.
+fn leader(cells: &[&Cell]) -> String {
+    let (first, others) = (cells[0], &cells[1..]);
+    let (name, rate) = (&first.key.lock, si(first.values.throughput));
+    let Some(second) = others.first() else {
+        return format!("{name} makes {rate}/s; no other lock was measured.");
+    };
+    let names_of = |belongs: &dyn Fn(&Cell) -> bool| -> Vec<&str> {
+        others.iter().filter(|cell| belongs(cell)).map(|cell| cell.key.lock.as_str()).collect()
+    };
+    let overlap = names_of(&|cell| first.repetitions > 1 && cell.throughput_max >= first.throughput_min);
+    if !overlap.is_empty() {
+        return format!(
+            "{name} leads with {rate}/s. But its {} repetitions range from {}/s to {}/s, and overlap those of {}: no clear winner.",
+            first.repetitions,
+            si(first.throughput_min),
+            si(first.throughput_max),
+            some(&overlap)
+        );
+    }
+    let factor = |cell: &Cell| first.values.throughput / cell.values.throughput.max(f64::MIN_POSITIVE);
+    let level = names_of(&|cell| factor(cell) < 1.0 + LEVEL);
+    if !level.is_empty() {
+        return format!(
+            "{name} leads with {rate}/s, less than {} % ahead of {}: no clear winner.",
+            100.0 * LEVEL,
+            some(&level)
+        );
+    }
+    let (next, slower) = (&second.key.lock, si(second.values.throughput));
+    format!("{name} wins with {rate}/s, {} times {next}'s {slower}/s.", digits(factor(second)))
 }
 
 /// The first few of `names`, and the number of the others.
@@ -154,4 +165,36 @@ fn next(outcome: &Outcome, winners: &[&str]) -> String {
         if winners.len() == 1 { "it" } else { "them" }
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Values;
+    use super::super::outcome::Key;
+    use super::*;
+
+    /// A lock, and the lowest, the median and the highest rate of three repetitions, in millions a second.
+    fn cell(lock: &str, [low, median, high]: [f64; 3]) -> Cell {
+        Cell {
+            key: Key { backend: Backend::Local, ranks: 2, lock: lock.to_owned(), read_fraction: 1.0 },
+            repetitions: 3,
+            values: Values { throughput: median * 1e6, ..Values::of(&[]) },
+            throughput_min: low * 1e6,
+            throughput_max: high * 1e6,
+        }
+    }
+
+    #[test]
+    fn only_a_lead_beyond_the_spread_and_some_percent_wins() {
+        let says = |second, third, part: &str| {
+            let cells = [cell("a", [99.0, 100.0, 101.0]), cell("b", second), cell("c", third)];
+            let text = leader(&cells.each_ref());
+            assert!(text.contains(part), "{text}");
+        };
+        says([80.0, 90.0, 91.0], [1.0; 3], "a wins with 100 M/s, 1.11 times b's 90.0 M/s.");
+        says([80.0, 90.0, 99.5], [1.0; 3], "overlap those of b: no clear winner.");
+        says([98.0, 98.0, 98.5], [97.5; 3], "less than 3 % ahead of b, c: no clear winner.");
+        says([98.0, 98.0, 98.5], [97.0; 3], "less than 3 % ahead of b: no clear winner.");
+        assert!(leader(&[&cell("a", [1.0; 3])]).contains("no other lock"));
+    }
 }

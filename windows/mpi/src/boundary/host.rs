@@ -695,6 +695,9 @@ pub(crate) fn code_of(class: Class) -> c_int {
         Class::Count => ffi::MPI_ERR_COUNT,
         Class::Type => ffi::MPI_ERR_TYPE,
         Class::NoMem => ffi::MPI_ERR_NO_MEM,
+        Class::InfoKey => ffi::MPI_ERR_INFO_KEY,
+        Class::InfoValue => ffi::MPI_ERR_INFO_VALUE,
+        Class::Info => ffi::MPI_ERR_INFO,
         _ => ffi::MPI_ERR_OTHER,
     }) as c_int
 }
