@@ -350,7 +350,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             && let Ok(values) = bytemuck::try_cast_slice(source)
             && let Some(words) = self.words(offset, values.len())
         {
-            return self.add(words, values);
+            return self.add_apart(words, values);
         }
         self.run_elsewise(offset, kind, op, source, result)
     }
@@ -450,8 +450,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Adds words to words that the processor reaches: what most runs are, and so the shortest path.
+    /// Like [`add`](Self::add), out of line.
     #[inline(never)]
+    fn add_apart(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
+        self.add(words, values)
+    }
+
+    /// Adds words to words that the processor reaches: what most runs are, and so the shortest path.
+    #[inline]
     pub(crate) fn add(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
         let n = values.len() as u64;
         if self.alone && n >= ALONE {

@@ -19,7 +19,9 @@ use rmalab_locks::{Assert, LockKind, Policy, WindowLock, WindowLocks};
 use crate::batch;
 use crate::raw::core::Memory;
 use crate::raw::epochs::Side;
-use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore};
+use crate::{
+    Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore, WindowDisp,
+};
 
 /// One rank's handle of a window whose epochs are calls, as in MPI, not values.
 ///
@@ -123,6 +125,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         let (kind, assert) = locks.lock_of(target)?;
         let alone = kind == LockKind::Exclusive && assert == Assert::None;
         Some(self.core.member(Call::Lock, target, alone))
+    }
+
+    /// Adds to 64-bit unsigned integers of a target that this rank has locked, each atomically, if the processor reaches them, and
+    /// returns true. Otherwise, and after an error, it has done nothing, and [`operate`](Self::operate) is the way.
+    #[inline(always)]
+    pub fn add_to_words(&self, target: Rank, disp: WindowDisp, values: &[u64]) -> bool {
+        let locks = self.locks.borrow();
+        let alone = if locks.holds_all() && target.0 < self.core.ra.size() {
+            false
+        } else {
+            let Some((kind, assert)) = locks.lock_of(target) else { return false };
+            kind == LockKind::Exclusive && assert == Assert::None
+        };
+        self.core.add_to_words(target, alone, disp, values)
     }
 
     /// Runs `body`, whose operations on targets of this window overlap each other, and returns when all of them are complete.

@@ -297,10 +297,11 @@ fn short_ways_do_the_same_or_nothing() {
         for (disp, op) in [(8, Op::Sum), (-1, Op::Sum), (i64::MAX, Op::Replace), (1, Op::NoOp), (1, Op::MinLoc)] {
             assert_eq!(update(disp, op, 1), None);
         }
-        assert!(target.add_to_words(WindowDisp(1), &[3, 4]));
+        assert!(window.add_to_words(next, WindowDisp(1), &[3, 4]));
         for (disp, values) in [(7, &[1, 1][..]), (-1, &[1]), (i64::MAX, &[1]), (1, &[])] {
-            assert!(!target.add_to_words(WindowDisp(disp), values));
+            assert!(!window.add_to_words(next, WindowDisp(disp), values));
         }
+        assert!(!window.add_to_words(Rank(2), WindowDisp(1), &[3]), "it is not locked");
         assert_eq!((read(window, next)?, update(2, Op::Sum, 0), update(7, Op::Sum, 0)), (11, Some(4), Some(0)));
         assert!(window.unlock_plainly(next));
         team.barrier()?;

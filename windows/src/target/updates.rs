@@ -2,13 +2,14 @@
 
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::words::MemoryWord;
-use rmalab_atomics::{Disp, RemoteAtomics, WORD};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
 use super::Target;
 use crate::accumulate::Updates;
 use crate::element::Kind;
 use crate::place::{Part, Place};
+use crate::raw::core::{Memory, WindowCore};
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappable, WindowDisp};
 
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
@@ -220,18 +221,6 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.by_processor(disp, |word| word.compare_and_swap(expected, desired))
     }
 
-    /// Adds to several 64-bit unsigned integers, each atomically, if the processor reaches them, and returns true. Otherwise, and after an
-    /// error, it has done nothing, and [`accumulate`](Self::accumulate) is the way.
-    #[inline(always)]
-    pub fn add_to_words(&self, disp: WindowDisp, values: &[u64]) -> bool {
-        if self.ways.strategy != AccumulateStrategy::Native || values.is_empty() {
-            return false;
-        }
-        let Some(at) = self.in_segment(disp, size_of_val(values) as u64) else { return false };
-        let updates = self.updates(Place::Segment(at));
-        updates.words(0, values.len()).is_some_and(|words| updates.add(words, values).is_ok())
-    }
-
     /// Updates an element with one atomic of the processor or of the network, if there is one and it may be used.
     #[inline(always)]
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
@@ -408,8 +397,38 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         'e: 'p,
     {
         let Target { ra, core, ways: ref path, rank, alone, .. } = *self;
-        // The policy that locks nothing excludes no rank.
-        let alone = alone && core.exclusion != Exclusion::Nothing;
+        let alone = core.excludes_others(alone);
         Updates { ra, path, bias: path.biased.then_some(&core.bias), rank, place, alone }
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
+    /// Returns whether a rank that holds a target exclusively, if it does, is the only one that may update it. The policy that
+    /// locks nothing excludes no rank.
+    fn excludes_others(&self, alone: bool) -> bool {
+        alone && self.exclusion != Exclusion::Nothing
+    }
+
+    /// Adds to words of a target, as [`RawWindow::add_to_words`](crate::RawWindow::add_to_words) does.
+    ///
+    /// It is the way of [`Target::accumulate`] without the target: that has many fields, and making it takes as long as the
+    /// addition of some hundred words.
+    #[inline(never)]
+    pub(crate) fn add_to_words(&self, rank: Rank, alone: bool, disp: WindowDisp, values: &[u64]) -> bool {
+        let Memory::Symmetric { base, bytes, unit } = self.memory else { return false };
+        let len = size_of_val(values) as u64;
+        if !self.plain || self.ways.strategy != AccumulateStrategy::Native || values.is_empty() || len > bytes {
+            return false;
+        }
+        // A negative offset is larger than any window.
+        let Some(offset) = disp.0.checked_mul(i64::from(unit)).filter(|&offset| offset as u64 <= bytes - len) else {
+            return false;
+        };
+        let at = rank.at(base.plus(offset as u64)).unwatched();
+        let Some(words) = self.ra.shared_words(at, values.len() as u64) else { return false };
+        let path = &if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
+        let bias = path.biased.then_some(&self.bias);
+        let alone = self.excludes_others(alone);
+        Updates { ra: self.ra, path, bias, rank, place: Place::Segment(at), alone }.add(words, values).is_ok()
     }
 }

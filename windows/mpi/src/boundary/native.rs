@@ -475,10 +475,9 @@ impl Native {
         if !is_aligned || count > isize::MAX as usize / 8 || !self.is_open(target) {
             return false;
         }
-        let Some(at) = self.engine.raw().locked(Rank(target as u32)) else { return false };
         // SAFETY: the caller's promise; the first integer is aligned.
         let values = unsafe { std::slice::from_raw_parts(origin.at.cast::<u64>(), count) };
-        at.add_to_words(WindowDisp(disp), values)
+        self.engine.raw().add_to_words(Rank(target as u32), WindowDisp(disp), values)
     }
 
     /// Fetches and updates a 64-bit integer, or does nothing and returns false.
