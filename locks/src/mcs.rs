@@ -69,24 +69,36 @@ impl RawMutex for Mcs {
         Ok(Mcs { tail: place.word(0), node: Qnode::new(place.node), me: pointer(ra.rank()) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.node.prepare(ra)?;
-        let pred = ra.fetch_store(self.tail, self.me)?;
-        if pred != NIL {
-            self.node.link(ra, pred, self.me)?;
-            self.node.wait(ra)?;
+        match ra.fetch_store(self.tail, self.me)? {
+            NIL => Ok(()),
+            pred => self.wait_behind(ra, pred),
         }
-        Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let mut next = self.node.next(ra)?;
+        let next = self.node.next(ra)?;
+        if next == NIL && ra.compare_and_swap(self.tail, self.me, NIL)? == self.me {
+            return Ok(());
+        }
+        self.hand_over(ra, next)
+    }
+}
+
+// Waits and wake-ups are out of line, so that an acquisition without contention is small enough to be inlined.
+impl Mcs {
+    #[inline(never)]
+    fn wait_behind<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<()> {
+        self.node.link(ra, pred, self.me)?;
+        self.node.wait(ra)
+    }
+
+    #[inline(never)]
+    fn hand_over<A: RemoteAtomics + ?Sized>(&self, ra: &A, mut next: u64) -> Result<()> {
         if next == NIL {
-            if ra.compare_and_swap(self.tail, self.me, NIL)? == self.me {
-                return Ok(());
-            }
             // By I2 somebody has swapped itself in behind this rank, and its link is under way.
             next = self.node.wait_next(ra)?;
         }

@@ -457,7 +457,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     }
 
     /// Adds words to words that the processor reaches: what most runs are, and so the shortest path.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
         let n = values.len() as u64;
         if self.alone && n >= ALONE {

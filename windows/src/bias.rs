@@ -244,7 +244,7 @@ impl<'e> AccumulatePath<'e> {
     }
 
     /// Returns whether `target` is in mode locked. That may change at once unless this rank holds the lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_locked<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
         let mode = match self.words {
             Some((_, mode)) => mode.load(Ordering::Acquire),
