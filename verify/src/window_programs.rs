@@ -69,6 +69,8 @@ pub struct WindowProgram {
     /// The bias of accumulates, if any. The first number is the least number of elements of a run. The mode changes
     /// after the second number of elements of runs, and after the third number of single updates.
     pub bias: Option<(usize, u64, u64)>,
+    /// True if the barriers of more than two ranks are those of ranks that share processors.
+    pub at_home: bool,
     /// The networks on which a search takes seconds.
     pub networks: &'static [Network],
     /// True if each rank's processor reaches all memory. Then 8-byte operations of the windows are its loads and
@@ -137,6 +139,7 @@ impl WindowProgram {
     fn shape(&self) -> Shape {
         let mut shape = Shape::new(self.ranks);
         shape.capabilities.asymmetric_fence = self.bias.is_some();
+        shape.capabilities.shares_processors = self.at_home;
         shape.local_words = self.local_words;
         shape
     }
@@ -164,6 +167,11 @@ impl WindowProgram {
         let rounds = self.ranks.next_power_of_two().ilog2() as usize;
         for (round, name) in (0..).zip(&BARRIER[..rounds]) {
             add(name, Disp(0).word(round)..Disp(0).word(round + 1), false);
+        }
+        if self.at_home {
+            for (number, name) in (3 * rounds as u64..).zip(AT_HOME) {
+                add(name, Disp(0).word(number)..Disp(0).word(number + 1), false);
+            }
         }
         let mut known = allocations(&stage);
         for (config, names) in self.windows.iter().zip([A, B]) {
@@ -204,6 +212,9 @@ impl WindowProgram {
 
 /// The words of a team's barrier, one for each round: a program has at most 4 ranks.
 const BARRIER: [&str; 2] = ["barrier round 1", "barrier round 2"];
+
+/// The words of the barrier of ranks that share processors.
+const AT_HOME: [&str; 3] = ["barrier count", "barrier come", "barrier over"];
 
 macro_rules! words {
     ($window:literal $($word:literal)*) => { [$(concat!($window, $word)),*] };

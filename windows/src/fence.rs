@@ -7,7 +7,7 @@
 //!   implementations like this (W. Gropp, R. Thakur, An evaluation of implementation options for MPI one-sided
 //!   communication, EuroPVM/MPI 2005).
 //! * [`FenceStrategy::Dissemination`]: flush, then a dissemination barrier (foMPI: R. Gerstenberger, M. Besta, T. Hoefler,
-//!   SC'13, section 2.3).
+//!   SC'13, section 2.3); where ranks share processors, another barrier.
 //! * [`FenceStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
 //!
 //! # Why one barrier is enough
@@ -29,7 +29,8 @@
 //!
 //! # Cost
 //!
-//! One flush of all targets, ⌈log₂ p⌉ word puts and the same number of waits. The naive fence has twice the puts and waits.
+//! One flush of all targets and a [barrier](rmalab_atomics::Collectives::barrier): ⌈log₂ p⌉ word puts and the same number of waits, or,
+//! where ranks share processors, an addition and a wait. The naive fence has two barriers.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};

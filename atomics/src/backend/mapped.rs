@@ -119,7 +119,12 @@ impl Mapped {
         }
         let light = asymmetric::register(mapping.is_private());
         // A put may still be in the processor's store buffer when its call returns.
-        let capabilities = Capabilities { late_puts: light, asymmetric_fence: true, ..Capabilities::coherent(backend) };
+        let capabilities = Capabilities {
+            late_puts: light,
+            asymmetric_fence: true,
+            shares_processors: mapping.shares_processors(),
+            ..Capabilities::coherent(backend)
+        };
         let heap = SymmetricHeap::new(layout.segment_bytes());
         let view = WorldView::new(rank, layout.segment_bytes(), capabilities, topology, heap)?;
         mapping.mark_attached(rank);

@@ -108,6 +108,9 @@ pub struct Capabilities {
     pub passive_progress: bool,
     /// Whether a rank can fence for all other ranks: [`RemoteAtomics::fence_everywhere`].
     pub asymmetric_fence: bool,
+    /// Whether there were more ranks than processors when the world began, so that a rank that waits keeps others from running. All ranks
+    /// have the same value. Without shared memory it is false.
+    pub shares_processors: bool,
 }
 
 impl Capabilities {
@@ -122,6 +125,7 @@ impl Capabilities {
             atomic_puts: true,
             passive_progress: true,
             asymmetric_fence: false,
+            shares_processors: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use rmalab_atomics::Until;
 use rmalab_atomics::controlled::Call;
 
-use crate::mutant::Rule::{Answer, AsStore, AsSwap, Change, Posted, Pretend, Skip, Split, Value, ZeroAfter};
+use crate::mutant::Rule::{Answer, AsStore, AsSwap, Change, Posted, Pretend, See, Skip, Split, Value, ZeroAfter};
 use crate::mutant::{
     Mutant, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, put, table, wait_until,
 };
@@ -26,6 +26,11 @@ const DEFECTS: &[Mutant] = table! {
     of ["fence-3"]
     "fence-one-round" "a barrier of 3 ranks has one round"
         [Skip(put("barrier round 2")), Pretend(wait_until("barrier round 2"))].on(Sc);
+    of ["fence-at-home-3"]
+    "barrier-early" "a rank takes itself for the last one to come to a barrier when one more is to come"
+        [See(fetch_add("barrier count"), |come| come + 1)].on(Sc);
+    "barrier-not-over" "the last rank that comes to a barrier does not end it for the others"
+        [Skip(put("barrier over").another())].on(Sc);
     of ["pscw-flags-2"]
     "complete-no-flush" "complete notifies the targets before the puts have arrived"
         [Skip(flush())].on(UnorderedBulk);

@@ -24,10 +24,12 @@ struct Header {
     failed: AtomicU32,
     /// The number of ranks that have failed.
     failures: AtomicU32,
+    /// 1 if there are more ranks than processors.
+    shares_processors: AtomicU32,
 }
 
 /// "rmalab" and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x04");
+const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x05");
 
 /// The control block ahead of a rank's segment: two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
@@ -104,6 +106,18 @@ impl Layout {
     pub(super) fn stride(&self) -> usize {
         // `new` has checked that the whole fits into an isize.
         self.stride as usize
+    }
+}
+
+/// The number of processors for all ranks, as far as this process knows.
+///
+/// A process that may use one processor is taken for a rank that its launcher has bound, and the others for ranks that
+/// have other processors.
+fn processors() -> usize {
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        // SAFETY: a question without arguments in memory.
+        1 => usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1),
+        several => several,
     }
 }
 
@@ -192,6 +206,7 @@ impl Mapping {
         let header = self.header();
         header.size.store(self.layout.size, Ordering::Relaxed);
         header.segment.store(self.layout.segment, Ordering::Relaxed);
+        header.shares_processors.store(u32::from(self.layout.size as usize > processors()), Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
     }
 
@@ -209,6 +224,11 @@ impl Mapping {
             )));
         }
         Ok(())
+    }
+
+    /// Returns whether there were more ranks than processors when the memory was made.
+    pub(super) fn shares_processors(&self) -> bool {
+        self.header().shares_processors.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the layout of the mapping.

@@ -218,6 +218,7 @@ fn view(
         atomic_puts: false,
         passive_progress: true,
         asymmetric_fence: false,
+        shares_processors: false,
     };
     WorldView::new(membership.rank(), segment, capabilities, topology, SymmetricHeap::new(segment))
 }
