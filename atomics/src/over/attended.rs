@@ -18,6 +18,9 @@ const PASSED: Time = Time(0);
 /// The first wait between two calls of the function.
 const SHORTEST: Duration = Duration::from_micros(2);
 
+/// The first wait where ranks share processors: a rank whose turn is one of several waits for longer than the function is worth.
+const SHORTEST_SHARED: Duration = Duration::from_micros(20);
+
 /// The longest wait between two calls of the function: each one that finds nothing doubles the wait up to here.
 const LONGEST: Duration = Duration::from_millis(2);
 
@@ -63,12 +66,13 @@ impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F
     /// It is for functions that cost more than most waits take.
     #[must_use]
     pub fn late(self) -> Self {
-        Attended { first: SHORTEST, ..self }
+        let first = if self.inner.capabilities().shares_processors { SHORTEST_SHARED } else { SHORTEST };
+        Attended { first, ..self }
     }
 
     /// Serves until the word is as waited for, and returns it; `None` once no more calls of the function are needed.
     fn attend(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        let mut step = SHORTEST;
+        let mut step = SHORTEST.max(self.first);
         if !self.first.is_zero() {
             // Most waits end before a look at the clock would.
             if let Some(value) = self.inner.wait_on(own, until, Some(PASSED))? {
