@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
+use rmalab_report::numbers::counted;
 
 use crate::output::OutputArgs;
 use crate::reproduce::{self, Context, Extent, Journal, Outcome, Progress, Reproduced};
@@ -79,8 +80,8 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     if !arguments.output.quiet {
         let seconds: u64 = experiments.iter().map(|experiment| experiment.estimate(extent).as_secs()).sum();
         say!(
-            "reproduce: {} experiments: about {}",
-            experiments.len(),
+            "reproduce: {}: about {}",
+            counted(experiments.len() as u64, "experiment"),
             humantime::format_duration(Duration::from_secs(seconds))
         );
         if !journal.is_empty() {

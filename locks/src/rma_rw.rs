@@ -98,7 +98,7 @@ fn arrive(counter: u64) -> u64 {
 }
 
 fn depart(counter: u64) -> u64 {
-    // Wrapping, so that a counter that a mutant has broken is told by what breaks, in debug builds as in release builds.
+    // It wraps, so that debug builds do not panic where a mutant has broken a counter: a broken property has to show it.
     arrive(counter).wrapping_sub(inside(counter))
 }
 

@@ -2,7 +2,7 @@
 
 use rmalab_report::document::{Document, Section};
 use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Series, Table, Value};
-use rmalab_report::numbers::{counted, digits, humane};
+use rmalab_report::numbers::{counted, digits, grouped, humane};
 use rmalab_report::statistics::Quantiles;
 
 use super::options::Load;
@@ -72,7 +72,12 @@ impl Outcome {
         let small = points.iter().find(|point| point.key.ranks == least && point.key.lock == first.key.lock);
         if let Some(small) = small.filter(|_| least < most) {
             let growth = first.slowest_ns / small.slowest_ns.max(f64::MIN_POSITIVE);
-            text += &format!(" From {least} to {most} ranks it takes {} times as long.", digits(growth));
+            text += &format!(
+                " From {} to {} it takes {} times as long.",
+                grouped(least.into()),
+                counted(most.into(), "rank"),
+                digits(growth)
+            );
         }
         Some(text)
     }

@@ -10,6 +10,7 @@ use rmalab_job::{Error, Result};
 use rmalab_job::{Job, Ran, Ranks, elapsed};
 use rmalab_lab::simulate::validate;
 use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
+use rmalab_report::numbers::counted;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-lockall",
@@ -179,7 +180,12 @@ fn report(curve: &[(f64, f64)], beyond: &[(f64, f64)], here: &[(f64, f64)]) -> F
         finding.claim(
             off.abs() < 0.1,
             "an extrapolation of the line predicts the time of more ranks",
-            format!("{} at {ranks} ranks, simulated, {:+.1} % off our line", Value::Time(time), off * 100.0),
+            format!(
+                "{} at {}, simulated, {:+.1} % off our line",
+                Value::Time(time),
+                counted(ranks as u64, "rank"),
+                off * 100.0
+            ),
         );
     }
     if !finding.claims.iter().all(|claim| claim.holds) {
