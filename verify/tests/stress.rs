@@ -166,7 +166,8 @@ fn nonzero_words_are_found_if_the_lock_claims_rest() {
     assert_eq!(found.violations.len(), 1, "{found}");
     assert_eq!(
         found.violations[0].to_string(),
-        "clean-rest: rank 2 after the last release: the lock's shared word 0 is 0x64000000000000"
+        "clean-rest: rank 2 after the last release: the lock's shared word 0 is 0x64000000000000; a lock that keeps values \
+         declares it by RESTS_AT_ZERO or NODE_AT_REST"
     );
     let unclaimed = verdict("2R1Wx50", Flaw::Litters, Rest::Any);
     assert!(unclaimed.passed(), "{unclaimed}");
