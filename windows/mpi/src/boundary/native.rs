@@ -183,15 +183,19 @@ macro_rules! within {
     };
 }
 
-/// Returns `len` bytes of the program.
+/// Returns `len` bytes of the program. At the null address there are none.
 ///
 /// # Safety
 ///
 /// They are valid for reads until the call of MPI that named them returns, and nothing writes them meanwhile.
 #[inline(always)]
-unsafe fn bytes<'a>(at: *const c_void, len: u64) -> &'a [u8] {
-    // SAFETY: the caller's promise; there is no address behind no bytes.
-    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at.cast(), len as usize) } }
+unsafe fn bytes<'a>(at: *const c_void, len: u64) -> Result<&'a [u8]> {
+    match len {
+        0 => Ok(&[]),
+        _ if at.is_null() => refuse(ffi::MPI_ERR_BUFFER),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(at.cast(), len as usize) }),
+    }
 }
 
 /// Returns `len` bytes of the program, to be written.
@@ -200,9 +204,13 @@ unsafe fn bytes<'a>(at: *const c_void, len: u64) -> &'a [u8] {
 ///
 /// As for [`bytes`], and nothing reads them meanwhile.
 #[inline(always)]
-unsafe fn bytes_mut<'a>(at: *mut c_void, len: u64) -> &'a mut [u8] {
-    // SAFETY: as in `bytes`.
-    if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at.cast(), len as usize) } }
+unsafe fn bytes_mut<'a>(at: *mut c_void, len: u64) -> Result<&'a mut [u8]> {
+    match len {
+        0 => Ok(&mut []),
+        _ if at.is_null() => refuse(ffi::MPI_ERR_BUFFER),
+        // SAFETY: as in `bytes`.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len as usize) }),
+    }
 }
 
 /// Returns the error of a class, which the window's error handler does not know yet.
@@ -369,7 +377,8 @@ impl Native {
     #[inline(always)]
     fn is_word(&self, origin: Items, there: Remote) -> bool {
         let (last, dense) = self.last_type.get();
-        origin.of == last
+        !origin.at.is_null()
+            && origin.of == last
             && there.of == last
             && origin.count == there.count
             && origin.count.wrapping_mul(dense.size as i64) == 8
@@ -458,6 +467,9 @@ impl Native {
             // SAFETY: the caller's promise.
             return op == types::handle(Op::Sum) && unsafe { self.short_sums(origin, target, there.disp) };
         }
+        if origin.at.is_null() {
+            return false;
+        }
         // SAFETY: the caller's promise.
         let value = unsafe { origin.at.cast::<u64>().read_unaligned() };
         self.short_update(value, there.of, target, there.disp, op).is_some()
@@ -495,7 +507,7 @@ impl Native {
         disp: i64,
         op: ffi::MPI_Op,
     ) -> bool {
-        if !self.is_integer(of) || origin.is_null() {
+        if !self.is_integer(of) || origin.is_null() || result.is_null() {
             return false;
         }
         // SAFETY: the caller's promise; `origin` may be null for an operation that ignores it.
@@ -521,7 +533,7 @@ impl Native {
         target: c_int,
         disp: i64,
     ) -> bool {
-        if !self.is_integer(of) || !self.is_open(target) {
+        if !self.is_integer(of) || !self.is_open(target) || origin.is_null() || compare.is_null() || result.is_null() {
             return false;
         }
         let Some(at) = self.engine.raw().locked(Rank(target as u32)) else { return false };
@@ -647,7 +659,7 @@ impl Native {
             Some((from, into)) if from <= into => {
                 self.has_posted.set(true);
                 // SAFETY: the caller's promise.
-                let source = unsafe { bytes(origin.at, from) };
+                let source = unsafe { bytes(origin.at, from)? };
                 within!(self, REQUEST, Put, target, at => at.put(WindowDisp(there.disp), source));
                 Ok(())
             }
@@ -690,7 +702,7 @@ impl Native {
         let len = len_of(items.count, items.of)?;
         if self.types.dense(items.of).is_some() {
             // SAFETY: the caller's promise.
-            return Ok(Cow::Borrowed(unsafe { bytes(items.at, len) }));
+            return Ok(Cow::Borrowed(unsafe { bytes(items.at, len)? }));
         }
         let mut copy = vec![0; len as usize];
         // SAFETY: the caller's promise.
@@ -714,7 +726,7 @@ impl Native {
         match self.dense(origin, there) {
             Some((into, from)) if from <= into => {
                 // SAFETY: the caller's promise.
-                let dest = unsafe { bytes_mut(origin.at, from) };
+                let dest = unsafe { bytes_mut(origin.at, from)? };
                 within!(self, REQUEST, Get, target, at => at.get(WindowDisp(there.disp), dest));
                 Ok(())
             }
@@ -785,12 +797,12 @@ impl Native {
             }
             let disp = WindowDisp(there.disp);
             // SAFETY: the caller's promise.
-            let source = unsafe { bytes(origin.at, if op == Op::NoOp { 0 } else { len }) };
+            let source = unsafe { bytes(origin.at, if op == Op::NoOp { 0 } else { len })? };
             match result {
                 None => within!(self, REQUEST, Accumulate, target, at => at.accumulate_untyped(disp, kind, op, source)),
                 Some(result) => {
                     // SAFETY: as above.
-                    let result = unsafe { bytes_mut(result.at, len) };
+                    let result = unsafe { bytes_mut(result.at, len)? };
                     within!(self, REQUEST, GetAccumulate, target,
                         at => at.get_accumulate_untyped(disp, kind, op, source, result));
                 }
@@ -885,7 +897,7 @@ impl Native {
         let Some(kind) = kind else { return refuse(ffi::MPI_ERR_TYPE) };
         // SAFETY: the caller's promise.
         let (desired, expected, result) =
-            unsafe { (bytes(origin, dense.size), bytes(compare, dense.size), bytes_mut(result, dense.size)) };
+            unsafe { (bytes(origin, dense.size)?, bytes(compare, dense.size)?, bytes_mut(result, dense.size)?) };
         let swap = self
             .engine
             .raw()

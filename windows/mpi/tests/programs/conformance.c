@@ -402,6 +402,40 @@ static void no_window(void)
     passed("conformance", "no window");
 }
 
+/* Operations whose buffers are at no address, ahead of any other and after one of the same type. */
+static void no_buffers(void)
+{
+    MPI_Win win;
+    int64_t *words, one = 1;
+    MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_lock_all(0, win);
+    for (int round = 0; round < 2; round++) {
+        CHECK(class_of(MPI_Put(NULL, 1, MPI_INT64_T, after, 0, 1, MPI_INT64_T, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Get(NULL, 1, MPI_INT64_T, after, 0, 1, MPI_INT64_T, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Put(NULL, 3, MPI_INT64_T, after, 0, 3, MPI_INT64_T, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Get(NULL, 3, MPI_INT64_T, after, 0, 3, MPI_INT64_T, win)), MPI_ERR_BUFFER);
+        for (int count = 1; count < 4; count += 2)
+            CHECK(class_of(MPI_Accumulate(NULL, count, MPI_INT64_T, after, 0, count, MPI_INT64_T, MPI_SUM, win)),
+                MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Fetch_and_op(NULL, &one, MPI_INT64_T, after, 0, MPI_SUM, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Fetch_and_op(&one, NULL, MPI_INT64_T, after, 0, MPI_SUM, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Compare_and_swap(NULL, &one, &one, MPI_INT64_T, after, 0, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Compare_and_swap(&one, NULL, &one, MPI_INT64_T, after, 0, win)), MPI_ERR_BUFFER);
+        CHECK(class_of(MPI_Compare_and_swap(&one, &one, NULL, MPI_INT64_T, after, 0, win)), MPI_ERR_BUFFER);
+        /* No bytes need no address. */
+        CHECK(MPI_Put(NULL, 0, MPI_INT64_T, after, 0, 0, MPI_INT64_T, win), MPI_SUCCESS);
+        CHECK(MPI_Get(NULL, 0, MPI_INT64_T, after, 0, 0, MPI_INT64_T, win), MPI_SUCCESS);
+        CHECK(MPI_Fetch_and_op(NULL, &one, MPI_INT64_T, after, 0, MPI_NO_OP, win), MPI_SUCCESS);
+        CHECK(one, 0);
+        MPI_Win_flush_all(win);
+    }
+    MPI_Win_unlock_all(win);
+    CHECK(words[0], 0);
+    MPI_Win_free(&win);
+    passed("conformance", "no buffers");
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -418,7 +452,9 @@ int main(int argc, char **argv)
     large_counts();
 #endif
     no_window();
-    if (native)
+    if (native) {
         ranges();
+        no_buffers();
+    }
     return end();
 }
