@@ -98,6 +98,8 @@ impl std::fmt::Display for Violation {
         write!(f, "{}: {}", self.property, self.rank)?;
         match self.acquisition {
             Some(acquisition) => write!(f, " in acquisition {acquisition}")?,
+            // The ranks go on for ever, so that no release is the last.
+            None if self.property == Property::NoLivelock => {}
             None => write!(f, " after the last release")?,
         }
         write!(f, ": {}", self.seen)

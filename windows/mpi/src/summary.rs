@@ -141,7 +141,7 @@ pub(crate) fn table(sums: &[u64; NUMBERS], ranks: u32) -> Vec<String> {
         windows.push(format!("{} the MPI's own", sums[0]));
     }
     let windows = if windows.is_empty() { "none".to_owned() } else { windows.join(", ") };
-    let mut lines = vec![format!("windows of {ranks} ranks: {windows}")];
+    let mut lines = vec![format!("windows of {ranks} rank{}: {windows}", if ranks == 1 { "" } else { "s" })];
     let calls = CALLS.iter().zip(&sums[FIRST_CALL..FIRST_TIME]).zip(&sums[FIRST_TIME..]);
     for ((name, &calls), &time) in calls.filter(|((_, calls), _)| **calls > 0) {
         let time = if time == 0 {
