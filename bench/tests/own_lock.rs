@@ -65,6 +65,23 @@ fn the_simulator_says_that_a_lock_is_never_free_again() {
     assert!(why.contains("No rank was done with an acquisition") && why.contains("verify --lock never-free"), "{why}");
 }
 
+#[test]
+fn the_simulator_leaves_out_a_lock_that_two_ranks_hold() {
+    let mut registry = Registry::standard();
+    registry.add_mutex::<Word<true, true>>("a get and a put");
+    registry.add_mutex::<Word<false, true>>("a compare-and-swap");
+    let mut options = simulate::Options::new(Profile::builtin("fx100").unwrap());
+    options.locks = vec!["get-then-put".into(), "my-mutex".into()];
+    options.ranks = vec![4];
+    options.loads[0].mix = simulate::Mix { lock_all: 0.0, shared: 0.0, exclusive: 1.0 };
+    // Without an operation inside, a rank is inside for no time.
+    options.loads[0].section = simulate::Section::Operation;
+    let outcome = simulate::Simulation::new(&registry, options).unwrap().run(|_| ()).unwrap();
+    let why = &outcome.left_out[0].why;
+    assert!(outcome.left_out.len() == 1 && why.contains("VIOLATED") && why.contains("verify"), "{why}");
+    assert_eq!(outcome.points.iter().map(|point| point.key.lock.as_str()).collect::<Vec<_>>(), ["my-mutex"]);
+}
+
 /// A lock that is released some times, and then never again.
 #[derive(Debug)]
 struct StuckLater(Word<false, true>);

@@ -321,6 +321,7 @@ impl Setting<'_> {
             target: options.target,
             home: Rank(options.home),
             exclusive_ranks: options.exclusive_ranks,
+            excludes: subject.info().excludes,
             seed: job.seed,
             warm_up: job.warm_up,
             pairs: job.pairs,
@@ -355,6 +356,9 @@ impl Setting<'_> {
                     if !shared.guard.goes_on() {
                         return false;
                     }
+                }
+                if shared.guard.has_ended() {
+                    return false;
                 }
                 shared.hurry.set(progress.events > options.max_events / 2);
                 latest.note(progress.events, shared.acquisitions.get());

@@ -4,6 +4,7 @@
 //! time: unlike in a study, the measurement disturbs nothing.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) target: Target,
     pub(crate) home: Rank,
     pub(crate) exclusive_ranks: u32,
+    /// Whether the lock excludes anything.
+    pub(crate) excludes: bool,
     pub(crate) seed: u64,
     pub(crate) warm_up: u32,
     pub(crate) pairs: u32,
@@ -54,8 +57,52 @@ pub(crate) struct Shared {
     pub(crate) sides: RefCell<[Side; 2]>,
     /// Grants so far, by the locked rank, or by the lock of a table; of lock_all, by the home rank.
     grants: RefCell<Vec<u64>>,
+    holders: RefCell<Holders>,
     /// The error of the first lock that failed.
     pub(crate) error: RefCell<Option<rmalab_locks::Error>>,
+}
+
+/// The ranks that are inside now: with a lock_all, and with locks of one rank or of a table.
+#[derive(Default)]
+struct Holders {
+    all: u32,
+    exclusive: u32,
+    /// Those with a shared and those with an exclusive lock, by the locked rank or the lock of the table.
+    of_books: HashMap<u32, [u32; 2]>,
+}
+
+impl Holders {
+    /// Adds a rank that has entered, and returns whether the others inside exclude it.
+    fn enter(&mut self, choice: Choice, book: u32) -> bool {
+        let Choice::One(kind, _) = choice else {
+            self.all += 1;
+            return self.exclusive > 0;
+        };
+        let of_book = self.of_books.entry(book).or_default();
+        let [shared, exclusive] = *of_book;
+        if kind == LockKind::Shared {
+            of_book[0] += 1;
+            return exclusive > 0;
+        }
+        of_book[1] += 1;
+        self.exclusive += 1;
+        self.all > 0 || shared > 0 || exclusive > 0
+    }
+
+    /// Removes a rank that is about to leave.
+    fn leave(&mut self, choice: Choice, book: u32) {
+        let Choice::One(kind, _) = choice else {
+            self.all -= 1;
+            return;
+        };
+        self.exclusive -= u32::from(kind == LockKind::Exclusive);
+        if let Some(of_book) = self.of_books.get_mut(&book) {
+            of_book[usize::from(kind == LockKind::Exclusive)] -= 1;
+            if *of_book == [0, 0] {
+                self.of_books.remove(&book);
+            }
+        }
+    }
 }
 
 /// Counters of measured acquisitions that read (lock_all and shared), or that write (exclusive).
@@ -103,6 +150,7 @@ impl Shared {
             acquisitions: Cell::new(0),
             sides: RefCell::new([Side::new(), Side::new()]),
             grants: RefCell::new(vec![0; books as usize]),
+            holders: RefCell::default(),
             error: RefCell::default(),
         }
     }
@@ -289,6 +337,7 @@ fn transaction(
 
 /// An acquisition.
 struct Entered {
+    book: u32,
     request: u64,
     measured: bool,
     /// Those of a writer, by distance.
@@ -314,6 +363,9 @@ fn enter(
     } else {
         acquire(lock, ra, choice)?;
     }
+    if shared.holders.borrow_mut().enter(choice, book) && shared.task.excludes {
+        shared.guard.end(VIOLATED);
+    }
     let bypass = shared.grant(book) - requested;
     let measured = measured && shared.over.get().is_none();
     if measured {
@@ -323,7 +375,7 @@ fn enter(
         side.bypass_sum += bypass;
         side.bypass_max = side.bypass_max.max(bypass);
     }
-    Ok(Entered { request, measured, operations })
+    Ok(Entered { book, request, measured, operations })
 }
 
 /// The operations of a rank while it holds a lock.
@@ -359,6 +411,7 @@ fn leave(
     choice: Choice,
     entered: &Entered,
 ) -> rmalab_locks::Result<()> {
+    shared.holders.borrow_mut().leave(choice, entered.book);
     if !choice.writes() {
         return release(lock, ra, choice);
     }
@@ -396,7 +449,10 @@ fn compute(ra: &Sim<'_>, random: &mut SmallRng, from: Duration, to: Duration) ->
     Ok(ra.compute(span)?)
 }
 
-/// Checks the memory of simulations.
+/// The reason to end the simulation of a lock that does not exclude.
+const VIOLATED: &str = "VIOLATED: two ranks that exclude each other were inside together, as `verify` draws";
+
+/// Checks the memory of simulations, and ends one that has no use.
 pub(crate) struct Guard {
     /// Limit on the bytes of this process.
     most: u64,
@@ -408,6 +464,16 @@ impl Guard {
     /// A guard for a process that may have at most `most` bytes.
     pub(crate) fn new(most: u64) -> Guard {
         Guard { most, why: RefCell::default() }
+    }
+
+    /// Ends the simulation for a reason. The first one counts.
+    pub(crate) fn end(&self, why: &str) {
+        self.why.borrow_mut().get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Returns whether the simulation has a reason to end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.why.borrow().is_some()
     }
 
     /// Returns whether there is memory to go on.
