@@ -92,7 +92,7 @@ fn probed<'a, A: RemoteAtomics + ?Sized>(ra: &'a A, name: &'static str) -> Resul
 }
 
 /// The remedy for a lock that is correct although its words are not zero at rest.
-pub const KEEPING: &str = "a lock that keeps values declares it by RESTS_AT_ZERO or NODE_AT_REST";
+pub const REST_REMEDY: &str = "a lock that keeps values declares it by RESTS_AT_ZERO or NODE_AT_REST";
 
 /// Checks that these shared words of the lock and all its nodes are zero; all ranks call it, with no acquisition under way.
 fn at_rest<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, words: u64, node: u64) -> Result<()> {
@@ -102,7 +102,7 @@ fn at_rest<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, words: u64, node: u6
     for (rank, at, bytes) in [(place.home, place.words, words), (ra.rank(), place.node, node)] {
         for word in 0..bytes.div_ceil(WORD) {
             let value = ra.get(rank.at(at.word(word)))?;
-            assert_eq!(value, 0, "{}: word {word} at {at} of {rank} after the last release; {KEEPING}", ra.rank());
+            assert_eq!(value, 0, "{}: word {word} at {at} of {rank} after the last release; {REST_REMEDY}", ra.rank());
         }
     }
     Ok(all.barrier()?)

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use rmalab_atomics::controlled::Call;
 use rmalab_atomics::{Address, Rank, Time};
 use rmalab_locks::lease::MAX_VALUE;
-use rmalab_locks::suite::KEEPING;
+use rmalab_locks::suite::REST_REMEDY;
 
 use crate::check::Check;
 use crate::network::Memory;
@@ -208,7 +208,7 @@ impl Check {
         let seen = match name_of(at) {
             Some(name) => format!("the word at {} ({name}) is {value:#x}", at.disp),
             None if matches!(self.subject.workload(), Workload::Lock(_)) => {
-                format!("the word at {} is {value:#x}; {KEEPING}", at.disp)
+                format!("the word at {} is {value:#x}; {REST_REMEDY}", at.disp)
             }
             None => format!("the word at {} is {value:#x}", at.disp),
         };

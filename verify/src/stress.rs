@@ -18,7 +18,7 @@
 //! processors than ranks. A rank's first reading waits inside for another reader, for a bounded time.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
-use rmalab_locks::suite::KEEPING;
+use rmalab_locks::suite::REST_REMEDY;
 use rmalab_locks::{LINE, Place, RawRwLock};
 
 use crate::{Error, Form, Property, Result, Scenario, Violation};
@@ -226,7 +226,7 @@ fn check_rest<A: RemoteAtomics + ?Sized>(
     for index in 0..bytes / WORD {
         let word = ra.get(ra.rank().at(start.word(index)))?;
         if word != 0 {
-            let seen = format!("{whose} word {index} is {word:#x}; {KEEPING}");
+            let seen = format!("{whose} word {index} is {word:#x}; {REST_REMEDY}");
             verdict.report(Property::CleanRest, ra.rank(), None, seen);
         }
     }

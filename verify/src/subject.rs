@@ -83,9 +83,6 @@ pub enum Order {
     WritersFirst,
 }
 
-/// The bytes of a lock's shared words in a world of so many ranks.
-type BytesOfWorld = fn(u32) -> u64;
-
 /// One lock, policy or program under test.
 #[derive(Clone)]
 pub struct Subject {
@@ -106,9 +103,6 @@ pub struct Subject {
     recovers: bool,
     /// If its holders lose it with time, the number of lapses that a lease lasts.
     lease: Option<u32>,
-    /// The bytes of a lock's shared words, and those in a world of so many ranks. They differ if the lock has words for
-    /// each rank.
-    shared: Option<(u64, BytesOfWorld)>,
 }
 
 impl Subject {
@@ -127,7 +121,7 @@ impl Subject {
 
     fn lock_by<L: RawRwLock + Debug + 'static>(params: L::Params, attempt: Attempt<L>) -> Subject {
         let subject = Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params, attempt)));
-        Subject { readers_share: L::READERS_SHARE, shared: Some((L::WORDS, L::words)), ..subject }
+        Subject { readers_share: L::READERS_SHARE, ..subject }
     }
 
     /// The mutex `M`: its readers exclude each other like writers.
@@ -157,7 +151,7 @@ impl Subject {
     /// The reader-writer lock `L`, which goes on after the failure of a rank.
     pub fn recoverable_lock<L: RecoverableRw + Debug + 'static>(params: L::Params) -> Subject {
         let subject = Subject::new(L::NAME, Workload::Lock(Bind::recoverable_rw::<L>(params)));
-        Subject { recovers: true, shared: Some((L::WORDS, L::words)), ..subject }
+        Subject { recovers: true, ..subject }
     }
 
     /// The lease mutex. Its leases last until time has passed `lapses` times; `params` gets their term.
@@ -210,7 +204,6 @@ impl Subject {
             is_nested: false,
             recovers: false,
             lease: None,
-            shared: None,
         }
     }
 
@@ -230,7 +223,7 @@ impl Subject {
         let of_inner_word = |name: &str| -> &'static str { format!("inner {name}").leak() };
         let words = inner.words.iter().map(|&word| Word {
             name: of_inner_word(word.name),
-            disp: word.disp.plus(of_outer.bytes(1)),
+            disp: word.disp.plus(of_outer.bytes()),
             ..word
         });
         let keeps = inner.keeps.iter().map(|&(name, bits)| (of_inner_word(name), bits));
@@ -392,11 +385,9 @@ impl Subject {
 
     /// The displacement of the word's name, for the word at `disp` in a world of `size` ranks.
     pub(crate) fn named_disp(&self, disp: Disp, size: u32) -> Disp {
-        let Some((named, in_world)) = self.shared else {
-            return disp;
-        };
-        let lines = |bytes: u64| bytes.max(1).next_multiple_of(LINE);
-        let (end, more) = (WORDS.plus(lines(named)), lines(in_world(size)).saturating_sub(lines(named)));
+        let Workload::Lock(bind) = &self.workload else { return disp };
+        let Some((named, in_world)) = bind.words(size) else { return disp };
+        let (end, more) = (WORDS.plus(named), in_world.saturating_sub(named));
         match disp {
             _ if more == 0 || disp < end => disp,
             _ if disp < end.plus(more) => Disp(end.0 - WORD),

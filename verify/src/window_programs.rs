@@ -70,7 +70,7 @@ pub struct WindowProgram {
     /// after the second number of elements of runs, and after the third number of single updates.
     pub bias: Option<(usize, u64, u64)>,
     /// True if the barriers of more than two ranks are those of ranks that share processors.
-    pub at_home: bool,
+    pub centralized: bool,
     /// The networks on which a search takes seconds.
     pub networks: &'static [Network],
     /// True if each rank's processor reaches all memory. Then 8-byte operations of the windows are its loads and
@@ -139,7 +139,7 @@ impl WindowProgram {
     fn shape(&self) -> Shape {
         let mut shape = Shape::new(self.ranks);
         shape.capabilities.asymmetric_fence = self.bias.is_some();
-        shape.capabilities.shares_processors = self.at_home;
+        shape.capabilities.shares_processors = self.centralized;
         shape.local_words = self.local_words;
         shape
     }
@@ -168,8 +168,8 @@ impl WindowProgram {
         for (round, name) in (0..).zip(&BARRIER[..rounds]) {
             add(name, Disp(0).word(round)..Disp(0).word(round + 1), false);
         }
-        if self.at_home {
-            for (number, name) in (3 * rounds as u64..).zip(AT_HOME) {
+        if self.centralized {
+            for (number, name) in (3 * rounds as u64..).zip(CENTRALIZED) {
                 add(name, Disp(0).word(number)..Disp(0).word(number + 1), false);
             }
         }
@@ -214,7 +214,7 @@ impl WindowProgram {
 const BARRIER: [&str; 2] = ["barrier round 1", "barrier round 2"];
 
 /// The words of the barrier of ranks that share processors.
-const AT_HOME: [&str; 3] = ["barrier count", "barrier come", "barrier over"];
+const CENTRALIZED: [&str; 3] = ["barrier count", "barrier reached", "barrier released"];
 
 macro_rules! words {
     ($window:literal $($word:literal)*) => { [$(concat!($window, $word)),*] };

@@ -39,22 +39,29 @@ pub struct Bind {
 /// The memory of a lock on the symmetric heap, and which of it is zero at rest.
 #[derive(Clone, Copy)]
 struct LockMemory {
-    /// The bytes of its words in a world of so many ranks.
+    /// The bytes of its words that have names.
+    named: u64,
+    /// The bytes of its words in a world of so many ranks: more, if the lock has words for each rank.
     words: fn(u32) -> u64,
     words_rest: bool,
     node: u64,
     node_at_rest: u64,
 }
 
+/// The bytes that [`Place::alloc`] takes for so many.
+fn lines(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(LINE)
+}
+
 impl LockMemory {
     fn of<L: RawRwLock>() -> LockMemory {
-        LockMemory { words: L::words, words_rest: L::RESTS_AT_ZERO, node: L::NODE, node_at_rest: L::NODE_AT_REST }
-    }
-
-    /// The bytes of its words and of its node in a world of so many ranks, as [`Place::alloc`] rounds them.
-    fn bytes(&self, ranks: u32) -> (u64, u64) {
-        let rounded = |bytes: u64| bytes.max(1).next_multiple_of(LINE);
-        (rounded((self.words)(ranks)), rounded(self.node))
+        LockMemory {
+            named: L::WORDS,
+            words: L::words,
+            words_rest: L::RESTS_AT_ZERO,
+            node: L::NODE,
+            node_at_rest: L::NODE_AT_REST,
+        }
     }
 }
 
@@ -135,9 +142,15 @@ impl Bind {
         Bind { bind: Arc::new(bind), memory }
     }
 
-    /// The bytes of a lock's words and node on the symmetric heap, in a world of so many ranks.
-    pub(crate) fn bytes(&self, ranks: u32) -> u64 {
-        self.memory.iter().map(|memory| memory.bytes(ranks)).map(|(words, node)| words + node).sum()
+    /// The bytes of a lock's named words and its node on the symmetric heap.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memory.iter().map(|memory| lines(memory.named) + lines(memory.node)).sum()
+    }
+
+    /// The bytes of one lock's named words on the symmetric heap, and those of all its words in a world of so many ranks.
+    pub(crate) fn words(&self, ranks: u32) -> Option<(u64, u64)> {
+        let [memory] = self.memory.as_slice() else { return None };
+        Some((lines(memory.named), lines((memory.words)(ranks))))
     }
 
     /// Returns whether the lock's constants promise that the word at `disp` is zero at rest, in a world of so many
@@ -145,7 +158,7 @@ impl Bind {
     pub(crate) fn rests(&self, disp: Disp, from: Disp, ranks: u32) -> bool {
         let Some(mut offset) = disp.0.checked_sub(from.0) else { return true };
         for memory in &self.memory {
-            let (words, node) = memory.bytes(ranks);
+            let (words, node) = (lines((memory.words)(ranks)), lines(memory.node));
             if offset < words {
                 return memory.words_rest;
             }

@@ -18,8 +18,9 @@ const PASSED: Time = Time(0);
 /// The first wait between two calls of the function.
 const SHORTEST: Duration = Duration::from_micros(2);
 
-/// The first wait where ranks share processors: a rank whose turn is one of several waits for longer than the function is worth.
-const SHORTEST_SHARED: Duration = Duration::from_micros(20);
+/// The first wait where ranks share processors. Most waits there last until the awaited rank has had its turn, so that an
+/// earlier call takes time from that rank.
+const SHORTEST_SHARING: Duration = Duration::from_micros(20);
 
 /// The longest wait between two calls of the function: each one that finds nothing doubles the wait up to here.
 const LONGEST: Duration = Duration::from_millis(2);
@@ -66,7 +67,7 @@ impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F
     /// It is for functions that cost more than most waits take.
     #[must_use]
     pub fn late(self) -> Self {
-        let first = if self.inner.capabilities().shares_processors { SHORTEST_SHARED } else { SHORTEST };
+        let first = if self.inner.capabilities().shares_processors { SHORTEST_SHARING } else { SHORTEST };
         Attended { first, ..self }
     }
 

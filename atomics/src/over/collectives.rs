@@ -8,9 +8,8 @@
 //! * Allgather and alltoall by dissemination of blocks, for any number of ranks: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal,
 //!   D. Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing systems,
 //!   IEEE TPDS 8, 1997, <https://doi.org/10.1109/71.642949>.
-//! * Barrier at a home, where ranks share processors: a counter, and a word that each rank waits for; J. Mellor-Crummey,
-//!   M. Scott, Algorithms for scalable synchronization on shared-memory multiprocessors, ACM TOCS 9(1), 1991, section 3.1
-//!   (the centralized barrier, whose flag every rank has for itself here).
+//! * Centralized barrier, where ranks share processors: J. Mellor-Crummey, M. Scott, Algorithms for scalable synchronization
+//!   on shared-memory multiprocessors, ACM TOCS 9(1), 1991, section 3.1. Each rank has its own copy of the paper's flag here.
 //! * Reduce-scatter is that allgather run backwards, with additions in place of copies. Broadcast is a binomial tree.
 //! * Allreduce is a dissemination of results over windows of ranks, see [`allreduce`](Collectives::allreduce).
 //!
@@ -31,19 +30,19 @@
 //! | word | home | written by | value |
 //! | --- | --- | --- | --- |
 //! | count | rank 0 | all | number of calls of barriers, of all ranks together |
-//! | come | each rank | itself | epoch of the last barrier that it has come to |
-//! | over | each rank | the last rank that comes | epoch of the last barrier that is over |
+//! | reached | each rank | itself | epoch of the last barrier that it has reached |
+//! | released | each rank | the last rank to arrive | epoch of the last barrier from which it is released |
 //!
-//! # The barrier at a home
+//! # The centralized barrier
 //!
 //! In dissemination each of R rounds waits for other ranks. Where ranks share processors, each of these waits may cost a
-//! switch to another rank. So every rank counts itself at rank 0 and waits once. The last one ends the barrier for all. With
+//! switch to another rank. So every rank counts itself at rank 0 and waits once. The last one releases all others. With
 //! 8 processes on 2 processors that takes 3.3 us in place of 4.9 us.
 //!
-//! * H1. `count` is epoch × p exactly when all ranks have come to that barrier: nobody comes to the next one before.
-//! * H2. A rank does not know who will be the last one. So it waits for its successor; that one has come once it has left
-//!   the barrier. If a rank leaves the world before it comes, the rank before it finds that out and fails, and then the
-//!   ranks before that one.
+//! * C1. `count` is epoch × p exactly when all ranks have reached that barrier: nobody reaches the next one before.
+//! * C2. A rank does not know who will be the last one. So it waits for the rank behind it; one that has left the world
+//!   after the barrier has reached it. If a rank leaves before, the rank ahead of it gets an error and ends, and then the
+//!   ranks ahead of that one.
 //!
 //! # Invariants
 //!
@@ -65,8 +64,8 @@
 //! # Memory
 //!
 //! Every rank has 24 bytes and two chunks for each of the R links, for any length of messages: with the default chunk,
-//! 4 KiB for each link. Where ranks share processors, there are 24 bytes more. These words stay allocated as long as the world lives: the last barrier before they could be
-//! taken back would itself need them. Make one for a world and share it.
+//! 4 KiB for each link. Where ranks share processors, there are 24 bytes more. These words stay allocated as long as the
+//! world lives: the last barrier before they could be taken back would itself need them. Make one for a world and share it.
 
 use std::cell::{Cell, RefCell};
 
@@ -108,8 +107,8 @@ const SHORT: usize = 8;
 pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     links: Vec<Link>,
-    /// The words of the barrier at a home, if ranks share processors.
-    at_home: Option<AtHome>,
+    /// The words of the centralized barrier, if ranks share processors.
+    centralized: Option<Centralized>,
     /// Words of a chunk.
     chunk: usize,
     /// The number of barriers of this rank.
@@ -123,12 +122,12 @@ pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
 /// The function that a rank's waits call, with the rank's handle of the world.
 type Serve = fn(&dyn RemoteAtomics) -> Result<Served>;
 
-/// The words of the barrier at a home.
+/// The words of the centralized barrier.
 #[derive(Clone, Copy, Debug)]
-struct AtHome {
+struct Centralized {
     count: Disp,
-    come: Disp,
-    over: Disp,
+    reached: Disp,
+    released: Disp,
 }
 
 /// One rank's ends of a link: it sends to the successor, and receives from the predecessor.
@@ -162,16 +161,16 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     ///
     /// [`OutOfMemory`](crate::Error::OutOfMemory), on all ranks alike.
     pub fn with_chunk(ra: &'a A, bytes: u64) -> Result<Collectives<'a, A>> {
-        // With two ranks, a barrier at a home is no better.
+        // With two ranks, dissemination has one round.
         Collectives::with_barrier(ra, bytes, ra.capabilities().shares_processors && ra.size() > 2)
     }
 
-    fn with_barrier(ra: &'a A, bytes: u64, meets_at_home: bool) -> Result<Collectives<'a, A>> {
+    fn with_barrier(ra: &'a A, bytes: u64, is_centralized: bool) -> Result<Collectives<'a, A>> {
         let (me, size) = (u64::from(ra.rank().0), u64::from(ra.size()));
         let chunk = bytes.div_ceil(WORD).max(1);
         let rounds = u64::from(rounds(ra.size()));
-        // Three words a link, those of the barrier at a home, then the slots, each at the start of a cache line.
-        let words = (3 * rounds + if meets_at_home { 3 } else { 0 }).next_multiple_of(8);
+        // Three words a link, those of the centralized barrier, then the slots, each at the start of a cache line.
+        let words = (3 * rounds + if is_centralized { 3 } else { 0 }).next_multiple_of(8);
         let slots = rounds.saturating_mul(SLOTS).saturating_mul(chunk);
         let base =
             if words == 0 { Disp(0) } else { ra.heap().alloc(words.saturating_add(slots).saturating_mul(WORD), 64)? };
@@ -185,14 +184,14 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
             sent: Cell::new(0),
             received: Cell::new(0),
         });
-        let at_home = meets_at_home.then(|| {
+        let centralized = is_centralized.then(|| {
             let word = |number| base.word(3 * rounds + number);
-            AtHome { count: word(0), come: word(1), over: word(2) }
+            Centralized { count: word(0), reached: word(1), released: word(2) }
         });
         Ok(Collectives {
             ra,
             links: links.collect(),
-            at_home,
+            centralized,
             // The allocation above has shown that it fits.
             chunk: chunk as usize,
             epoch: Cell::new(0),
@@ -243,8 +242,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     pub fn barrier(&self) -> Result<()> {
         let epoch = self.epoch.get() + 1;
         self.epoch.set(epoch);
-        if let Some(words) = self.at_home {
-            return self.barrier_at_home(words, epoch);
+        if let Some(words) = self.centralized {
+            return self.centralized_barrier(words, epoch);
         }
         for link in &self.links {
             self.ra.put(link.successor.at(link.barrier), epoch)?;
@@ -254,24 +253,24 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok(())
     }
 
-    fn barrier_at_home(&self, words: AtHome, epoch: u64) -> Result<()> {
+    fn centralized_barrier(&self, words: Centralized, epoch: u64) -> Result<()> {
         let (ra, me, size) = (self.ra, self.ra.rank().0, self.ra.size());
-        ra.put(ra.rank().at(words.come).unwatched(), epoch)?;
-        let come = ra.fetch_add(Rank(0).at(words.count).unwatched(), 1)? + 1;
+        ra.put(ra.rank().at(words.reached).unwatched(), epoch)?;
+        let count = ra.fetch_add(Rank(0).at(words.count).unwatched(), 1)? + 1;
         // The ranks behind this one, the nearest first.
         let mut others = (1..size).map(|by| Rank((me + by) % size));
-        if come == epoch * u64::from(size) {
-            return others.try_for_each(|rank| ra.put(rank.at(words.over), epoch));
+        if count == epoch * u64::from(size) {
+            return others.try_for_each(|rank| ra.put(rank.at(words.released), epoch));
         }
         loop {
             let until = Until::Ge(epoch);
             let Some(awaited) = others.next() else {
-                // All have come, so the last one is about to end the barrier.
-                return ra.wait_until(words.over, until).map(drop);
+                // All have reached it, so the last one is about to release this one.
+                return ra.wait_until(words.released, until).map(drop);
             };
-            match self.wait(words.over, until, awaited) {
-                // By H2 it may leave after the barrier, before its last rank has told this one.
-                Err(Error::PeerLeft { .. }) if ra.get(awaited.at(words.come).unwatched())? >= epoch => {}
+            match self.wait(words.released, until, awaited) {
+                // C2: the last rank may have released that one, which has left since, and not yet this one.
+                Err(Error::PeerLeft { .. }) if ra.get(awaited.at(words.reached).unwatched())? >= epoch => {}
                 ended => return ended.map(drop),
             }
         }
@@ -656,10 +655,10 @@ mod tests {
     }
 
     /// Many calls of all kinds back to back, compared with the results of a sequential program.
-    fn mixed(size: u32, chunk: u64, calls: u64, meets_at_home: bool) {
+    fn mixed(size: u32, chunk: u64, calls: u64, is_centralized: bool) {
         World::threads(size)
             .run(|ra| {
-                let collectives = Collectives::with_barrier(ra, chunk, meets_at_home).unwrap();
+                let collectives = Collectives::with_barrier(ra, chunk, is_centralized).unwrap();
                 let me = ra.rank().0;
                 // `common` draws the same on all ranks, `own` does not.
                 let (mut common, mut own) = (Random::new(chunk, 1000), Random::new(chunk, u64::from(me)));
@@ -740,18 +739,18 @@ mod tests {
     #[test]
     fn mixed_calls_agree_with_a_sequential_run() {
         for size in SIZES {
-            for (chunk, meets_at_home) in [(1, false), (72, true), (CHUNK_BYTES, false)] {
-                mixed(size, chunk, 400, meets_at_home);
+            for (chunk, is_centralized) in [(1, false), (72, true), (CHUNK_BYTES, false)] {
+                mixed(size, chunk, 400, is_centralized);
             }
         }
     }
 
     #[test]
     fn no_rank_leaves_a_barrier_before_all_have_come() {
-        for (size, meets_at_home) in SIZES.into_iter().flat_map(|size| [(size, false), (size, true)]) {
+        for (size, is_centralized) in SIZES.into_iter().flat_map(|size| [(size, false), (size, true)]) {
             World::threads(size)
                 .run(|ra| {
-                    let collectives = Collectives::with_barrier(ra, CHUNK_BYTES, meets_at_home).unwrap();
+                    let collectives = Collectives::with_barrier(ra, CHUNK_BYTES, is_centralized).unwrap();
                     let counter = Rank(size / 2).at(ra.heap().alloc(8, 8).unwrap());
                     let mut random = Random::new(7, u64::from(ra.rank().0));
                     for round in 1..=200 {
@@ -769,9 +768,9 @@ mod tests {
 
     #[test]
     fn a_rank_that_leaves_before_a_barrier_ends_it_for_all() {
-        for (meets_at_home, leaves) in [(false, 2), (true, 0), (true, 2), (true, 3)] {
+        for (is_centralized, leaves) in [(false, 2), (true, 0), (true, 2), (true, 3)] {
             let ends = World::threads(4).run(|ra| {
-                let collectives = Collectives::with_barrier(ra, CHUNK_BYTES, meets_at_home).unwrap();
+                let collectives = Collectives::with_barrier(ra, CHUNK_BYTES, is_centralized).unwrap();
                 collectives.barrier().unwrap();
                 (ra.rank().0 != leaves).then(|| collectives.barrier().unwrap_err())
             });
@@ -793,8 +792,8 @@ mod tests {
                     let barrier = ra.take();
                     assert_eq!((barrier.put.total(), barrier.wait), (rounds, rounds));
                     assert_eq!(barrier.remote_operations(), rounds);
-                    let at_home = Collectives::with_barrier(&ra, CHUNK_BYTES, true).unwrap();
-                    at_home.barrier().unwrap();
+                    let centralized = Collectives::with_barrier(&ra, CHUNK_BYTES, true).unwrap();
+                    centralized.barrier().unwrap();
                     let barrier = ra.take();
                     let others = u64::from(size) - 1;
                     assert_eq!(barrier.fetch_add.total(), 1);

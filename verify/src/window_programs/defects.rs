@@ -26,11 +26,11 @@ const DEFECTS: &[Mutant] = table! {
     of ["fence-3"]
     "fence-one-round" "a barrier of 3 ranks has one round"
         [Skip(put("barrier round 2")), Pretend(wait_until("barrier round 2"))].on(Sc);
-    of ["fence-at-home-3"]
-    "barrier-early" "a rank takes itself for the last one to come to a barrier when one more is to come"
-        [See(fetch_add("barrier count"), |come| come + 1)].on(Sc);
-    "barrier-not-over" "the last rank that comes to a barrier does not end it for the others"
-        [Skip(put("barrier over").another())].on(Sc);
+    of ["fence-centralized-3"]
+    "barrier-early" "a rank takes itself for the last one at a barrier when one more is to arrive"
+        [See(fetch_add("barrier count"), |count| count + 1)].on(Sc);
+    "barrier-not-released" "the last rank that arrives at a barrier does not release the others"
+        [Skip(put("barrier released").another())].on(Sc);
     of ["pscw-flags-2"]
     "complete-no-flush" "complete notifies the targets before the puts have arrived"
         [Skip(flush())].on(UnorderedBulk);

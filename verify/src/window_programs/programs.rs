@@ -33,8 +33,8 @@ pub fn programs() -> Vec<WindowProgram> {
     let mut all = Vec::new();
     let mut add = |name, about, ranks, windows: &[Config], networks, code: fn(Scene<'_, '_>) -> Result<()>| {
         let (windows, code) = (windows.to_vec(), Arc::new(code));
-        let (slots, bias, local_words, at_home) = (None, None, false, false);
-        all.push(WindowProgram { name, about, ranks, windows, slots, bias, local_words, at_home, networks, code });
+        let (slots, bias, local_words, centralized) = (None, None, false, false);
+        all.push(WindowProgram { name, about, ranks, windows, slots, bias, local_words, centralized, networks, code });
     };
 
     let fence = |fence| [Config { fence, ..Config::default() }];
@@ -43,7 +43,7 @@ pub fn programs() -> Vec<WindowProgram> {
     add("fence-2", about, 2, &dissemination, LATE, fences);
     add("fence-3", about, 3, &dissemination, LATE, fences);
     add("fence-4", about, 4, &dissemination, WORDS, fences);
-    add("fence-at-home-3", about, 3, &dissemination, LATE, fences);
+    add("fence-centralized-3", about, 3, &dissemination, LATE, fences);
     add("fence-naive-2", about, 2, &naive, LATE, fences);
     add("fence-naive-3", about, 3, &naive, LATE, fences);
 
@@ -140,7 +140,7 @@ pub fn programs() -> Vec<WindowProgram> {
     add("pscw-full-3", about, 3, &matching, &[], |scene| pscw_all(scene, 2));
     add("pscw-full-4", about, 4, &matching, &[], |scene| pscw_all(scene, 2));
     for program in &mut all {
-        program.at_home = program.name.contains("at-home");
+        program.centralized = program.name.contains("centralized");
         program.slots = program.name.starts_with("pscw-full").then_some(1);
         program.bias = match program.name {
             "bias-runs" => Some((2, 4, 1)),

@@ -452,7 +452,7 @@ fn compute(ra: &Sim<'_>, random: &mut SmallRng, from: Duration, to: Duration) ->
 /// The reason to end the simulation of a lock that does not exclude.
 const VIOLATED: &str = "VIOLATED: two ranks that exclude each other were inside together, as `verify` draws";
 
-/// Checks the memory of simulations, and ends one that has no use.
+/// Ends a simulation early: for want of memory, or because its lock does not exclude.
 pub(crate) struct Guard {
     /// Limit on the bytes of this process.
     most: u64,
