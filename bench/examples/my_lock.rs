@@ -55,7 +55,7 @@ impl RawRwLock for MyLock {
 
 fn main() -> std::process::ExitCode {
     let mut registry = rmalab::Registry::standard();
-    registry.add_rw_lock::<MyLock>("a lock of my own");
+    registry.add_rw_lock::<MyLock>("a lock of my own").words(&[("word", rmalab::Holds::Number)], &[]); // names for drawings
     rmalab::main_with(registry)
 }
 

@@ -96,6 +96,7 @@ Exit codes:
   0    done
   1    the run failed (standard error has the reason), or a lock is broken
   2    an argument is wrong, or the report's folder or a saved counterexample cannot be used
+  3    verify: no property is broken in the states that were visited, but a limit ended a search
   130  interrupted (Ctrl-C); results until then are in the table and in the report
   143  terminated (SIGTERM), in the same way";
 

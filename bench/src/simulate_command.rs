@@ -18,7 +18,7 @@ use crate::output::OutputArgs;
 use crate::quantities::{Sweep, ranks};
 use crate::simulate::validate::{self, Check};
 use crate::simulate::{
-    self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, arena, machine, scale,
+    self, Ended, LeftOut, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, arena, machine, scale,
 };
 use crate::workload::{Benchmark, Table};
 use crate::{Error, Registry, Result, interrupt};
@@ -79,7 +79,7 @@ Examples:
 
 Exit codes:
   0    done, perhaps with points left out
-  1    the simulation failed; or, for validate: a value is outside its bounds
+  1    the simulation failed, or a lock is broken; or, for validate: a value is outside its bounds
   2    an argument is wrong, or the report's folder cannot be used
   130  interrupted (Ctrl-C); results until then are in the table and in the report";
 
@@ -414,6 +414,9 @@ fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCo
         say!("interrupted: {} of {} simulations have ended", ended, all);
     }
     outlet.write(&outcome.document())?;
+    if outcome.left_out.iter().any(LeftOut::is_violated) {
+        return Ok(ExitCode::FAILURE);
+    }
     if outcome.points.is_empty() && outcome.run.complete {
         return Err(Error::Ranks("no point could be simulated".into()));
     }

@@ -78,7 +78,7 @@ fn the_simulator_leaves_out_a_lock_that_two_ranks_hold() {
     options.loads[0].section = simulate::Section::Operation;
     let outcome = simulate::Simulation::new(&registry, options).unwrap().run(|_| ()).unwrap();
     let why = &outcome.left_out[0].why;
-    assert!(outcome.left_out.len() == 1 && why.contains("VIOLATED") && why.contains("verify"), "{why}");
+    assert!(outcome.left_out.len() == 1 && outcome.left_out[0].is_violated() && why.contains("verify"), "{why}");
     assert_eq!(outcome.points.iter().map(|point| point.key.lock.as_str()).collect::<Vec<_>>(), ["my-mutex"]);
 }
 

@@ -12,12 +12,16 @@ mod table;
 
 use std::process::ExitCode;
 
+use rmalab::Holds;
+
 // ANCHOR: main
 fn main() -> ExitCode {
     let mut registry = rmalab::Registry::standard();
     let paper = "Anderson: The Performance of Spin Lock Alternatives, IEEE TPDS 1(1), 1990";
-    registry.add_mutex::<draft::Draft>("the tutorial's first version: a get and a put").paper(paper);
-    registry.add_mutex::<gate::Gate>("the tutorial's lock: a compare-and-swap").paper(paper);
+    let first = registry.add_mutex::<draft::Draft>("the tutorial's first version: a get and a put");
+    first.paper(paper).words(&[("taken", Holds::Number)], &[]);
+    let mended = registry.add_mutex::<gate::Gate>("the tutorial's lock: a compare-and-swap");
+    mended.paper(paper).words(&[("taken", Holds::Number)], &[]);
     rmalab::main_with(registry)
 }
 // ANCHOR_END: main

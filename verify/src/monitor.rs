@@ -205,13 +205,10 @@ impl Check {
             .into_iter()
             .filter(|&(at, value)| value & !kept(at) != 0 && !left(at))
             .find(|&(at, value)| !self.names_the_dead(at, value, down))?;
-        let seen = match name_of(at) {
-            Some(name) => format!("the word at {} ({name}) is {value:#x}", at.disp),
-            None if matches!(self.subject.workload(), Workload::Lock(_)) => {
-                format!("the word at {} is {value:#x}; {REST_REMEDY}", at.disp)
-            }
-            None => format!("the word at {} is {value:#x}", at.disp),
-        };
+        let name = name_of(at).map_or_else(String::new, |name| format!(" ({name})"));
+        let is_lock = matches!(self.subject.workload(), Workload::Lock(_));
+        let remedy = if is_lock { format!("; {REST_REMEDY}") } else { String::new() };
+        let seen = format!("the word at {}{name} is {value:#x}{remedy}", at.disp);
         Some(Violation { property: Property::CleanRest, rank: at.rank, acquisition: None, seen })
     }
 }

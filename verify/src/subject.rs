@@ -11,7 +11,7 @@ use rmalab_locks::{
 
 use crate::clock::LAPSE;
 use crate::play::DATA;
-use crate::workload::{Attempt, Bind, Program, Workload, attempt_lock, attempt_window, no_attempt};
+use crate::workload::{Attempt, Bind, LockMemory, Program, Workload, attempt_lock, attempt_window, lines, no_attempt};
 use crate::{Access, Form};
 
 /// The start of a lock's words on the symmetric heap, after the line of the protected data.
@@ -302,6 +302,28 @@ impl Subject {
         let named = (0..).zip(words).map(|(i, &(name, holds))| Word { name, at, disp: from.word(i), holds });
         self.words.extend(named);
         self
+    }
+
+    /// Names the words of a lock: those at its home, and those of each rank's node, both from the first word on.
+    ///
+    /// A named word may be set at rest if the lock's constants say so.
+    ///
+    /// # Panics
+    ///
+    /// If it is not one lock, or has fewer words than names.
+    #[must_use]
+    pub fn lock_words(mut self, home: &[(&'static str, Holds)], node: &[(&'static str, Holds)]) -> Subject {
+        let memory = if let Workload::Lock(bind) = &self.workload { bind.memory().copied() } else { None };
+        let LockMemory { named, words_rest, node: bytes, node_at_rest, .. } =
+            memory.unwrap_or_else(|| panic!("'{}' is not one lock: its words have no names", self.name));
+        let home_at_rest = if words_rest { named } else { 0 };
+        for (words, bytes, at_rest) in [(home, named, home_at_rest), (node, bytes, node_at_rest)] {
+            let (names, words_there) = (words.len() as u64, bytes / WORD);
+            assert!(names <= words_there, "'{}' has {words_there} words there, and {names} names", self.name);
+            let kept = words.iter().skip((at_rest / WORD) as usize);
+            self.keeps.extend(kept.map(|&(name, _)| (name, u64::MAX)));
+        }
+        self.words(At::Home, WORDS, home).words(At::Each, WORDS.plus(lines(named)), node)
     }
 
     /// Declares that these bits of the word `name` may be set at rest: the lock remembers something from one use to the

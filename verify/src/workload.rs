@@ -38,18 +38,18 @@ pub struct Bind {
 
 /// The memory of a lock on the symmetric heap, and which of it is zero at rest.
 #[derive(Clone, Copy)]
-struct LockMemory {
+pub(crate) struct LockMemory {
     /// The bytes of its words that have names.
-    named: u64,
+    pub(crate) named: u64,
     /// The bytes of its words in a world of so many ranks: more, if the lock has words for each rank.
     words: fn(u32) -> u64,
-    words_rest: bool,
-    node: u64,
-    node_at_rest: u64,
+    pub(crate) words_rest: bool,
+    pub(crate) node: u64,
+    pub(crate) node_at_rest: u64,
 }
 
 /// The bytes that [`Place::alloc`] takes for so many.
-fn lines(bytes: u64) -> u64 {
+pub(crate) fn lines(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(LINE)
 }
 
@@ -147,10 +147,17 @@ impl Bind {
         self.memory.iter().map(|memory| lines(memory.named) + lines(memory.node)).sum()
     }
 
+    /// The memory of a lock, if it is one lock.
+    pub(crate) fn memory(&self) -> Option<&LockMemory> {
+        match self.memory.as_slice() {
+            [memory] => Some(memory),
+            _ => None,
+        }
+    }
+
     /// The bytes of one lock's named words on the symmetric heap, and those of all its words in a world of so many ranks.
     pub(crate) fn words(&self, ranks: u32) -> Option<(u64, u64)> {
-        let [memory] = self.memory.as_slice() else { return None };
-        Some((lines(memory.named), lines((memory.words)(ranks))))
+        self.memory().map(|memory| (lines(memory.named), lines((memory.words)(ranks))))
     }
 
     /// Returns whether the lock's constants promise that the word at `disp` is zero at rest, in a world of so many

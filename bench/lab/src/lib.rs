@@ -13,4 +13,5 @@ pub mod verify;
 pub mod workload;
 
 pub use registry::Registry;
+pub use rmalab_verify::subject::Holds;
 pub use subject::{Info, Kind, Subject};

@@ -47,26 +47,30 @@ impl Registry {
     /// # Panics
     ///
     /// When the name is taken.
-    pub fn add_rw_lock<L: RawRwLock + Debug + 'static>(&mut self, description: &str) -> &mut Info {
+    pub fn add_rw_lock<L: RawRwLock + Debug + 'static>(&mut self, description: &str) -> &mut Subject {
         self.add_global::<L>(Kind::ReaderWriter, description)
     }
 
     /// Adds a mutex, under its own name: its readers exclude one another like its writers.
     ///
+    /// Its `Debug` has to show the whole state of a handle, as for a [reader-writer lock](Self::add_rw_lock).
+    ///
     /// # Panics
     ///
     /// When the name is taken.
-    pub fn add_mutex<M: RawMutex + Debug + 'static>(&mut self, description: &str) -> &mut Info {
+    pub fn add_mutex<M: RawMutex + Debug + 'static>(&mut self, description: &str) -> &mut Subject {
         self.add_global::<Exclusive<M>>(Kind::Mutex, description)
     }
 
-    fn add_global<L: RawRwLock + Debug + 'static>(&mut self, kind: Kind, description: &str) -> &mut Info {
+    fn add_global<L: RawRwLock + Debug + 'static>(&mut self, kind: Kind, description: &str) -> &mut Subject {
         let params = |home| GlobalParams { home, lock: L::Params::default() };
         let check = rmalab_verify::Subject::lock::<L>(L::Params::default());
         self.add(Subject::new::<Global<L>>(Info::new(L::NAME, kind, description), check, params))
     }
 
     /// Adds a window policy; `params` gets the home rank of its global words.
+    ///
+    /// Its `Debug` has to show the whole state of a handle, as for a [reader-writer lock](Self::add_rw_lock).
     ///
     /// # Panics
     ///
@@ -75,7 +79,7 @@ impl Registry {
         &mut self,
         description: &str,
         params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
-    ) -> &mut Info {
+    ) -> &mut Subject {
         let check = rmalab_verify::Subject::window::<W>(params.clone());
         self.add(Subject::new::<W>(Info::new(W::NAME, Kind::Policy, description), check, params))
     }
@@ -91,12 +95,12 @@ impl Registry {
         }
     }
 
-    fn add(&mut self, mut subject: Subject) -> &mut Info {
+    fn add(&mut self, mut subject: Subject) -> &mut Subject {
         let name = &subject.info.name;
         assert!(self.subjects().all(|other| other.info.name != *name), "two subjects are called '{name}'");
         subject.info.place = self.subjects.len();
         self.subjects.push(subject);
-        &mut self.subjects.last_mut().expect("a subject was just added").info
+        self.subjects.last_mut().expect("a subject was just added")
     }
 
     /// All subjects, in the order in which they were added.

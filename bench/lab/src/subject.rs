@@ -13,6 +13,7 @@ use passes::{Anywhere, OnMemory, Passes};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_job::{Error, Result};
 use rmalab_locks::WindowLock;
+use rmalab_verify::subject::Holds;
 
 use crate::advise::Advised;
 use crate::workload::Layout;
@@ -76,30 +77,6 @@ impl Info {
             square: false,
         }
     }
-
-    /// Sets the publication.
-    pub fn paper(&mut self, paper: &str) -> &mut Info {
-        self.paper = paper.into();
-        self
-    }
-
-    /// Sets the fairness: which ranks may pass which others.
-    pub fn fairness(&mut self, fairness: &str) -> &mut Info {
-        self.fairness = fairness.into();
-        self
-    }
-
-    /// Declares that each rank has state for each target, so that simulations know how many ranks fit into memory.
-    pub fn state_by_target(&mut self) -> &mut Info {
-        self.square = true;
-        self
-    }
-
-    /// Declares that it excludes nothing.
-    pub fn excludes_nobody(&mut self) -> &mut Info {
-        self.excludes = false;
-        self
-    }
 }
 
 /// Makes one rank's part of a lock with its global words at a home rank.
@@ -120,6 +97,48 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// Sets the publication.
+    pub fn paper(&mut self, paper: &str) -> &mut Subject {
+        self.info.paper = paper.into();
+        self
+    }
+
+    /// Sets the fairness: which ranks may pass which others.
+    pub fn fairness(&mut self, fairness: &str) -> &mut Subject {
+        self.info.fairness = fairness.into();
+        self
+    }
+
+    /// Declares that each rank has state for each target, so that simulations know how many ranks fit into memory.
+    pub fn state_by_target(&mut self) -> &mut Subject {
+        self.info.square = true;
+        self
+    }
+
+    /// Declares that it excludes nothing.
+    pub fn excludes_nobody(&mut self) -> &mut Subject {
+        self.info.excludes = false;
+        self
+    }
+
+    /// Names the words of a lock in drawings, and says what their values are: a number, or a rank. First those at its
+    /// home, then those of each rank's node.
+    ///
+    /// ```
+    /// # use rmalab_lab::{Holds, Subject};
+    /// # fn add(mcs: &mut Subject) {
+    /// mcs.words(&[("tail", Holds::Pointer)], &[("next", Holds::Pointer), ("unblocked", Holds::Number)]);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it is a policy, or has fewer words.
+    pub fn words(&mut self, home: &[(&'static str, Holds)], node: &[(&'static str, Holds)]) -> &mut Subject {
+        self.check = self.check.clone().lock_words(home, node);
+        self
+    }
+
     pub(crate) fn new<W: WindowLock + 'static>(
         info: Info,
         check: rmalab_verify::Subject,

@@ -29,9 +29,12 @@ fn aligned_from(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>, le
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// A table without its title. A table wider than `width` continues below, with the names of its rows again.
+/// A table without its title and without columns that have no value. A table wider than `width` continues below, with the names of its rows
+/// again.
 pub fn table(table: &Table, width: usize) -> String {
-    let keys = table.keys.min(table.columns.len());
+    let has_value = |at: &usize| table.rows.is_empty() || table.rows.iter().any(|row| row[*at].to_string() != "–");
+    let columns = (0..table.columns.len()).filter(has_value);
+    let (keys, others): (Vec<usize>, Vec<usize>) = columns.partition(|&at| at < table.keys);
     let wide = |at: usize| {
         let cells = table.rows.iter().map(|row| row[at].to_string().chars().count());
         cells
@@ -40,20 +43,20 @@ pub fn table(table: &Table, width: usize) -> String {
             .unwrap_or(0)
             + 2
     };
-    let names: usize = (0..keys).map(wide).sum();
+    let names: usize = keys.iter().copied().map(wide).sum();
     let mut blocks: Vec<Vec<usize>> = Vec::new();
     let mut used = usize::MAX;
-    for at in keys..table.columns.len() {
+    for at in others {
         let needed = wide(at);
         if blocks.is_empty() || used.saturating_add(needed) > width {
-            blocks.push((0..keys).collect());
+            blocks.push(keys.clone());
             used = names;
         }
         used += needed;
         blocks.last_mut().expect("a block was just added").push(at);
     }
     if blocks.is_empty() {
-        blocks.push((0..keys).collect());
+        blocks.push(keys.clone());
     }
     let left =
         |at: &usize| table.rows.iter().any(|row| row[*at].value.number().is_none() && row[*at].to_string() != "–");
@@ -137,6 +140,15 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
         assert_eq!(text.matches("mcs").count(), 2, "{text}");
         assert_eq!(table(&wide, usize::MAX).matches("mcs").count(), 1);
+    }
+
+    #[test]
+    fn a_column_without_values_is_left_out() {
+        let mut sparse = Table::new("t", ["lock", "order", "states", "bytes"]).keyed(2);
+        sparse.row([Value::from("mcs"), Value::None, Value::Count(7), Value::None]);
+        assert_eq!(table(&sparse, 40), " lock  states\n mcs        7\n");
+        sparse.row([Value::from("tas"), Value::None, Value::Count(8), Value::Count(9)]);
+        assert_eq!(table(&sparse, 40), " lock  states  bytes\n mcs        7      –\n tas        8      9\n");
     }
 
     #[test]

@@ -7,8 +7,8 @@ mod gate;
 #[path = "../../tutorial/table.rs"]
 mod table;
 
-use rmalab::Registry;
 use rmalab::verify::{Job, Selection, Verdict};
+use rmalab::{Holds, Registry};
 use rmalab_verify::{Network, diagram, explorer};
 
 use crate::page::{read, root};
@@ -16,8 +16,8 @@ use crate::page::{read, root};
 /// The checks of `verify --lock NAME --scenario SCENARIOS --network NETWORKS`.
 fn checks(name: &str, scenarios: &[&str], networks: &[Network]) -> Vec<Job> {
     let mut registry = Registry::standard();
-    registry.add_mutex::<draft::Draft>("wrong");
-    registry.add_mutex::<gate::Gate>("right");
+    registry.add_mutex::<draft::Draft>("wrong").words(&[("taken", Holds::Number)], &[]);
+    registry.add_mutex::<gate::Gate>("right").words(&[("taken", Holds::Number)], &[]);
     let selection = Selection {
         locks: vec![name.into()],
         scenarios: scenarios.iter().map(|scenario| scenario.parse().expect("a scenario")).collect(),
@@ -56,7 +56,7 @@ fn the_tutorials_table_matches_the_explorer() {
         let (network, scenario) = (job.check.network.name(), job.check.scenario.to_string());
         let row = rows.iter().find(|row| row.starts_with(&["gate", "explorer", network, &scenario]));
         let row = row.unwrap_or_else(|| panic!("docs/tutorial.md has no row of {scenario} on {network}"));
-        assert_eq!(row[6].replace(',', ""), checked.states.to_string(), "{scenario} on {network}");
+        assert_eq!(row[5].replace(',', ""), checked.states.to_string(), "{scenario} on {network}");
     }
 }
 

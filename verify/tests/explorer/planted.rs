@@ -2,7 +2,7 @@
 
 use rmalab_atomics::{RemoteAtomics, Result, WORD};
 use rmalab_locks::qnode::NIL;
-use rmalab_locks::{Place, RawMutex};
+use rmalab_locks::{Backoff, Mcs, Place, RawMutex, Tas};
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::{At, Holds, Order, WORDS};
@@ -332,6 +332,40 @@ fn a_lock_that_counts_on_says_which_words_are_not_zero_at_rest() {
     let outcome = run(&check(named.clone(), "2Wx2"), &plain());
     assert_eq!(verdict(&outcome), Some(Property::CleanRest));
     holds(named.keeps("next", u64::MAX).keeps("served", u64::MAX));
+    // With all names at once, the lock's constants go on to say it.
+    holds(with_names(Subject::mutex::<Counts<false, false>>(())));
+    breaks(with_names(Subject::mutex::<Counts<true, false>>(())), "next");
+    breaks(with_names(Subject::mutex::<Counts<false, true>>(())), "acquired");
+}
+
+fn with_names(subject: Subject) -> Subject {
+    use Holds::Number;
+    subject.lock_words(&[("next", Number), ("served", Number)], &[("free", Number), ("acquired", Number)])
+}
+
+fn symmetric() -> Options {
+    Options { symmetry: true, ..plain() }
+}
+
+/// The search finds out, and takes no two states for one.
+#[test]
+fn a_pointer_that_is_declared_a_number_costs_states_only() {
+    use Holds::{Number, Pointer};
+    let states = |tail, next| {
+        let words = [("next", next), ("unblocked", Number)];
+        let outcome = run(&check(Subject::mutex::<Mcs>(()).lock_words(&[("tail", tail)], &words), "3Wx1"), &symmetric());
+        assert_eq!(verdict(&outcome), None);
+        outcome.progress.states
+    };
+    let without_names = run(&check(Subject::mutex::<Mcs>(()), "3Wx1"), &symmetric()).progress.states;
+    assert!(states(Pointer, Pointer) * 3 < without_names);
+    assert_eq!(states(Number, Number), without_names);
+}
+
+#[test]
+#[should_panic(expected = "'tas' has 1 words there, and 2 names")]
+fn a_lock_has_no_more_names_than_words() {
+    let _ = Subject::mutex::<Tas>(Backoff::default()).lock_words(&[("a", Holds::Number), ("b", Holds::Number)], &[]);
 }
 
 /// For at most two ranks, which it asserts.

@@ -19,6 +19,10 @@ impl Outcome {
             document.summary.extend(self.verdict(machine, load).filter(|_| self.run.complete));
             document.sections.push(self.section(number, machine, load));
         }
+        if self.loads.iter().all(|load| load.mix.exclusive == 0.0) && self.exclusive_ranks == 0 {
+            let hint = "No rank took an exclusive lock here; --writers 2% or --exclusive-ranks 1 adds some.";
+            document.summary.push(hint.into());
+        }
         for info in self.subjects.iter().filter(|info| !info.excludes) {
             document.summary.push(format!("{} excludes no rank: it is a bound, not a lock.", info.name));
         }
@@ -73,10 +77,10 @@ impl Outcome {
         if let Some(small) = small.filter(|_| least < most) {
             let growth = first.slowest_ns / small.slowest_ns.max(f64::MIN_POSITIVE);
             text += &format!(
-                " From {} to {} it takes {} times as long.",
-                grouped(least.into()),
+                " Its pair takes {} times as long at {} as at {}.",
+                digits(growth),
                 counted(most.into(), "rank"),
-                digits(growth)
+                grouped(least.into())
             );
         }
         Some(text)

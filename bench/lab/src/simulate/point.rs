@@ -89,6 +89,16 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// The reason to leave out a lock that does not exclude.
+pub(crate) const VIOLATED: &str = "VIOLATED: two ranks that exclude each other were inside together, as `verify` draws";
+
+impl LeftOut {
+    /// Returns whether its lock is broken.
+    pub fn is_violated(&self) -> bool {
+        self.why == VIOLATED
+    }
+}
+
 /// The results of one point: medians over the seeds, unless stated otherwise. Times are of the simulated machine, in
 /// nanoseconds; a pair is an acquisition and its release, with the load's actions around them.
 #[derive(Clone, Debug, Serialize)]

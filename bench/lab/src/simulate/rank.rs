@@ -16,6 +16,7 @@ use rmalab_atomics::{Counted, Disp, Rank, RemoteAtomics, Topology};
 use rmalab_locks::{LINE, LockKind};
 
 use super::options::{Load, Section, Target};
+use super::point::VIOLATED;
 use crate::subject::Make;
 use crate::subject::any_lock::{AnyLock, by_distance};
 use crate::subject::lock_table::LockTable;
@@ -448,9 +449,6 @@ fn compute(ra: &Sim<'_>, random: &mut SmallRng, from: Duration, to: Duration) ->
     let span = if from == to { from } else { random.random_range(from..=to) };
     Ok(ra.compute(span)?)
 }
-
-/// The reason to end the simulation of a lock that does not exclude.
-const VIOLATED: &str = "VIOLATED: two ranks that exclude each other were inside together, as `verify` draws";
 
 /// Ends a simulation early: for want of memory, or because its lock does not exclude.
 pub(crate) struct Guard {
