@@ -27,7 +27,9 @@ pub use command::main_with;
 pub use rmalab_apps as applications;
 pub use rmalab_job::{self as job, Error, Result, interrupt};
 pub use rmalab_lab::study::{Options, Outcome, Study};
-pub use rmalab_lab::{Holds, Info, Kind, Registry, Subject, advise, calibrate, simulate, study, verify, workload};
+pub use rmalab_lab::{
+    Holds, Info, Kind, Order, Registry, Subject, advise, calibrate, simulate, study, verify, workload,
+};
 pub use rmalab_papers::{compare, reproduce, serve};
 pub use rmalab_report as document;
 pub use rmalab_report::{Machine, finding};

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rmalab::finding::{Cell, Value};
 use rmalab::verify::{Selection, Verdict};
-use rmalab::{Options, Registry, simulate, study};
+use rmalab::{Options, Order, Registry, simulate, study};
 use rmalab_atomics::sim::Profile;
-use rmalab_atomics::{Address, Backend, RemoteAtomics, WORD};
-use rmalab_locks::{Place, RawMutex, Result};
-use rmalab_verify::explorer;
+use rmalab_atomics::{Address, Backend, RemoteAtomics, Time, WORD};
+use rmalab_locks::{Exclusive, Place, RawMutex, RawMutexTimed, RawMutexTry, Result};
+use rmalab_verify::{Network, explorer};
 
 /// A test-and-set by an atomic, or by a get and a put; with or without release.
 #[derive(Debug)]
@@ -168,6 +168,51 @@ fn a_study_of_a_lock_that_is_stuck_later_ends_as_well() {
     for part in ["error: stuck-later: rank ", "has not returned from an acquire or a release", "warm-up"] {
         assert!(said.contains(part), "{part}: {said}");
     }
+}
+
+impl RawMutexTry for Word<false, true> {
+    fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        Ok(ra.compare_and_swap(self.0, 0, 1)? == 0)
+    }
+}
+
+impl RawMutexTimed for Word<false, true> {
+    fn acquire_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
+        while ra.compare_and_swap(self.0, 0, 1)? != 0 {
+            if ra.now() >= deadline {
+                return Ok(false);
+            }
+            ra.pause(4)?;
+        }
+        Ok(true)
+    }
+}
+
+#[test]
+fn its_other_forms_are_checked_and_its_order() {
+    let verdict = |add: fn(&mut Registry), scenario: &str| {
+        let mut registry = Registry::empty();
+        add(&mut registry);
+        let selection = Selection {
+            locks: vec!["my-mutex".into()],
+            scenarios: vec![scenario.parse().unwrap()],
+            networks: vec![Network::Sc],
+            order: true,
+            ..Selection::default()
+        };
+        let jobs = selection.jobs(&registry, &explorer::Options::default());
+        jobs.map(|jobs| jobs[0].run(&|_| true).verdict).map_err(|error| error.to_string())
+    };
+    type Mine = Word<false, true>;
+    let tried: fn(&mut Registry) = |registry| drop(registry.add_tried_mutex::<Mine>("tried"));
+    let timed: fn(&mut Registry) = |registry| drop(registry.add_timed_mutex::<Mine>("timed"));
+    let shared: fn(&mut Registry) = |registry| drop(registry.add_timed_rw_lock::<Exclusive<Mine>>("both"));
+    let fair: fn(&mut Registry) = |registry| drop(registry.add_mutex::<Mine>("fair").order(Order::Fifo));
+    assert_eq!(verdict(tried, "2Wtry x2"), Ok(Verdict::Holds));
+    assert!(verdict(tried, "2Wtimed x1").is_err_and(|error| error.contains("use try")));
+    assert_eq!(verdict(timed, "2Wtimed x1"), Ok(Verdict::Holds));
+    assert_eq!(verdict(shared, "1R1Wtimed x1"), Ok(Verdict::Holds));
+    assert!(matches!(verdict(fair, "3Wx1"), Ok(Verdict::Violated { .. })));
 }
 
 #[test]

@@ -13,5 +13,5 @@ pub mod verify;
 pub mod workload;
 
 pub use registry::Registry;
-pub use rmalab_verify::subject::Holds;
+pub use rmalab_verify::subject::{Holds, Order};
 pub use subject::{Info, Kind, Subject};

@@ -6,7 +6,10 @@ use std::fmt::Debug;
 
 use rmalab_atomics::Rank;
 use rmalab_job::{Error, Result};
-use rmalab_locks::{Exclusive, Global, GlobalParams, PolicyKind, RawMutex, RawRwLock, WindowLock};
+use rmalab_locks::{
+    Exclusive, Global, GlobalParams, PolicyKind, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed,
+    WindowLock,
+};
 use rmalab_report::names;
 
 use crate::subject::{Info, Kind, Subject};
@@ -62,9 +65,47 @@ impl Registry {
         self.add_global::<Exclusive<M>>(Kind::Mutex, description)
     }
 
+    /// Adds a mutex that can be tried, too: scenarios such as `2Wtry x2` check its tries.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn add_tried_mutex<M: RawMutexTry + Debug + 'static>(&mut self, description: &str) -> &mut Subject {
+        let check = rmalab_verify::Subject::tried_mutex::<M>(M::Params::default());
+        self.add_checked::<Exclusive<M>>(Kind::Mutex, description, check)
+    }
+
+    /// Adds a mutex in every form of acquisition: scenarios such as `2Wtimed x2` check its deadlines.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn add_timed_mutex<M: RawMutexTimed + Debug + 'static>(&mut self, description: &str) -> &mut Subject {
+        let check = rmalab_verify::Subject::timed_mutex::<M>(M::Params::default());
+        self.add_checked::<Exclusive<M>>(Kind::Mutex, description, check)
+    }
+
+    /// Adds a reader-writer lock in every form of acquisition.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn add_timed_rw_lock<L: RawRwLockTimed + Debug + 'static>(&mut self, description: &str) -> &mut Subject {
+        let check = rmalab_verify::Subject::timed_lock::<L>(L::Params::default());
+        self.add_checked::<L>(Kind::ReaderWriter, description, check)
+    }
+
     fn add_global<L: RawRwLock + Debug + 'static>(&mut self, kind: Kind, description: &str) -> &mut Subject {
+        self.add_checked::<L>(kind, description, rmalab_verify::Subject::lock::<L>(L::Params::default()))
+    }
+
+    fn add_checked<L: RawRwLock + 'static>(
+        &mut self,
+        kind: Kind,
+        description: &str,
+        check: rmalab_verify::Subject,
+    ) -> &mut Subject {
         let params = |home| GlobalParams { home, lock: L::Params::default() };
-        let check = rmalab_verify::Subject::lock::<L>(L::Params::default());
         self.add(Subject::new::<Global<L>>(Info::new(L::NAME, kind, description), check, params))
     }
 

@@ -13,7 +13,7 @@ use passes::{Anywhere, OnMemory, Passes};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_job::{Error, Result};
 use rmalab_locks::WindowLock;
-use rmalab_verify::subject::Holds;
+use rmalab_verify::subject::{Holds, Order};
 
 use crate::advise::Advised;
 use crate::workload::Layout;
@@ -136,6 +136,12 @@ impl Subject {
     /// If it is a policy, or has fewer words.
     pub fn words(&mut self, home: &[(&'static str, Holds)], node: &[(&'static str, Holds)]) -> &mut Subject {
         self.check = self.check.clone().lock_words(home, node);
+        self
+    }
+
+    /// Declares which rank may overtake which: `verify --order` checks it.
+    pub fn order(&mut self, order: Order) -> &mut Subject {
+        self.check = self.check.clone().order(order);
         self
     }
 

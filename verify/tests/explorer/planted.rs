@@ -353,7 +353,8 @@ fn a_pointer_that_is_declared_a_number_costs_states_only() {
     use Holds::{Number, Pointer};
     let states = |tail, next| {
         let words = [("next", next), ("unblocked", Number)];
-        let outcome = run(&check(Subject::mutex::<Mcs>(()).lock_words(&[("tail", tail)], &words), "3Wx1"), &symmetric());
+        let outcome =
+            run(&check(Subject::mutex::<Mcs>(()).lock_words(&[("tail", tail)], &words), "3Wx1"), &symmetric());
         assert_eq!(verdict(&outcome), None);
         outcome.progress.states
     };
