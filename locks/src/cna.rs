@@ -65,6 +65,7 @@
 
 use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 
+use crate::error::within;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Error, Place, RawMutex, RawMutexTry, Result};
 
@@ -78,7 +79,7 @@ const RANKS: u32 = (1 << POINTER_BITS) - 1;
 /// The parameters of [`Cna`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CnaParams {
-    /// How often in a row near ranks may overtake the secondary queue; more than 2^17 counts as 2^17.
+    /// How often in a row near ranks may overtake the secondary queue: at most 2^17.
     pub threshold: u32,
     /// How many links of other ranks a release may read.
     pub scan: u32,
@@ -143,7 +144,7 @@ impl RawMutex for Cna {
             return Err(Error::TooManyRanks { lock: Self::NAME, size: ra.size(), limit: RANKS });
         }
         Ok(Cna {
-            threshold: u64::from(params.threshold.min(1 << 17)),
+            threshold: within(Self::NAME, "threshold", params.threshold, 0..=1 << 17)?.into(),
             scan: params.scan,
             ranks: params.ranks,
             tail: place.word(0),

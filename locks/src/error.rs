@@ -1,5 +1,7 @@
 //! Errors of locks.
 
+use std::ops::RangeInclusive;
+
 use rmalab_atomics::Rank;
 
 /// The result of an operation on a lock.
@@ -142,6 +144,24 @@ pub enum Error {
 pub(crate) fn at_least_one(lock: &'static str, parameter: &'static str, value: u32) -> Result<u32> {
     if value == 0 {
         return Err(Error::Parameter { lock, parameter, why: "it is 0, but it has to be at least 1".to_owned() });
+    }
+    Ok(value)
+}
+
+/// Checks a number that has a place in a word of the lock, or of which only some mean anything.
+///
+/// # Errors
+///
+/// [`Error::Parameter`] for a value outside `range`.
+pub(crate) fn within(
+    lock: &'static str,
+    parameter: &'static str,
+    value: u32,
+    range: RangeInclusive<u32>,
+) -> Result<u32> {
+    if !range.contains(&value) {
+        let why = format!("it is {value}, but it has to be from {} to {}", range.start(), range.end());
+        return Err(Error::Parameter { lock, parameter, why });
     }
     Ok(value)
 }

@@ -94,6 +94,7 @@ use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
+use crate::error::within;
 use crate::qnode::{pointer, rank_of};
 use crate::{Error, LINE, LockKind, Mcs, McsRwNeutral, Place, RawMutex, RawRwLock, Result, WindowLock};
 
@@ -173,10 +174,7 @@ impl WindowLock for Hierarchical {
         if size > target::RANKS {
             return Err(Error::TooManyRanks { lock: Self::NAME, size, limit: target::RANKS });
         }
-        if !tree::FAN_OUTS.contains(&params.fan_out) {
-            let why = format!("it is {}, but it has to be from 2 to 64", params.fan_out);
-            return Err(Error::Parameter { lock: Self::NAME, parameter: "fan_out", why });
-        }
+        within(Self::NAME, "fan_out", params.fan_out, tree::FAN_OUTS)?;
         let leaf = match params.leaf {
             0 => {
                 let node = ra.topology().ranks_per_node().max(1);

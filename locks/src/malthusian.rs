@@ -66,7 +66,7 @@
 
 use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 
-use crate::error::at_least_one;
+use crate::error::within;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Error, Place, RawMutex, RawMutexTry, Result};
 
@@ -84,8 +84,7 @@ const RANKS: u32 = (1 << POINTER_BITS) - 1;
 /// The parameters of [`Malthusian`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MalthusianParams {
-    /// Of this many releases beside passive ranks, one passes the lock to the oldest of them. At least 1; more than
-    /// 2^15 counts as 2^15.
+    /// Of this many releases beside passive ranks, one passes the lock to the oldest of them: 1 to 2^15.
     pub period: u32,
 }
 
@@ -153,7 +152,7 @@ impl RawMutex for Malthusian {
             return Err(Error::TooManyRanks { lock: Self::NAME, size: ra.size(), limit: RANKS });
         }
         Ok(Malthusian {
-            period: u64::from(at_least_one(Self::NAME, "period", params.period)?.min(1 << 15)),
+            period: within(Self::NAME, "period", params.period, 1..=1 << 15)?.into(),
             tail: place.word(0),
             next: place.node,
             spin: place.node.word(1),

@@ -3,11 +3,11 @@
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until, World};
 use rmalab_locks::{
-    ALock, ALockParams, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, DslrWideParams, Error, Gcr,
-    GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
-    McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas,
-    TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
+    ALock, ALockParams, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, DslrWideParams, Error,
+    Gcr, GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
+    ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -153,15 +153,38 @@ fn a_world_that_a_lock_cannot_count_is_refused_in_one_line() {
     one_line(&claimed(1 << 30, 48, shared(most + 1)).unwrap_err(), "rma-rw", "which is 16777215");
 }
 
+/// Makes a lock with a value of one of its parameters.
+type With = (&'static str, &'static str, fn(&Claimed<'_>, u32) -> rmalab_locks::Result<()>);
+
+/// A value out of the range of its parameter is refused, and the ends of the range are accepted.
+#[test]
+fn a_number_without_room_in_a_word_is_refused_in_one_line() {
+    let cna: With =
+        ("cna", "threshold", |ra, threshold| mutex::<Cna>(ra, CnaParams { threshold, ..CnaParams::default() }));
+    let malthusian: With = ("malthusian", "period", |ra, period| mutex::<Malthusian>(ra, MalthusianParams { period }));
+    let hierarchical: With = ("hierarchical", "fan_out", |ra, fan_out| {
+        Hierarchical::new(ra, HierarchicalParams { fan_out, ..HierarchicalParams::default() }).map(drop)
+    });
+    for ((name, parameter, make), least, most) in
+        [(cna, 0_u32, 1 << 17), (malthusian, 1, 1 << 15), (hierarchical, 2, 64)]
+    {
+        for wrong in [least.checked_sub(1), Some(most + 1)].into_iter().flatten() {
+            let error = claimed(1 << 20, 48, |ra| make(ra, wrong)).unwrap_err();
+            one_line(&error, name, &format!("it is {wrong}, but it has to be from {least} to {most}"));
+        }
+        for right in [least, most] {
+            claimed(1 << 20, 48, |ra| make(ra, right)).unwrap_or_else(|error| panic!("{name}, {parameter}: {error}"));
+        }
+    }
+}
+
 /// A threshold of 0 is refused by the name of the parameter, and 1 is accepted.
 #[test]
 fn a_threshold_of_zero_is_refused_in_one_line() {
-    type With = (&'static str, &'static str, fn(&Claimed<'_>, u32) -> rmalab_locks::Result<()>);
-    let all: [With; 13] = [
+    let all: [With; 12] = [
         ("alock", "near", |ra, near| mutex::<ALock>(ra, ALockParams { near, ..ALockParams::default() })),
         ("alock", "far", |ra, far| mutex::<ALock>(ra, ALockParams { far, ..ALockParams::default() })),
         ("sherman", "max", |ra, max| mutex::<Sherman>(ra, ShermanParams { max, ..ShermanParams::default() })),
-        ("malthusian", "period", |ra, period| mutex::<Malthusian>(ra, MalthusianParams { period })),
         ("ticket", "hold", |ra, hold| mutex::<Ticket>(ra, TicketParams { hold })),
         ("robust-ticket", "hold", |ra, hold| mutex::<RobustTicket>(ra, TicketParams { hold })),
         ("gcr", "active", |ra, active| mutex::<Gcr<Mcs>>(ra, GcrParams { active, ..GcrParams::default() })),
