@@ -111,6 +111,14 @@ const ROBUST_RW: &[Row] = &[
     (LatePuts, Long, &["2R1Wx1 crash1", "2R2Wx1 crash1"]),
 ];
 
+/// The policy over robust-rw.
+const ROBUST_GLOBAL: &[Row] = &[
+    (Sc, Plain, &["1A1E@0 1E@1 1S@0x1", "1A1E@0 1S@1x1 crash1", "1A2E@0x1 crash1"]),
+    (LatePuts, Plain, &["1A1E@0 1S@1x1 crash1", "1A2E@0x1 crash1"]),
+    (UnorderedBulk, Data, &["1A1E@1x1"]),
+    (Hca, Plain, &["1A1E@0 1S@1x1"]),
+];
+
 const MCS: &[Row] = &[
     (Sc, Plain, &["3Wx2", "5Wx1", "4Wxinf", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
@@ -451,6 +459,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("robust-ticket", _) => ROBUST_TICKET,
         ("robust-mcs", _) => ROBUST_MCS,
         ("robust-rw", _) => ROBUST_RW,
+        ("robust-global", _) => ROBUST_GLOBAL,
         ("lease", _) => LEASE,
         ("mcs", _) => MCS,
         ("oshmem-mcs", _) => OSHMEM_MCS,

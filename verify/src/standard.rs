@@ -9,8 +9,8 @@ use rmalab_locks::{
     CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax,
     Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
     McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas,
-    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    RmaRwParams, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
+    ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::play::DATA;
@@ -126,6 +126,11 @@ pub fn subjects() -> Vec<Subject> {
         Subject::timed_window::<Global<TasRw>>(|home| GlobalParams { home, lock: SHORTEST })
             .named("global-tas-rw")
             .words(Home, WORDS, &[("lock", Number)]),
+        Subject::recoverable_window::<RobustGlobal<RobustRw>>(|home| GlobalParams { home, lock: SHORTEST }).words(
+            Home,
+            WORDS,
+            &[("lock", Number)],
+        ),
         Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(Each, WORDS, &rp_words),
         Subject::timed_window::<PerTarget<TasRw>>(|_| SHORTEST).named("per-target-tas-rw").without_home().words(
             Each,

@@ -185,6 +185,14 @@ impl Subject {
         Subject { form: Form::Timed, ..subject }
     }
 
+    /// Like [`window`](Self::window), and it goes on after the failure of a rank.
+    pub fn recoverable_window<W: WindowLock + Debug + 'static>(
+        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+    ) -> Subject {
+        let subject = Subject::new(W::NAME, Workload::Window(Bind::recoverable_window::<W>(params)));
+        Subject { recovers: true, ..subject }
+    }
+
     pub(crate) fn program(name: &'static str, program: Program) -> Subject {
         let fences = program.fences();
         Subject { fences, ..Subject::new(name, Workload::Program(program)).without_home() }

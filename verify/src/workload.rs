@@ -128,6 +128,16 @@ impl Bind {
         Bind { bind: Arc::new(bind), memory: Vec::new() }
     }
 
+    /// Binds the policy `W`, which goes on after the failure of a rank.
+    pub(crate) fn recoverable_window<W: WindowLock + Debug + 'static>(
+        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+    ) -> Bind {
+        let bind = move |stage: &Stage<'_>, home| {
+            Ok(Box::new(RecoverableWindow(W::new(stage, params(home))?)) as Box<dyn Handle>)
+        };
+        Bind { bind: Arc::new(bind), memory: Vec::new() }
+    }
+
     /// Binds two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are
     /// `opposite`, odd ranks acquire `outer` inside `inner`.
     pub(crate) fn nested(outer: &Bind, inner: &Bind, opposite: bool) -> Bind {
@@ -401,6 +411,35 @@ impl<L: RecoverableRw + Debug> Handle for RecoverableRwLock<L> {
 
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
         if access.writes() { self.0.release_write(stage) } else { self.0.release_read(stage) }
+    }
+}
+
+/// A window whose locks go on after the failure of a rank.
+#[derive(Debug)]
+struct RecoverableWindow<W>(W);
+
+impl<W: WindowLock + Debug> Handle for RecoverableWindow<W> {
+    fn acquire(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        let entry = match window_call(access) {
+            Some((kind, target)) => self.0.recoverable_lock(stage, kind, target)?,
+            None => self.0.recoverable_lock_all(stage)?,
+        };
+        if let Entry::OwnerDead(_) = entry {
+            self.0.consistent(stage)?;
+            stage.executor().event(Event::Told, self);
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        no_attempt(&mut self.0, stage, access, deadline)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+        match window_call(access) {
+            Some((kind, target)) => self.0.unlock(stage, kind, target),
+            None => self.0.unlock_all(stage),
+        }
     }
 }
 

@@ -94,12 +94,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Skip(fetch_add("lock").reading())];
     "robust-rw-release-store" "a writer that leaves stores 0, which erases the readers that wait"
         [AsSwap(fetch_add("lock").writing().releasing(), 0)];
-    "robust-rw-untold" "the rank that takes over from a writer is not told"
-        [Untold].after(1);
     "robust-rw-unasked" "a rank that waits does not ask for failures"
         [Answer(failed(), 0)].after(1);
-    "robust-rw-no-sweep" "a writer does not clear the bits of readers that have failed"
-        [Change(compare_and_swap("lock"), |call| sweep(call, |at, _, _| Call::Get { at }))].after(1);
     "robust-rw-sweep-by-add" "a writer subtracts the bits of readers that have failed, as another one may, too"
         [Change(compare_and_swap("lock"), |call| sweep(call, |at, expected, desired| {
             Call::FetchAdd { at, value: desired.wrapping_sub(expected) }
@@ -118,6 +114,11 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Change(compare_and_swap("lock").reading(), |call| take(call, |at, expected, desired| {
             Call::CompareAndSwap { at, expected, desired: desired & !WRITER }
         })), Change(fetch_add("lock").reading().acquiring(), unshared)].after(1);
+    of ["robust-rw", "robust-global"]
+    "robust-rw-untold" "the rank that takes over from a writer is not told"
+        [Untold].after(1);
+    "robust-rw-no-sweep" "a writer does not clear the bits of readers that have failed"
+        [Change(compare_and_swap("lock"), |call| sweep(call, |at, _, _| Call::Get { at }))].after(1);
     "robust-rw-unshared" "a reader that has taken over never lets others in again"
         [Change(fetch_add("lock").reading().acquiring(), unshared)].after(1);
 };
