@@ -11,7 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
 use crate::advise::{Advise, Objective, Options, Progress};
-use crate::output::OutputArgs;
+use crate::document::Document;
+use crate::output::{Outlet, OutputArgs};
 use crate::{Registry, Result, interrupt};
 
 pub(crate) const ABOUT: &str = "\
@@ -19,11 +20,14 @@ Recommend a lock policy for a window, from simulations of all of them.
 
 The workload comes from a description (a TOML file: ranks, nodes, shares of lock_all, shared and exclusive locks, \
 targets, times, transfers) or from a recorded trace of a program. Every policy, with its main parameters, runs it on \
-a simulated machine under several seeds. The table ranks them by --objective, with intervals and limits. It ends \
-with the builder call and the info string that choose the first one.";
+a simulated machine under several seeds. The verdict comes first. A table ranks the policies that matter by \
+--objective, with intervals and limits. The builder call and the info string that choose the policy follow.";
 
 pub(crate) const MANUAL: &str = "\
 The table:
+  It has the first candidate, the program's policy (present), the chosen one, the one that the info
+  string selects, and with --measure the best one measured. With --all or --lock, it has a row for
+  each candidate.
   1/s               acquisitions in a second, of all ranks together, until the last rank ends
   95 %              half of the objective's confidence interval over the seeds
   p50, p99          of the time of lock and unlock together
@@ -88,7 +92,8 @@ pub(crate) struct AdviseArgs {
     /// Acquisitions of each rank [default: as in the description, but at most 50,000 of all ranks together]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     acquisitions: Option<u64>,
-    /// Policies to try [default: all but nocheck, which does not lock, and mutexes if the program takes shared locks]
+    /// Policies to try, with a row for each [default: all but nocheck, which does not lock, and mutexes if the program takes
+    /// shared locks]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     lock: Vec<String>,
     /// Number of seeds for each policy
@@ -97,6 +102,9 @@ pub(crate) struct AdviseArgs {
     /// Also measure the same steps with processes on this machine: at most one rank for each processor
     #[arg(long)]
     measure: bool,
+    /// Print a row for each candidate, not only for those that matter
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -134,6 +142,7 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
         policies: arguments.lock.clone(),
         seeds: arguments.seeds,
         measure: arguments.measure,
+        all: arguments.all,
     };
     let advise = Advise::new(registry, options)?;
     // Checks the output before the simulations.
@@ -146,8 +155,21 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
         say!("interrupted: there is no advice");
         return Ok(ExitCode::from(interrupt::exit_code()));
     };
-    outlet.write(&advice.document())?;
+    write(outlet, &advice.document())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the document. Text begins with the verdict, as a page does.
+fn write(mut outlet: Outlet, document: &Document) -> Result<()> {
+    if !outlet.is_text() {
+        return outlet.write(document);
+    }
+    let (mut verdict, mut evidence) = (document.clone(), document.clone());
+    verdict.sections.clear();
+    evidence.summary.clear();
+    let text = format!("{}\n{}\n", outlet.render(&verdict), outlet.render(&evidence).trim_end());
+    outlet.print(&text)?;
+    outlet.report(document)
 }
 
 /// Runs shorter than this show no progress.

@@ -113,11 +113,41 @@ fn a_tie_keeps_the_policy_that_the_program_has() {
     assert!(advice.rows.iter().filter(|row| row.standing == Standing::AsGood).count() >= 1, "{:?}", advice.rows);
     assert_eq!((advice.current, advice.choice), ("two-level", "two-level"), "{:?}", order(&advice));
     let text = shown(&advice);
-    assert!(text.contains("Keep two-level. "), "{text}");
+    assert!(text.contains("Keep two-level: no policy is better by more than the error"), "{text}");
     // Otherwise, the one under which no rank starves.
     let advice = advise(options(&work, "shm", &["mcs-rw-rp", "mcs-rw-neutral"]));
     let tied = advice.rows.iter().all(|row| !matches!(row.standing, Standing::Worse(_)));
     assert!(!tied || advice.choice == "mcs-rw-neutral", "{:?}", advice.rows);
+}
+
+/// The verdict leads; the table has the program's policy and the first one. `--all` prints the rest.
+#[test]
+fn a_tie_is_said_first_and_its_table_is_short() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 2, 2, "shared", "\"own\"", 100);
+    let common = ["advise", work.to_str().unwrap(), "--seeds", "2", "--quiet"];
+    let run = |more: &[&str]| texts(&program::run(&[&common[..], more].concat()))[0].clone();
+    let document = Document::from_json(&run(&["--format", "json"])).unwrap();
+    let data = document.data.unwrap();
+    let rows = |text: &str| {
+        // A line of the table begins with a space and a candidate.
+        let is_row = |line: &&str| {
+            let name = line.strip_prefix(' ').and_then(|line| line.split_whitespace().next());
+            data.rows.iter().any(|row| name == Some(row[0].to_string().as_str()))
+        };
+        text.lines().filter(is_row).count()
+    };
+    let short = run(&[]);
+    assert!(short.starts_with("Keep two-level: no policy is better by more than the error"), "{short}");
+    assert!(short.contains(" two-level (present) "), "{short}");
+    assert!((1..=2).contains(&rows(&short)), "{short}");
+    assert!(short.contains(&format!("The simulation tried {} candidates: ", data.rows.len())), "{short}");
+    let all = run(&["--all"]);
+    assert_eq!(rows(&all), data.rows.len(), "{all}");
+    assert!(data.rows.len() > 10 && !all.contains("--all prints"), "{all}");
+    // A report has all of them, too.
+    let every = document.sections.iter().find(|section| section.id == "policies").unwrap();
+    assert!(every.folded && every.finding.tables[0].rows.len() == data.rows.len());
 }
 
 #[test]
@@ -337,7 +367,7 @@ fn the_command_writes_the_requested_files() {
         assert!(stdout.contains(part), "{part} is missing:\n{stdout}");
     }
     let [help, _] = texts(&program::run(&["advise", "--help"]));
-    for part in ["Examples:", "Exit codes:", "Candidates:", "--measure", "Limits:"] {
+    for part in ["Examples:", "Exit codes:", "Candidates:", "--measure", "--all", "Limits:"] {
         assert!(help.contains(part), "{part} is missing:\n{help}");
     }
 }

@@ -82,6 +82,8 @@ pub struct Options {
     pub seeds: u32,
     /// Whether to measure on this machine, too.
     pub measure: bool,
+    /// Whether the ranking has a row for each candidate, also if `policies` is empty.
+    pub all: bool,
 }
 
 /// The progress of advice.
@@ -185,6 +187,8 @@ pub struct Advice {
     pub unlocked: f64,
     /// The candidates, the best one first.
     pub rows: Vec<Row>,
+    /// Whether the ranking shows all of them, and not only those that matter.
+    pub all: bool,
     /// The present policy of the window: the trace's, or the default of windows.
     pub current: &'static str,
     /// Whether the window has that policy now. Windows with the locks of an MPI have none.
@@ -361,6 +365,7 @@ impl<'a> Advise<'a> {
             remarks: self.remarks(),
             unlocked: Estimate::of(&values(&unlocked, |sample| sample.throughput)).mean,
             rows,
+            all: self.options.all || !self.options.policies.is_empty(),
             current,
             has_current: !self.source.has_other_locks(),
             is_mpi: self.source.is_mpi(),

@@ -63,8 +63,7 @@ const LEFT_OUT: [(&str, &str); 22] = [
         "it takes minutes; simulate.rs runs each of its options",
     ),
     (
-        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 3 \
-         --lock two-level,hierarchical,per-target,mcs-rw-rp",
+        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 3",
         "it takes half a minute; advise.rs runs each of its options",
     ),
     (

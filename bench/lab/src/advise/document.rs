@@ -30,13 +30,17 @@ impl Advice {
             name(self.objective),
             si(self.unlocked)
         );
-        let mut section = Section::new("ranking", "Ranking").paragraph(source).table(self.ranking());
+        let mut section = Section::new("ranking", "Ranking").paragraph(source);
+        section.text.extend(self.rest());
         if self.seeds == 1 {
             section.text.push("Note: one seed gives no interval; --seeds 5 gives one.".into());
         }
         section.text.extend(self.remarks.iter().map(|remark| format!("Note: {remark}")));
         section.text.extend(self.left_out.iter().map(|left| format!("Left out: {}: {}", left.candidate, left.why)));
-        document.sections.push(section);
+        document.sections.push(section.table(self.ranking(|row| self.matters(row))));
+        if self.rows.iter().any(|row| !self.matters(row)) {
+            document.sections.push(Section::new("policies", "All policies").table(self.ranking(|_| true)).folded());
+        }
         if let Some(chosen) = self.rows.iter().find(|row| row.candidate == self.choice) {
             document.summary.push(self.words(chosen));
             let mut section = Section::new("choice", "How to choose it");
@@ -48,7 +52,51 @@ impl Advice {
         document
     }
 
-    fn ranking(&self) -> Table {
+    /// Returns whether the ranking has the row: the first one, the program's, the chosen one, the one that its info string
+    /// selects, or the best one measured.
+    fn matters(&self, row: &Row) -> bool {
+        let is_selected = |chosen: &Row| row.is_default && !row.info.is_empty() && row.info == chosen.info;
+        self.all
+            || self.rows.iter().any(|chosen| chosen.candidate == self.choice && is_selected(chosen))
+            || row.standing == Standing::Winner
+            || row.candidate == self.choice
+            || self.is_present(row)
+            || self.verdict.as_ref().is_some_and(|verdict| verdict.best == row.candidate)
+    }
+
+    /// Returns whether it is the policy that the window has now.
+    fn is_present(&self, row: &Row) -> bool {
+        self.has_current && row.candidate == self.current
+    }
+
+    /// Returns whether the choice is the policy that the window has now.
+    fn keeps(&self) -> bool {
+        self.has_current && self.choice == self.current
+    }
+
+    /// The candidates in numbers, if the ranking lacks some.
+    fn rest(&self) -> Option<String> {
+        if self.rows.iter().all(|row| self.matters(row)) {
+            return None;
+        }
+        let are = |count: usize| match count {
+            0 => "none is".to_owned(),
+            1 => "1 is".to_owned(),
+            count => format!("{count} are"),
+        };
+        let as_good = self.rows.iter().filter(|row| row.standing == Standing::AsGood).count();
+        let mut text =
+            format!("The simulation tried {} candidates: {} as good as the first one", self.rows.len(), are(as_good));
+        let worse = || self.rows.iter().filter(|row| matches!(row.standing, Standing::Worse(_)));
+        if let (Some(least), Some(most)) = (worse().next(), worse().next_back()) {
+            let [least, most] = [least, most].map(|row| beside(row.standing, self.objective));
+            let span = if least == most { least } else { format!("{least} to {most}") };
+            let _ = write!(text, ", {} clearly worse ({span})", are(worse().count()));
+        }
+        Some(text + ". --all prints a row for each.")
+    }
+
+    fn ranking(&self, shows: impl Fn(&Row) -> bool) -> Table {
         let measured = self.rows.iter().any(|row| row.measured.is_some());
         let mut columns = vec![Column::from("policy"), Column::neither("place"), Column::from("acquisitions")];
         columns.extend([
@@ -63,9 +111,10 @@ impl Advice {
         }
         columns.push("limited by".into());
         let mut table = Table::new("Policies", columns);
-        for (number, row) in (1..).zip(&self.rows) {
+        for (number, row) in (1..).zip(&self.rows).filter(|(_, row)| shows(row)) {
+            let present = if self.is_present(row) { " (present)" } else { "" };
             let mut cells = vec![
-                Cell::from(row.candidate),
+                Cell::from(format!("{}{present}", row.candidate)),
                 Value::Count(number).into(),
                 estimated(row.throughput, Value::Rate),
                 interval(row.value(self.objective)).into(),
@@ -87,19 +136,17 @@ impl Advice {
 
     /// The choice, and its certainty.
     fn words(&self, chosen: &Row) -> String {
-        let tied = self.rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_)));
-        let as_good: Vec<&str> = tied.map(|row| row.candidate).filter(|&other| other != chosen.candidate).collect();
-        let verb = if self.has_current && chosen.candidate == self.current { "Keep" } else { "Choose" };
-        match (self.rows.len(), as_good.as_slice()) {
-            (1, _) => format!("{verb} {}: no other policy was tried.", chosen.candidate),
-            (_, []) => format!("{verb} {}: better than all others by more than the intervals.", chosen.candidate),
-            (_, few) => format!(
-                "{verb} {}. As good, by overlapping intervals or within {:.0} %: {}.",
-                chosen.candidate,
-                ALIKE * 100.0,
-                few.join(", ")
+        let verb = if self.keeps() { "Keep" } else { "Choose" };
+        let is_tied = self.rows.iter().any(|row| row.standing == Standing::AsGood);
+        let because = match self.rows.len() {
+            1 => "no other policy was tried".to_owned(),
+            _ if is_tied => format!(
+                "no policy is better by more than the error (intervals overlap, or differences are below {:.0} %)",
+                ALIKE * 100.0
             ),
-        }
+            _ => "better than all others by more than the intervals".to_owned(),
+        };
+        format!("{verb} {}: {because}.", chosen.candidate)
     }
 
     /// Whether measurements confirm the choice.
