@@ -1,5 +1,7 @@
 //! `rmalab advise` as users run it: clear advice, refused input, and its output.
 
+mod traces;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;

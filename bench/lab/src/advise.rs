@@ -173,6 +173,8 @@ pub struct Advice {
     pub machine: rmalab_report::Machine,
     /// The workload, in a line.
     pub source: String,
+    /// The number of the trace's files that end early.
+    pub cut: usize,
     /// The machine's profile.
     pub profile: String,
     /// The objective of the ranking.
@@ -358,6 +360,7 @@ impl<'a> Advise<'a> {
             run,
             machine: rmalab_report::Machine::describe(),
             source: self.source.describe(),
+            cut: if let Source::Trace(trace) = &*self.source { trace.cut } else { 0 },
             profile: self.profile.name.clone(),
             objective,
             ranks: self.source.ranks(),

@@ -42,7 +42,7 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     if let Some((rank, _)) = (0..).zip(files.keys()).find(|(rank, there)| rank != *there) {
         return Err(TraceError::set(
             &dir.join(format!("{window}-rank-{rank}.trace")),
-            "this file of the trace is missing",
+            "this file of the trace is missing; copy the files of all ranks into one folder, or record the program again",
         ));
     }
     Ok(files.into_values().collect())

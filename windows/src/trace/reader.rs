@@ -20,6 +20,9 @@ use super::steps::Steps;
 use crate::replay::Shape;
 use crate::{Flavor, Info, Result};
 
+/// What to do about a file that ends within its header.
+const AGAIN: &str = "record the program again, and let it end normally";
+
 /// How a rank's trace ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -45,6 +48,8 @@ pub struct RankTrace {
     first: u64,
     /// The offset of their end.
     end: u64,
+    /// Bytes of the file.
+    len: u64,
     events: u64,
     /// The number of barriers and fences.
     meetings: u64,
@@ -70,6 +75,26 @@ impl RankTrace {
     /// How it ends.
     pub fn ending(&self) -> Ending {
         self.ending
+    }
+
+    /// Where the file ends early, and what is lost, in one line; `None` if it is complete.
+    pub fn cut(&self) -> Option<String> {
+        let Ending::Early { lost, offset } = self.ending else { return None };
+        let block = match lost {
+            0 => "the block".to_owned(),
+            lost => format!("the block of {lost} calls"),
+        };
+        let place = if self.len == offset {
+            "before the end that freeing the window writes".to_owned()
+        } else {
+            format!("in the middle of {block} that begins at byte {offset}")
+        };
+        Some(format!(
+            "{}: the file ends at byte {}, {place}, and {} whole calls are left",
+            self.path.display(),
+            self.len,
+            self.events
+        ))
     }
 }
 
@@ -121,10 +146,10 @@ impl Trace {
         let files = files_of(path)?;
         let headers = (0..).zip(&files).map(|(rank, file)| open_file(file, rank)).collect::<Result<Vec<_>, _>>()?;
         let (Some((header, _)), Some(file)) = (headers.first(), files.first()) else {
-            return Err(missing(path, 1, 0));
+            return Err(TraceError::set(path, "there is no trace here"));
         };
         if header.ranks as usize != files.len() {
-            return Err(missing(path, header.ranks, files.len()));
+            return Err(miscounted(path, file, header.ranks, files.len()));
         }
         for ((own, _), own_file) in headers.iter().zip(&files) {
             let differs = [
@@ -213,10 +238,7 @@ impl Trace {
         let mut remarks = Vec::new();
         for part in &self.parts {
             let path = part.path.display();
-            if let Ending::Early { lost, offset } = part.ending {
-                let lost = if lost == 0 { String::new() } else { format!(": {lost} events lost") };
-                remarks.push(format!("{path}: byte {offset}: ends before the window was freed{lost}"));
-            }
+            remarks.extend(part.cut());
             if part.meetings > self.meetings {
                 let more = part.meetings - self.meetings;
                 remarks
@@ -254,10 +276,16 @@ impl RankTrace {
     }
 }
 
-fn missing(path: &Path, ranks: u32, there: usize) -> TraceError {
-    let what =
-        format!("files of {there} ranks, but the program had {ranks}; copy the files of all ranks into one folder");
-    TraceError::set(path, what)
+/// The error of a trace whose files are those of more or fewer ranks than the program had. `first` is rank 0's.
+fn miscounted(path: &Path, first: &Path, ranks: u32, there: usize) -> TraceError {
+    let what = if there < ranks as usize {
+        let name =
+            first.file_name().unwrap_or_default().to_string_lossy().replace("-rank-0.", &format!("-rank-{there}."));
+        format!("{name} is missing; copy the files of all ranks into one folder, or record the program again")
+    } else {
+        "the files are of different programs".to_owned()
+    };
+    TraceError::set(path, format!("files of {there} ranks, but the program had {ranks}: {what}"))
 }
 
 /// Reads a file's header, and returns the offset of the first event.
@@ -267,7 +295,11 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
     let len = file.metadata().map_err(failed)?.len();
     let mut prefix = [0; PREFIX as usize];
     if len < PREFIX {
-        return Err(TraceError::damaged(path, 0, format!("{len} bytes are too few for a trace")));
+        let what = match len {
+            0 => "the file is empty".to_owned(),
+            len => format!("the file ends at byte {len}, in the middle of the format's name and version"),
+        };
+        return Err(TraceError::damaged(path, 0, format!("{what}; {AGAIN}")));
     }
     file.read_exact(&mut prefix).map_err(failed)?;
     let (magic, version) = prefix.split_at(MAGIC.len());
@@ -294,7 +326,10 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
             Ok((header, blocks.at))
         }
         Next::Block(_) => Err(TraceError::damaged(path, PREFIX, "the first block is not a header")),
-        Next::Over { .. } => Err(TraceError::damaged(path, PREFIX, "the file ends within its header")),
+        Next::Over { .. } => {
+            let what = format!("the file ends at byte {len}, in the middle of its header; {AGAIN}");
+            Err(TraceError::damaged(path, PREFIX, what))
+        }
     }
 }
 
@@ -317,6 +352,7 @@ fn scan(
         path: path.to_owned(),
         first,
         end: first,
+        len,
         events: 0,
         meetings: 0,
         ending: Ending::Early { lost: 0, offset: first },

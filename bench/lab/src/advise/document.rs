@@ -43,6 +43,7 @@ impl Advice {
         }
         if let Some(chosen) = self.rows.iter().find(|row| row.candidate == self.choice) {
             document.summary.push(self.words(chosen));
+            document.summary.extend(self.gap());
             let mut section = Section::new("choice", "How to choose it");
             section.listings.push(if self.is_mpi { of_mpi(chosen) } else { of_builder(chosen) });
             document.sections.push(section);
@@ -94,6 +95,19 @@ impl Advice {
             let _ = write!(text, ", {} clearly worse ({span})", are(worse().count()));
         }
         Some(text + ". --all prints a row for each.")
+    }
+
+    /// What the trace lacks, if its files end early.
+    fn gap(&self) -> Option<String> {
+        (self.cut > 0).then(|| {
+            format!(
+                "The trace is incomplete: {} of {} files end{} early. The advice covers only the calls that are left. Record \
+                 the program again, and let it end normally.",
+                self.cut,
+                self.ranks,
+                if self.cut == 1 { "s" } else { "" }
+            )
+        })
     }
 
     fn ranking(&self, shows: impl Fn(&Row) -> bool) -> Table {

@@ -10,7 +10,7 @@ use rmalab_atomics::sim::profile::Profile;
 use rmalab_atomics::{Rank, SEGMENT_BYTES, Topology};
 use rmalab_locks::PolicyKind;
 use rmalab_windows::replay::{Shape, Step};
-use rmalab_windows::trace::Trace;
+use rmalab_windows::trace::{RankTrace, Trace};
 use rmalab_windows::{Assert, Config, LockKind, Transport};
 
 use crate::workload::{Acquire, Objective, Workload};
@@ -43,6 +43,8 @@ pub struct Recorded {
     pub topology: Topology,
     /// Remarks on its use, a line each.
     pub remarks: Vec<String>,
+    /// The number of files that end early.
+    pub cut: usize,
     /// The policy of the recorded run.
     pub policy: Option<String>,
     /// The mode of the window, if it was one of an MPI: such a program chooses a policy by a variable or an info key.
@@ -87,10 +89,20 @@ impl Source {
             .map(|rank| trace.steps(Rank(rank)).collect::<Result<Vec<Step>, _>>())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| usage(&error))?;
+        let cuts: Vec<String> = trace.parts().iter().filter_map(RankTrace::cut).collect();
         if !steps.iter().flatten().any(is_lock) {
+            let Some((first, others)) = cuts.split_first() else {
+                return Err(Error::usage(format!(
+                    "{}: no rank took a lock, so there is no policy to choose; record a window with locks",
+                    path.display()
+                )));
+            };
+            let others = match others.len() {
+                0 => String::new(),
+                others => format!(" ({} of {} files end early)", others + 1, trace.ranks()),
+            };
             return Err(Error::usage(format!(
-                "{}: no rank took a lock, so there is no policy to choose; record a window with locks",
-                path.display()
+                "{first}{others}. No lock is among these calls: record the program again, and let it end normally"
             )));
         }
         let mut remarks = trace.remarks();
@@ -102,6 +114,7 @@ impl Source {
             path: path.to_owned(),
             topology: trace.topology().clone(),
             remarks,
+            cut: cuts.len(),
             // The backends here reach only memory of their segments, and no lock policy depends on the place of the
             // data.
             shape: trace.shape().clone().in_segments(),

@@ -1,0 +1,87 @@
+//! Advice on recorded traces whose files end early.
+
+use std::fs;
+use std::path::Path;
+
+use rmalab_atomics::{Rank, RemoteAtomics, World};
+use rmalab_windows::{LockKind, Result, Team, Window, WindowDisp};
+
+use super::texts;
+use crate::program;
+
+/// Records the windows that `body` makes on two ranks.
+fn recorded(dir: &Path, body: impl Fn(&Team<'_, dyn RemoteAtomics + '_>, &Path) -> Result<()> + Sync) {
+    let ranks = World::threads(2).segment_bytes(4 << 20).run(|ra| {
+        let ra: &dyn RemoteAtomics = ra;
+        body(&Team::new(ra)?, dir)
+    });
+    ranks.expect("the ranks end").into_iter().collect::<Result<()>>().expect("no call fails");
+}
+
+/// A window with 50 locks of each rank.
+fn locked(team: &Team<'_, dyn RemoteAtomics + '_>, dir: &Path, name: &str) -> Result<()> {
+    let window = Window::builder(team).name(name).record(dir).allocate(64)?;
+    for _ in 0..50 {
+        let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
+        epoch.put(WindowDisp(0), &[1_u64])?;
+        epoch.unlock()?;
+    }
+    window.free()
+}
+
+/// Runs `rmalab advise --trace` with two policies; returns the exit code and the two outputs.
+fn advise(dir: &Path, more: &[&str]) -> (i32, String, String) {
+    let common = ["advise", "--seeds", "2", "--lock", "two-level,mcs-rw-neutral", "--trace"];
+    let output = program::run(&[&common[..], &[dir.to_str().expect("a plain name")], more].concat());
+    let [stdout, stderr] = texts(&output);
+    (output.status.code().expect("it was not killed"), stdout, stderr)
+}
+
+#[test]
+fn a_file_that_ends_early_is_named_with_its_place_and_what_to_do() {
+    let at = tempfile::tempdir().unwrap();
+    recorded(at.path(), |team, dir| locked(team, dir, "table"));
+    let file = |rank: u32| at.path().join(format!("table-rank-{rank}.trace"));
+    let whole = [0, 1].map(|rank| fs::read(file(rank)).unwrap());
+    let cut = |rank: usize, len: usize| fs::write(file(rank as u32), &whole[rank][..len]).unwrap();
+    let refused = |says: &[&str]| {
+        let (code, stdout, stderr) = advise(at.path(), &[]);
+        assert_eq!((code, stdout.as_str(), stderr.lines().count()), (2, "", 1), "{stderr}");
+        for part in says {
+            assert!(stderr.contains(part), "{part} is missing: {stderr}");
+        }
+    };
+    // Each file has its header, one block of calls, and its end, of some 20 bytes.
+    let middle = whole[0].len() - 40;
+    cut(0, middle);
+    cut(1, whole[1].len() - 40);
+    let place = format!("table-rank-0.trace: the file ends at byte {middle}, in the middle of the block of 150 calls");
+    refused(&[&place, "begins at byte", "2 of 2 files", "record the program again, and let it end normally"]);
+    // Whole calls of one rank are left: there is advice, which says that it is incomplete.
+    cut(1, whole[1].len());
+    let (code, stdout, stderr) = advise(at.path(), &[]);
+    assert_eq!(code, 0, "{stderr}");
+    let second = stdout.lines().nth(1).unwrap();
+    assert!(
+        second.starts_with("The trace is incomplete: 1 of 2 files ends early. ")
+            && second.contains("let it end normally")
+    );
+    assert!(stdout.contains(&place), "{stdout}");
+    cut(0, 0);
+    refused(&["table-rank-0.trace: byte 0: the file is empty; record the program again, and let it end normally"]);
+    cut(0, 5);
+    refused(&["table-rank-0.trace: byte 0: the file ends at byte 5", "record the program again"]);
+    cut(0, 60);
+    refused(&[
+        "table-rank-0.trace: byte 12: the file ends at byte 60, in the middle of its header; record the program",
+    ]);
+    cut(0, whole[0].len());
+    fs::remove_file(file(1)).unwrap();
+    refused(&[
+        "files of 1 ranks, but the program had 2: table-rank-1.trace is missing; copy",
+        "or record the program again",
+    ]);
+    cut(1, whole[1].len());
+    fs::remove_file(file(0)).unwrap();
+    refused(&["table-rank-0.trace: this file of the trace is missing; copy", "or record the program again"]);
+}
