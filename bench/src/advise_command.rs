@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::advise::{Advise, Objective, Options, Progress};
+use crate::advise::{Objective, Options, Program, Progress};
 use crate::document::Document;
 use crate::output::{Outlet, OutputArgs};
 use crate::{Registry, Result, interrupt};
@@ -47,6 +47,7 @@ Traces:
   RMALAB_RECORD=DIR program, or Builder::record, records one; then use rmalab advise --trace DIR.
   rmalab preload --record DIR -- mpirun ... records an unchanged MPI program. The advice then names
   what selects the policy without a change of the program.
+  The folder may have several windows: each one gets its advice, and --trace DIR/WINDOW chooses one.
   The simulated ranks repeat the program's calls, with its times between the calls; each seed
   changes these by up to 10 %.
 
@@ -77,7 +78,7 @@ pub(crate) struct AdviseArgs {
     /// The description of the workload
     #[arg(value_name = "WORKLOAD.toml", value_hint = ValueHint::FilePath, required_unless_present = "trace")]
     workload: Option<PathBuf>,
-    /// The folder of a recorded trace, instead of a description
+    /// The folder of recorded traces, or DIR/WINDOW for one of its windows, instead of a description
     #[arg(long, value_name = "DIR", conflicts_with = "workload", value_hint = ValueHint::DirPath)]
     trace: Option<PathBuf>,
     /// The machine: a profile's name, or its file [default: shm, if the ranks are on one node]
@@ -144,18 +145,18 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
         measure: arguments.measure,
         all: arguments.all,
     };
-    let advise = Advise::new(registry, options)?;
+    let program = Program::new(registry, &options)?;
     // Checks the output before the simulations.
     let outlet = arguments.output.prepare(None)?;
-    interrupt::sets(&advise.stop_flag())?;
-    let watch = Watch::new(arguments.output.quiet, advise.describe());
-    let advice = advise.run(&|progress| watch.show(progress))?;
+    interrupt::sets(&program.stop_flag())?;
+    let watch = Watch::new(arguments.output.quiet, program.describe());
+    let advice = program.run(&|progress| watch.show(progress))?;
     watch.finish();
     let Some(advice) = advice else {
         say!("interrupted: there is no advice");
         return Ok(ExitCode::from(interrupt::exit_code()));
     };
-    write(outlet, &advice.document())?;
+    write(outlet, &advice)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,6 +2,7 @@
 
 mod traces;
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -250,6 +251,8 @@ fn traces_are_replayed() {
 
 /// Records what two ranks of an MPI program do: locks of rank 0, most of them shared.
 fn of_mpi(dir: &Path, info: &str) {
+    // Rank 0 chooses the number of the files.
+    let chosen = Cell::new(0);
     for rank in [Rank(0), Rank(1)] {
         let what = Description {
             rank,
@@ -261,8 +264,14 @@ fn of_mpi(dir: &Path, info: &str) {
             info: info.parse().expect("a valid info string"),
             clock: String::new(),
         };
-        let recorder = Recorder::new::<Error>(dir, &what, || Time(0), |_| Ok(1), |number| Ok(vec![number; 2]))
-            .expect("the folder can be written");
+        let recorder = {
+            let of_first = |number| {
+                chosen.set(if rank == Rank(0) { number } else { chosen.get() });
+                Ok(chosen.get())
+            };
+            let of_all = |number| Ok(vec![number; 2]);
+            Recorder::new::<Error>(dir, &what, || Time(0), of_first, of_all).expect("the folder can be written")
+        };
         for call in 0..100 {
             let kind = if call % 10 == 0 { LockKind::Exclusive } else { LockKind::Shared };
             let at = 1000 * call;

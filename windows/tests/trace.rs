@@ -407,6 +407,22 @@ fn wrong_bits_are_detected_in_every(step: usize) {
 }
 
 #[test]
+fn the_windows_of_a_folder_are_in_their_order() {
+    let dir = Dir::new();
+    assert!(Trace::windows(&dir.path).unwrap_err().to_string().contains("there is no trace here"));
+    // Only the names count.
+    for window in ["table-10", "a-b", "table-2", "table"] {
+        for rank in 0..2 {
+            std::fs::write(dir.path.join(format!("{window}-rank-{rank}.trace")), "").unwrap();
+        }
+    }
+    let found = Trace::windows(&dir.path).unwrap();
+    assert_eq!(found, ["a-b", "table", "table-2", "table-10"].map(|window| dir.path.join(window)));
+    let one = dir.path.join("table-2");
+    assert_eq!(Trace::windows(&one).unwrap(), [one]);
+}
+
+#[test]
 fn files_of_different_traces_are_errors() {
     let dir = Dir::new();
     let fails = |path: &Path, what: &str| {

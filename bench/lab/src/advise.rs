@@ -20,6 +20,7 @@ mod candidates;
 mod document;
 mod limit;
 mod measured;
+mod program;
 mod rank;
 mod simulated;
 mod source;
@@ -37,6 +38,7 @@ pub use candidates::{ALL, Candidate};
 pub use limit::Limit;
 use measured::Task;
 pub use measured::{Measured, ROUNDS, serve};
+pub use program::Program;
 use rmalab_atomics::sim::profile::Profile;
 use serde::Serialize;
 use simulated::{Failure, Machine, Sample};
@@ -84,6 +86,24 @@ pub struct Options {
     pub measure: bool,
     /// Whether the ranking has a row for each candidate, also if `policies` is empty.
     pub all: bool,
+}
+
+impl Options {
+    /// Reads the work of the ranks.
+    fn source(&self) -> Result<Source> {
+        match (&self.workload, &self.trace) {
+            (Some(path), None) => Source::workload(path, self.ranks, self.acquisitions),
+            (None, Some(path)) => {
+                if self.ranks.is_some() || self.acquisitions.is_some() {
+                    return Err(Error::usage(
+                        "a trace has its own ranks and acquisitions: leave out --ranks and --acquisitions",
+                    ));
+                }
+                Source::trace(path)
+            }
+            _ => Err(Error::usage("name either a workload's file, or a trace's folder with --trace")),
+        }
+    }
 }
 
 /// The progress of advice.
@@ -173,6 +193,8 @@ pub struct Advice {
     pub machine: rmalab_report::Machine,
     /// The workload, in a line.
     pub source: String,
+    /// The name of the window, if the program has several.
+    pub window: Option<String>,
     /// The number of the trace's files that end early.
     pub cut: usize,
     /// The machine's profile.
@@ -233,18 +255,12 @@ impl<'a> Advise<'a> {
     ///
     /// [`Error::Usage`] for options and files that are missing, wrong, or contradict each other.
     pub fn new(registry: &'a Registry, options: Options) -> Result<Advise<'a>> {
-        let source = match (&options.workload, &options.trace) {
-            (Some(path), None) => Source::workload(path, options.ranks, options.acquisitions)?,
-            (None, Some(path)) => {
-                if options.ranks.is_some() || options.acquisitions.is_some() {
-                    return Err(Error::usage(
-                        "a trace has its own ranks and acquisitions: leave out --ranks and --acquisitions",
-                    ));
-                }
-                Source::trace(path)?
-            }
-            _ => return Err(Error::usage("name either a workload's file, or a trace's folder with --trace")),
-        };
+        let source = options.source()?;
+        Advise::of(registry, options, source)
+    }
+
+    /// Checks the options for a source with locks.
+    fn of(registry: &'a Registry, options: Options, source: Source) -> Result<Advise<'a>> {
         let profile = source.profile(options.profile.as_deref())?;
         let candidates = candidates::chosen(registry, &options.policies, source.shares(), source.is_mpi())?;
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -360,6 +376,7 @@ impl<'a> Advise<'a> {
             run,
             machine: rmalab_report::Machine::describe(),
             source: self.source.describe(),
+            window: None,
             cut: if let Source::Trace(trace) = &*self.source { trace.cut } else { 0 },
             profile: self.profile.name.clone(),
             objective,

@@ -1,12 +1,13 @@
-//! Advice on recorded traces whose files end early.
+//! Advice on recorded traces: several windows, and files that end early.
 
 use std::fs;
 use std::path::Path;
 
+use rmalab::document::Document;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_windows::{LockKind, Result, Team, Window, WindowDisp};
 
-use super::texts;
+use super::{of_mpi, texts};
 use crate::program;
 
 /// Records the windows that `body` makes on two ranks.
@@ -84,4 +85,53 @@ fn a_file_that_ends_early_is_named_with_its_place_and_what_to_do() {
     cut(1, whole[1].len());
     fs::remove_file(file(0)).unwrap();
     refused(&["table-rank-0.trace: this file of the trace is missing; copy", "or record the program again"]);
+}
+
+#[test]
+fn each_window_of_a_program_gets_its_advice() {
+    let at = tempfile::tempdir().unwrap();
+    recorded(at.path(), |team, dir| {
+        for _ in 0..2 {
+            locked(team, dir, "table")?;
+        }
+        locked(team, dir, "halo")
+    });
+    let (code, stdout, stderr) = advise(at.path(), &[]);
+    assert_eq!(code, 0, "{stderr}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert!(lines[0].starts_with("halo: "), "{stdout}");
+    assert!(lines[1].starts_with("table: ") && lines[2].starts_with("table-2: "), "{stdout}");
+    for window in ["table", "table-2"] {
+        assert!(stdout.contains(&format!("trace {}: 2 ranks", at.path().join(window).display())), "{stdout}");
+        assert!(stdout.contains(&format!("window   {window}\nbuilder  Window::builder")), "{stdout}");
+    }
+    // The data names the window of each row.
+    let (_, json, _) = advise(at.path(), &["--format", "json"]);
+    let document = Document::from_json(&json).unwrap();
+    let names: Vec<String> = document.data.unwrap().rows.iter().map(|row| row[0].to_string()).collect();
+    let count = |name: &str| names.iter().filter(|other| *other == name).count();
+    assert!(count("table") > 1 && count("table") == count("table-2"), "{names:?}");
+    // One of them alone, as before.
+    let (code, one, _) = advise(&at.path().join("table-2"), &[]);
+    assert!(code == 0 && (one.starts_with("Keep ") || one.starts_with("Choose ")), "{one}");
+}
+
+#[test]
+fn windows_of_an_mpi_program_have_keys_and_one_variable() {
+    let at = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        of_mpi(at.path(), "rmalab_mode=record");
+    }
+    let (code, stdout, stderr) = advise(at.path(), &[]);
+    assert_eq!(code, 0, "{stderr}");
+    let key = |window: &str| {
+        let found = stdout.split_once(&format!("window   {window}\ninfo     rmalab_lock_policy="));
+        found.expect("the window's key").1.split_once(' ').expect("a place follows").0
+    };
+    let (first, second) = (key("window"), key("window-2"));
+    assert_eq!(first, second, "the same calls, the same policy: {stdout}");
+    assert!(
+        stdout.contains("RMALAB_LOCK_POLICY selects the policy of every window whose info does not name one"),
+        "{stdout}"
+    );
 }

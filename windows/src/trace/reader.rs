@@ -12,7 +12,7 @@ use rmalab_atomics::{Rank, Topology};
 use super::TraceError;
 use super::blocks::{Blocks, Next};
 use super::events::Events;
-use super::files::files_of;
+use super::files::{files_of, windows_of};
 use super::format::{BlockKind, Head, Header, Kind, Last, MAGIC, PREFIX, VERSION, take_varint};
 use super::meetings::{Meetings, Misfit};
 use super::rules::{Parts, Rules};
@@ -136,6 +136,16 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Returns a path for [`open`](Self::open) for each window in a folder of traces. Windows of one name are in the order in
+    /// which the program made them. The path of a single window is returned as it is.
+    ///
+    /// # Errors
+    ///
+    /// A [`TraceError`] if the folder cannot be read or has no trace.
+    pub fn windows(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, TraceError> {
+        windows_of(path.as_ref())
+    }
+
     /// Opens the trace in a folder, or `FOLDER/WINDOW` where the folder has several; reads and checks all of it.
     ///
     /// # Errors

@@ -45,7 +45,13 @@ impl Advice {
             document.summary.push(self.words(chosen));
             document.summary.extend(self.gap());
             let mut section = Section::new("choice", "How to choose it");
-            section.listings.push(if self.is_mpi { of_mpi(chosen) } else { of_builder(chosen) });
+            section.listings.push(match (&self.window, self.is_mpi) {
+                (None, true) => of_mpi(chosen),
+                (None, false) => of_builder(chosen),
+                // A variable is for all windows.
+                (Some(window), true) => format!("window   {window}\ninfo     {}   (in the program)", chosen.info),
+                (Some(window), false) => format!("window   {window}\n{}", of_builder(chosen)),
+            });
             document.sections.push(section);
             document.summary.extend(self.measurement(chosen));
         }
@@ -71,7 +77,7 @@ impl Advice {
     }
 
     /// Returns whether the choice is the policy that the window has now.
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.has_current && self.choice == self.current
     }
 
