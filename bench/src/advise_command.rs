@@ -48,6 +48,7 @@ Traces:
   rmalab preload --record DIR -- mpirun ... records an unchanged MPI program. The advice then names
   what selects the policy without a change of the program.
   The folder may have several windows: each one gets its advice, and --trace DIR/WINDOW chooses one.
+  For a window without locks, the output has its calls and the settings that apply to them.
   The simulated ranks repeat the program's calls, with its times between the calls; each seed
   changes these by up to 10 %.
 

@@ -18,6 +18,7 @@
 
 mod candidates;
 mod document;
+mod epochs;
 mod limit;
 mod measured;
 mod program;
@@ -35,6 +36,7 @@ use std::time::Duration;
 pub(crate) use candidates::Advised;
 use candidates::Tried;
 pub use candidates::{ALL, Candidate};
+pub use epochs::Epochs;
 pub use limit::Limit;
 use measured::Task;
 pub use measured::{Measured, ROUNDS, serve};
@@ -256,6 +258,9 @@ impl<'a> Advise<'a> {
     /// [`Error::Usage`] for options and files that are missing, wrong, or contradict each other.
     pub fn new(registry: &'a Registry, options: Options) -> Result<Advise<'a>> {
         let source = options.source()?;
+        if let Some(epochs) = Epochs::of(&source) {
+            return Err(Error::usage(format!("{}: no rank takes a lock, so no lock policy applies", epochs.source)));
+        }
         Advise::of(registry, options, source)
     }
 

@@ -1,11 +1,11 @@
-//! Advice on recorded traces: several windows, and files that end early.
+//! Advice on recorded traces: several windows, files that end early, and windows without locks.
 
 use std::fs;
 use std::path::Path;
 
 use rmalab::document::Document;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
-use rmalab_windows::{LockKind, Result, Team, Window, WindowDisp};
+use rmalab_windows::{LockKind, Op, Result, Team, Window, WindowDisp};
 
 use super::{of_mpi, texts};
 use crate::program;
@@ -27,6 +27,25 @@ fn locked(team: &Team<'_, dyn RemoteAtomics + '_>, dir: &Path, name: &str) -> Re
         epoch.put(WindowDisp(0), &[1_u64])?;
         epoch.unlock()?;
     }
+    window.free()
+}
+
+/// A window with three fences, an epoch of post and start, and two accumulates of each rank.
+fn fenced(team: &Team<'_, dyn RemoteAtomics + '_>, dir: &Path) -> Result<()> {
+    let mut window = Window::builder(team).name("halo").record(dir).disp_unit(8).allocate(64)?;
+    let other = Rank(1 - team.ra().rank().0);
+    let mut fence = window.fence()?;
+    for _ in 0..2 {
+        fence.at(other)?.accumulate(WindowDisp(0), Op::Sum, &[1_u64])?;
+        fence = fence.next()?;
+    }
+    fence.close()?;
+    let (mut access, mut exposure) = window.pscw()?;
+    let exposed = exposure.post(&[other])?;
+    let accessed = access.start(&[other])?;
+    accessed.at(other)?.put(WindowDisp(1), &[1_u64])?;
+    accessed.complete()?;
+    exposed.wait()?;
     window.free()
 }
 
@@ -94,12 +113,12 @@ fn each_window_of_a_program_gets_its_advice() {
         for _ in 0..2 {
             locked(team, dir, "table")?;
         }
-        locked(team, dir, "halo")
+        fenced(team, dir)
     });
     let (code, stdout, stderr) = advise(at.path(), &[]);
     assert_eq!(code, 0, "{stderr}");
     let lines: Vec<&str> = stdout.lines().collect();
-    assert!(lines[0].starts_with("halo: "), "{stdout}");
+    assert_eq!(lines[0], "halo: No lock policy applies: no rank takes a lock on this window.");
     assert!(lines[1].starts_with("table: ") && lines[2].starts_with("table-2: "), "{stdout}");
     for window in ["table", "table-2"] {
         assert!(stdout.contains(&format!("trace {}: 2 ranks", at.path().join(window).display())), "{stdout}");
@@ -110,7 +129,7 @@ fn each_window_of_a_program_gets_its_advice() {
     let document = Document::from_json(&json).unwrap();
     let names: Vec<String> = document.data.unwrap().rows.iter().map(|row| row[0].to_string()).collect();
     let count = |name: &str| names.iter().filter(|other| *other == name).count();
-    assert!(count("table") > 1 && count("table") == count("table-2"), "{names:?}");
+    assert!(count("table") > 1 && count("table") == count("table-2") && count("halo") == 0, "{names:?}");
     // One of them alone, as before.
     let (code, one, _) = advise(&at.path().join("table-2"), &[]);
     assert!(code == 0 && (one.starts_with("Keep ") || one.starts_with("Choose ")), "{one}");
@@ -134,4 +153,33 @@ fn windows_of_an_mpi_program_have_keys_and_one_variable() {
         stdout.contains("RMALAB_LOCK_POLICY selects the policy of every window whose info does not name one"),
         "{stdout}"
     );
+}
+
+#[test]
+fn a_program_without_locks_is_told_what_applies() {
+    let at = tempfile::tempdir().unwrap();
+    recorded(at.path(), fenced);
+    let (code, stdout, stderr) = advise(at.path(), &[]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("No lock policy applies: no rank takes a lock on this window.\n"), "{stdout}");
+    let number = |call: &str| {
+        let line = stdout.lines().find(|line| line.split_whitespace().next() == Some(call));
+        line.and_then(|line| line.split_whitespace().nth(1)).map(str::to_owned)
+    };
+    // Of both ranks.
+    for (call, count) in
+        [("accumulate", "4"), ("put", "2"), ("post", "2"), ("start", "2"), ("complete", "2"), ("wait", "2")]
+    {
+        assert_eq!(number(call).as_deref(), Some(count), "{call}: {stdout}");
+    }
+    assert!(number("fence").is_some() && number("lock").is_none(), "{stdout}");
+    assert!(stdout.contains("The ranks spent ") && stdout.contains("time the program with each"), "{stdout}");
+    for setting in [
+        "rmalab_fence=dissemination|naive\n",
+        "rmalab_pscw=auto|flags|matching\n",
+        "rmalab_accumulate=native|lock|cas\n",
+    ] {
+        assert!(stdout.contains(setting), "{setting} is missing: {stdout}");
+    }
+    assert!(!stdout.contains("rmalab_lock_policy"), "{stdout}");
 }

@@ -10,7 +10,7 @@ use rmalab_report::finding::{Cell, Column, Table};
 use rmalab_windows::Config;
 use rmalab_windows::trace::Trace;
 
-use super::{Advice, Advise, Options, Progress};
+use super::{Advice, Advise, Epochs, Options, Progress};
 use crate::Registry;
 
 /// The windows of a program: one of a description, or all of a folder of traces.
@@ -24,11 +24,18 @@ pub struct Program<'a> {
 #[derive(Debug)]
 struct Window<'a> {
     name: String,
-    advise: Advise<'a>,
+    task: Task<'a>,
+}
+
+/// What there is to do for a window.
+#[derive(Debug)]
+enum Task<'a> {
+    Advise(Box<Advise<'a>>),
+    Describe(Epochs),
 }
 
 impl<'a> Program<'a> {
-    /// Reads and checks the input, like [`Advise::new`]. A trace may have several windows.
+    /// Reads and checks the input, like [`Advise::new`]. A trace may have several windows, and windows without locks.
     ///
     /// # Errors
     ///
@@ -47,9 +54,14 @@ impl<'a> Program<'a> {
                 trace.as_ref().and_then(|path| path.file_name()).unwrap_or_default().to_string_lossy().into_owned();
             let options = Options { trace, ..options.clone() };
             let source = options.source()?;
-            let advise = Advise::of(registry, options, source)?;
-            let advise = Advise { stop: Arc::clone(&stop), ..advise };
-            Ok(Window { name, advise })
+            let task = match Epochs::of(&source) {
+                Some(epochs) => Task::Describe(epochs),
+                None => {
+                    let advise = Advise::of(registry, options, source)?;
+                    Task::Advise(Box::new(Advise { stop: Arc::clone(&stop), ..advise }))
+                }
+            };
+            Ok(Window { name, task })
         };
         Ok(Program { windows: traces.into_iter().map(window).collect::<Result<_>>()?, stop })
     }
@@ -59,9 +71,13 @@ impl<'a> Program<'a> {
         Arc::clone(&self.stop)
     }
 
-    /// The windows, in a line.
+    /// The windows with locks, in a line.
     pub fn describe(&self) -> String {
-        self.windows.iter().map(|window| window.advise.describe()).collect::<Vec<_>>().join("; ")
+        let sources = self.windows.iter().filter_map(|window| match &window.task {
+            Task::Advise(advise) => Some(advise.describe()),
+            Task::Describe(_) => None,
+        });
+        sources.collect::<Vec<_>>().join("; ")
     }
 
     /// Makes the document of the advice on all windows. Returns `None` if it was stopped.
@@ -70,20 +86,29 @@ impl<'a> Program<'a> {
     ///
     /// As from [`Advise::run`].
     pub fn run(&self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Option<Document>> {
+        let is_advised = |window: &&Window<'_>| matches!(window.task, Task::Advise(_));
+        let mut left = self.windows.iter().filter(is_advised).count();
         let (mut before, mut documents, mut advices) = (0, Vec::new(), Vec::new());
-        for (at, Window { name, advise }) in self.windows.iter().enumerate() {
-            let left = self.windows.len() - at;
-            let simulations = AtomicUsize::new(0);
-            // The windows that follow may need as many simulations as this one.
-            let advice = advise.run(&|&Progress { done, of, measuring }| {
-                simulations.store(of, Ordering::Relaxed);
-                progress(&Progress { done: before + done, of: before + of * left, measuring });
-            })?;
-            let Some(mut advice) = advice else { return Ok(None) };
-            before += simulations.into_inner();
-            advice.window = (self.windows.len() > 1).then(|| name.clone());
-            documents.push((name.as_str(), advice.document()));
-            advices.push(advice);
+        for Window { name, task } in &self.windows {
+            let document = match task {
+                Task::Describe(epochs) => epochs.document(),
+                Task::Advise(advise) => {
+                    let simulations = AtomicUsize::new(0);
+                    // The windows that follow may need as many simulations as this one.
+                    let advice = advise.run(&|&Progress { done, of, measuring }| {
+                        simulations.store(of, Ordering::Relaxed);
+                        progress(&Progress { done: before + done, of: before + of * left, measuring });
+                    })?;
+                    let Some(mut advice) = advice else { return Ok(None) };
+                    before += simulations.into_inner();
+                    left -= 1;
+                    advice.window = (self.windows.len() > 1).then(|| name.clone());
+                    let document = advice.document();
+                    advices.push(advice);
+                    document
+                }
+            };
+            documents.push((name.as_str(), document));
         }
         if documents.len() == 1 {
             return Ok(documents.pop().map(|(_, document)| document));

@@ -10,7 +10,7 @@ use rmalab_atomics::sim::profile::Profile;
 use rmalab_atomics::{Rank, SEGMENT_BYTES, Topology};
 use rmalab_locks::PolicyKind;
 use rmalab_windows::replay::{Shape, Step};
-use rmalab_windows::trace::{RankTrace, Trace};
+use rmalab_windows::trace::{Ending, RankTrace, Trace};
 use rmalab_windows::{Assert, Config, LockKind, Transport};
 
 use crate::workload::{Acquire, Objective, Workload};
@@ -45,6 +45,10 @@ pub struct Recorded {
     pub remarks: Vec<String>,
     /// The number of files that end early.
     pub cut: usize,
+    /// The nanoseconds from the first call to the last, of all ranks together; `None` if a file ends early.
+    pub elapsed: Option<u64>,
+    /// Whether the window was two-sided.
+    pub is_two_sided: bool,
     /// The policy of the recorded run.
     pub policy: Option<String>,
     /// The mode of the window, if it was one of an MPI: such a program chooses a policy by a variable or an info key.
@@ -74,7 +78,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when it cannot be read, is damaged, has no lock, or is too long.
+    /// [`Error::Usage`] when it cannot be read, is damaged, ends ahead of its first lock, or is too long.
     pub fn trace(path: &Path) -> Result<Source> {
         let usage = |error: &dyn std::fmt::Display| Error::usage(error.to_string());
         let trace = Trace::open(path).map_err(|error| usage(&error))?;
@@ -90,13 +94,9 @@ impl Source {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| usage(&error))?;
         let cuts: Vec<String> = trace.parts().iter().filter_map(RankTrace::cut).collect();
-        if !steps.iter().flatten().any(is_lock) {
-            let Some((first, others)) = cuts.split_first() else {
-                return Err(Error::usage(format!(
-                    "{}: no rank took a lock, so there is no policy to choose; record a window with locks",
-                    path.display()
-                )));
-            };
+        if let [first, others @ ..] = cuts.as_slice()
+            && !steps.iter().flatten().any(is_lock)
+        {
             let others = match others.len() {
                 0 => String::new(),
                 others => format!(" ({} of {} files end early)", others + 1, trace.ranks()),
@@ -105,9 +105,15 @@ impl Source {
                 "{first}{others}. No lock is among these calls: record the program again, and let it end normally"
             )));
         }
+        let elapsed = trace.parts().iter().map(|part| match part.ending() {
+            Ending::Complete { elapsed } => Some(elapsed.as_nanos() as u64),
+            Ending::Early { .. } => None,
+        });
+        let elapsed = elapsed.sum();
         let mut remarks = trace.remarks();
         let (mut config, _) = Config::from_info(trace.info());
-        if std::mem::take(&mut config.transport) != Transport::OneSided {
+        let is_two_sided = std::mem::take(&mut config.transport) != Transport::OneSided;
+        if is_two_sided {
             remarks.push("the window was two-sided, where locks have no policy; it is replayed one-sided".to_owned());
         }
         Ok(Source::Trace(Recorded {
@@ -115,6 +121,8 @@ impl Source {
             topology: trace.topology().clone(),
             remarks,
             cut: cuts.len(),
+            elapsed,
+            is_two_sided,
             // The backends here reach only memory of their segments, and no lock policy depends on the place of the
             // data.
             shape: trace.shape().clone().in_segments(),
@@ -280,6 +288,13 @@ impl Source {
                 }))
             }
         }
+    }
+}
+
+impl Recorded {
+    /// The steps of each rank.
+    pub(super) fn steps(&self) -> &[Vec<Step>] {
+        &self.steps
     }
 }
 
