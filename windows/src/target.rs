@@ -396,6 +396,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         })
     }
 
+    /// Checks that the items `target` at `disp` are in the target's part of the window, of which an operation by `call` may use fewer.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`put_layout`](Self::put_layout).
+    pub fn check(&self, call: Call, disp: WindowDisp, target: Items<'_>) -> Result<()> {
+        let walk = || self.reach_part(self.part(), call, disp, target.reach()?, |_, _| Ok(()));
+        walk().map_err(|error| self.core.hear(error))
+    }
+
     /// Returns the requests that replace operations on this target, if they are not done at the origin.
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {

@@ -226,6 +226,9 @@ fn dynamic(team: &Team<'_, Mapped>) {
             [(numbers.plus(64), 1), (numbers.plus(60), 8), (WindowDisp(-8), 16), (WindowDisp(i64::MIN), 1)]
         {
             let error = part.put(disp, &vec![0_u8; len]).unwrap_err();
+            let bytes = Layout::of::<u8>();
+            let checked = part.check(Call::Put, disp, bytes.items(len as u64)).unwrap_err();
+            assert_eq!(checked.to_string(), error.to_string());
             assert!(matches!(error, Error::NotAttached { call: Call::Put, regions: 2, .. }), "{error}");
             assert_eq!(error.class(), Class::RmaRange);
         }

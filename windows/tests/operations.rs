@@ -670,6 +670,9 @@ fn ends_that_do_not_fit_are_errors_and_nothing_is_done() {
         assert_eq!(error.class(), Class::Type);
         let error = epoch.put_layout(WindowDisp(4), number.items(4), &dest, number.items(4)).unwrap_err();
         assert!(matches!(error, Error::OutOfWindow { len: 16, bytes: 16, .. }), "{error}");
+        let error = epoch.check(Call::Put, WindowDisp(4), number.items(4)).unwrap_err();
+        assert!(matches!(error, Error::OutOfWindow { call: Call::Put, len: 16, .. }), "{error}");
+        epoch.check(Call::Put, WindowDisp(4), number.items(3)).unwrap();
         let error = epoch.rput_layout(WindowDisp(4), number.items(4), dest.to_vec(), number.items(4)).unwrap_err();
         assert_eq!(error.class(), Class::RmaRange);
         let error = epoch.rget(WindowDisp(1), vec![0_u64; 2]).unwrap_err();

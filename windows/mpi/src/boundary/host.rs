@@ -372,40 +372,37 @@ pub(crate) fn packed(bytes: &mut [u8]) -> Items {
     Items { at: bytes.as_mut_ptr().cast(), count: bytes.len() as i64, of: unsafe { PACKED } }
 }
 
-/// Combines the origin's items into the target's, and copies the target's to `result` before. Nothing else updates the target. `there`
-/// has the target's count and type, while `target` may be a packed copy.
+/// Combines the origin's items into the first ones of the target, and copies all of the target's to `result` before. Nothing else updates
+/// the target. `there` has the target's count and type, while `target` may be a packed copy. The caller has compared the sizes.
 ///
 /// # Safety
 ///
 /// As for [`copy`].
 pub(crate) unsafe fn combine(origin: Items, result: Option<Items>, target: Items, there: Remote, op: Op) -> Result<()> {
+    let element = types::element(there.of).filter(|&element| types::element(origin.of) == Some(element));
+    let element = match op {
+        Op::NoOp | Op::Replace => None,
+        _ if element.is_none() => return Err(Failure::Class(ffi::MPI_ERR_TYPE as c_int)),
+        _ => element,
+    };
     // SAFETY: the caller's promise; the buffers have room for all elements.
     unsafe {
         if let Some(result) = result {
             copy(target, result)?;
         }
-        match op {
-            Op::NoOp => return Ok(()),
-            Op::Replace => return copy(origin, target),
-            _ => {}
-        }
-        let element = types::element(there.of).filter(|&element| types::element(origin.of) == Some(element));
-        let Some(of) = element else { return Err(Failure::Class(ffi::MPI_ERR_TYPE as c_int)) };
+        let Some(of) = element else { return if op == Op::NoOp { Ok(()) } else { copy(origin, target) } };
         let (size, extent) = size_of(of)?;
         let elements = |of, count: i64| -> Result<u64> { Ok(size_of(of)?.0 * count as u64 / size.max(1)) };
-        let count = elements(there.of, there.count)?;
-        if elements(origin.of, origin.count)? != count {
-            return Err(Failure::Class(ffi::MPI_ERR_TRUNCATE as c_int));
-        }
-        let Ok(whole) = c_int::try_from(count) else { return Err(Failure::Class(ffi::MPI_ERR_COUNT as c_int)) };
+        let (updated, count) = (elements(origin.of, origin.count)?, elements(there.of, there.count)?);
+        let Ok(number) = c_int::try_from(updated) else { return Err(Failure::Class(ffi::MPI_ERR_COUNT as c_int)) };
         // Words of 16 bytes, the largest alignment of a predefined type.
-        let room = || vec![0_u128; (count * extent).div_ceil(16) as usize];
-        let (mut new, mut old) = (room(), room());
-        let all = |room: &mut Vec<u128>| Items { at: room.as_mut_ptr().cast(), count: count as i64, of };
-        copy(origin, all(&mut new))?;
-        copy(target, all(&mut old))?;
-        class(ffi::PMPI_Reduce_local(new.as_ptr().cast(), old.as_mut_ptr().cast(), whole, of, types::handle(op)))?;
-        copy(all(&mut old), target)
+        let room = |count: u64| vec![0_u128; (count * extent).div_ceil(16) as usize];
+        let (mut new, mut old) = (room(updated), room(count));
+        let first = |room: &mut Vec<u128>, count: u64| Items { at: room.as_mut_ptr().cast(), count: count as i64, of };
+        copy(origin, first(&mut new, updated))?;
+        copy(target, first(&mut old, count))?;
+        class(ffi::PMPI_Reduce_local(new.as_ptr().cast(), old.as_mut_ptr().cast(), number, of, types::handle(op)))?;
+        copy(first(&mut old, updated), target)
     }
 }
 

@@ -656,7 +656,8 @@ impl Native {
     ) -> Result<()> {
         let Some(target) = target else { return Ok(()) };
         match self.dense(origin, there) {
-            Some((from, into)) if from <= into => {
+            // The engine does not know of a longer target.
+            Some((from, into)) if from == into => {
                 self.has_posted.set(true);
                 // SAFETY: the caller's promise.
                 let source = unsafe { bytes(origin.at, from)? };
@@ -671,7 +672,7 @@ impl Native {
     #[cold]
     #[inline(never)]
     unsafe fn put_slowly<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
-        check(origin.count, there)?;
+        fits(len_of(origin.count, origin.of)?, len_of(there.count, there.of)?)?;
         if !self.is_mapped(target) {
             // SAFETY: the caller's promise.
             return unsafe { self.put_elsewhere::<REQUEST>(origin, target, there) };
@@ -689,11 +690,16 @@ impl Native {
         // SAFETY: the caller's promise.
         let source = unsafe { self.pack(origin)? };
         let len = source.len() as u64;
-        let (layout, count) = beginning(there, len)?;
-        let disp = WindowDisp(there.disp);
+        let (layout, count) = (types::layout(there.of)?, there.count as u64);
+        let (first, firsts) = beginning(&layout, count, len)?;
+        let (disp, whole) = (WindowDisp(there.disp), run(len)?);
         self.has_posted.set(true);
-        let whole = run(len)?;
-        within!(self, REQUEST, Put, target, at => at.put_layout(disp, layout.items(count), &source, whole.item()));
+        within!(self, REQUEST, Put, target, at => {
+            if matches!(first, Cow::Owned(_)) {
+                at.check(Call::Put, disp, layout.items(count))?;
+            }
+            at.put_layout(disp, first.items(firsts), &source, whole.item())
+        });
         Ok(())
     }
 
@@ -738,7 +744,7 @@ impl Native {
     #[cold]
     #[inline(never)]
     unsafe fn get_slowly<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
-        check(origin.count, there)?;
+        fits(len_of(there.count, there.of)?, len_of(origin.count, origin.of)?)?;
         if !self.is_mapped(target) {
             // SAFETY: the caller's promise.
             return unsafe { self.get_elsewhere::<REQUEST>(origin, target, there) };
@@ -751,10 +757,7 @@ impl Native {
     /// Gets items of any types from memory that only the engine reaches.
     unsafe fn get_elsewhere<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
         let len = len_of(there.count, there.of)?;
-        if len > len_of(origin.count, origin.of)? {
-            return refuse(ffi::MPI_ERR_TRUNCATE);
-        }
-        let (layout, count) = beginning(there, len)?;
+        let (layout, count) = (types::layout(there.of)?, there.count as u64);
         let mut got = vec![0_u8; len as usize];
         let (disp, whole) = (WindowDisp(there.disp), run(len)?);
         within!(self, REQUEST, Get, target, at => at.get_layout(disp, layout.items(count), &mut got, whole.item()));
@@ -823,22 +826,24 @@ impl Native {
         there: Remote,
         op: Op,
     ) -> Result<()> {
-        check(if op == Op::NoOp { 0 } else { origin.count }, there)?;
+        let len = len_of(there.count, there.of)?;
+        let updated = if op == Op::NoOp { 0 } else { len_of(origin.count, origin.of)? };
+        fits(updated, len)?;
+        if let Some(result) = result {
+            fits(len, len_of(result.count, result.of)?)?;
+        }
         // SAFETY: the caller's promise; `reach` has checked the target's items.
         let combine = |items| unsafe { host::combine(origin, result, items, there, op) };
         if !self.is_mapped(target) {
-            let len = len_of(there.count, there.of)?;
-            let (layout, count) = beginning(there, len)?;
+            let (layout, count) = (types::layout(there.of)?, there.count as u64);
+            let (first, firsts) = beginning(&layout, count, updated)?;
             let mut copy = vec![0_u8; len as usize];
-            let (disp, whole) = (WindowDisp(there.disp), run(len)?);
+            let (disp, whole, written) = (WindowDisp(there.disp), run(len)?, run(updated)?);
             self.has_posted.set(true);
             return within!(self, REQUEST, GetAccumulate, target, at => at.exclusively(|| -> Result<()> {
                 at.get_layout(disp, layout.items(count), &mut copy, whole.item())?;
                 combine(host::packed(&mut copy))?;
-                if op == Op::NoOp {
-                    return Ok(());
-                }
-                Ok(at.put_layout(disp, layout.items(count), &copy, whole.item())?)
+                Ok(at.put_layout(disp, first.items(firsts), &copy[..updated as usize], written.item())?)
             }));
         }
         within!(self, REQUEST, GetAccumulate, target, at => Ok(match self.reach(target, there) {
@@ -1102,9 +1107,9 @@ impl Native {
     }
 }
 
-/// Checks the counts of an operation.
-fn check(count: i64, there: Remote) -> Result<()> {
-    if count < 0 || there.count < 0 { refuse(ffi::MPI_ERR_COUNT) } else { Ok(()) }
+/// Checks that so many bytes of data need not be cut off.
+fn fits(from: u64, into: u64) -> Result<()> {
+    if from > into { refuse(ffi::MPI_ERR_TRUNCATE) } else { Ok(()) }
 }
 
 /// Returns the bytes of data of items.
@@ -1121,15 +1126,10 @@ fn run(len: u64) -> Result<Layout> {
     Ok(Layout::contiguous(len, &Layout::of::<u8>()).map_err(Error::from)?)
 }
 
-/// Returns the layout of the first `len` bytes of the target's items, and how many items of it there are.
-fn beginning(there: Remote, len: u64) -> Result<(Layout, u64)> {
-    let (layout, count) = (types::layout(there.of)?, there.count as u64);
-    let all = layout.total(count).map_err(Error::from)?;
-    if len > all {
-        return refuse(ffi::MPI_ERR_TRUNCATE);
-    }
-    if len == all {
-        return Ok((layout, count));
+/// Returns the layout of the first `len` bytes of `count` items, and how many items of it there are.
+fn beginning(layout: &Layout, count: u64, len: u64) -> Result<(Cow<'_, Layout>, u64)> {
+    if len == layout.total(count).map_err(Error::from)? {
+        return Ok((Cow::Borrowed(layout), count));
     }
     let mut left = len;
     let runs = layout.runs(count).map_err(Error::from)?.map_while(|run| {
@@ -1138,5 +1138,5 @@ fn beginning(there: Remote, len: u64) -> Result<(Layout, u64)> {
         (bytes > 0).then_some((bytes, run.offset))
     });
     let runs: Vec<(u64, i64)> = runs.collect();
-    Ok((Layout::hindexed(&runs, &Layout::of::<u8>()).map_err(Error::from)?, 1))
+    Ok((Cow::Owned(Layout::hindexed(&runs, &Layout::of::<u8>()).map_err(Error::from)?), 1))
 }

@@ -388,6 +388,146 @@ static void ranges(void)
     passed("conformance", "ranges");
 }
 
+/* A window of 8 words, and the displacement of the next rank's first word. */
+static MPI_Aint make_words(MPI_Win *win, const char *kind, int64_t **words)
+{
+    MPI_Aint first = 0;
+    if (!strcmp(kind, "allocate")) {
+        MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, words, win);
+    } else {
+        *words = malloc(64);
+        if (!strcmp(kind, "create")) {
+            MPI_Win_create(*words, 64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win);
+        } else {
+            MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, win);
+            MPI_Win_attach(*win, *words, 64);
+            MPI_Get_address(*words, &first);
+            MPI_Sendrecv_replace(&first, 1, MPI_AINT, before, 0, after, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    }
+    memset(*words, 0, 64);
+    return first;
+}
+
+static void free_words(MPI_Win *win, const char *kind, int64_t *words)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (!strcmp(kind, "dynamic"))
+        MPI_Win_detach(*win, words);
+    MPI_Win_free(win);
+    if (strcmp(kind, "allocate"))
+        free(words);
+}
+
+/* Checks the next rank's words. */
+static void expect_words(MPI_Win win, MPI_Aint first, int line, const int64_t *expected)
+{
+    int64_t found[8];
+    MPI_Win_flush(after, win);
+    MPI_Get(found, 8, MPI_INT64_T, after, first, 8, MPI_INT64_T, win);
+    MPI_Win_flush(after, win);
+    for (int i = 0; i < 8; i++) {
+        if (found[i] != expected[i])
+            fprintf(stderr, "line %d, word %d\n", line, i);
+        CHECK(found[i], expected[i]);
+    }
+}
+
+#define WORDS(...) expect_words(win, first, __LINE__, (int64_t[8]) { __VA_ARGS__ })
+
+/* What arrives may be shorter than the buffer for it: the rest of the buffer stays as it is. MPICH 4.0 gets as much as the origin's buffer
+ * takes, and both hosts accumulate as many elements as the target's buffer has: they read on beyond the other end. */
+static void shorter(const char *kind)
+{
+    MPI_Win win;
+    MPI_Datatype pairs;
+    int64_t *words, values[4] = { 1, 2, 3, 4 }, got[4] = { -1, -1, -1, -1 };
+    MPI_Aint first = make_words(&win, kind, &words), word = strcmp(kind, "dynamic") ? 1 : 8;
+    MPI_Type_vector(2, 1, 2, MPI_INT64_T, &pairs);
+    MPI_Type_commit(&pairs);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, after, 0, win);
+    MPI_Put(values, 1, MPI_INT64_T, after, first, 4, MPI_INT64_T, win);
+    WORDS(1);
+    MPI_Put(values, 3, MPI_INT64_T, after, first + 2 * word, 2, pairs, win);
+    WORDS(1, 0, 1, 0, 2, 3);
+    if (native) {
+        MPI_Get(got, 3, MPI_INT64_T, after, first, 2, MPI_INT64_T, win);
+        MPI_Win_flush(after, win);
+        CHECK(got[0], 1);
+        CHECK(got[1], 0);
+        CHECK(got[2], -1);
+        MPI_Get(got, 2, pairs, after, first + 4 * word, 2, MPI_INT64_T, win);
+        MPI_Win_flush(after, win);
+        CHECK(got[0], 2);
+        CHECK(got[1], 0);
+        CHECK(got[2], 3);
+        CHECK(got[3], -1);
+        MPI_Accumulate(values + 3, 1, MPI_INT64_T, after, first, 3, MPI_INT64_T, MPI_SUM, win);
+        WORDS(5, 0, 1, 0, 2, 3);
+        MPI_Accumulate(values + 2, 1, MPI_INT64_T, after, first + 4 * word, 1, pairs, MPI_SUM, win);
+        WORDS(5, 0, 1, 0, 5, 3);
+        MPI_Accumulate(values + 1, 1, MPI_INT64_T, after, first, 2, MPI_INT64_T, MPI_REPLACE, win);
+        WORDS(2, 0, 1, 0, 5, 3);
+        MPI_Get_accumulate(values, 1, MPI_INT64_T, got, 2, MPI_INT64_T, after, first + 4 * word, 2, MPI_INT64_T, MPI_SUM, win);
+        MPI_Win_flush(after, win);
+        CHECK(got[0], 5);
+        CHECK(got[1], 3);
+        WORDS(2, 0, 1, 0, 6, 3);
+    }
+    MPI_Win_unlock(after, win);
+    MPI_Type_free(&pairs);
+    free_words(&win, kind, words);
+    passed(kind, "shorter than its buffer");
+}
+
+/* The whole buffer that a call describes is in the window, and takes what arrives. Otherwise no byte is written, at either end. Of the
+ * hosts, neither looks at the window's end. MPICH 4.0 writes what fits, and ends the program if a result is too short. */
+static void sizes(const char *kind)
+{
+    MPI_Win win;
+    MPI_Datatype pairs;
+    int64_t *words, values[4] = { 1, 2, 3, 4 }, got[4] = { -1, -1, -1, -1 };
+    MPI_Aint first = make_words(&win, kind, &words), word = strcmp(kind, "dynamic") ? 1 : 8, last = first + 7 * word;
+    const int range = MPI_ERR_RMA_RANGE, truncate = MPI_ERR_TRUNCATE;
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Type_vector(2, 1, 2, MPI_INT64_T, &pairs);
+    MPI_Type_commit(&pairs);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, after, 0, win);
+    CHECK(class_of(MPI_Put(values, 1, MPI_INT64_T, after, last, 4, MPI_INT64_T, win)), range);
+    CHECK(class_of(MPI_Put(values, 1, MPI_INT64_T, after, first, 9, MPI_INT64_T, win)), range);
+    CHECK(class_of(MPI_Put(values, 1, MPI_INT64_T, after, last, 1, pairs, win)), range);
+    CHECK(class_of(MPI_Put(values, 0, MPI_INT64_T, after, last, 2, MPI_INT64_T, win)), range);
+    CHECK(class_of(MPI_Accumulate(values, 1, MPI_INT64_T, after, last, 2, MPI_INT64_T, MPI_SUM, win)), range);
+    CHECK(class_of(MPI_Accumulate(values, 1, MPI_INT64_T, after, last, 1, pairs, MPI_REPLACE, win)), range);
+    CHECK(class_of(MPI_Get(got, 4, MPI_INT64_T, after, last, 2, MPI_INT64_T, win)), range);
+    WORDS(0);
+    CHECK(class_of(MPI_Put(values, 4, MPI_INT64_T, after, first, 1, MPI_INT64_T, win)), truncate);
+    CHECK(class_of(MPI_Put(values, 3, MPI_INT64_T, after, first, 1, pairs, win)), truncate);
+    CHECK(class_of(MPI_Put(values, 2, pairs, after, first, 3, MPI_INT64_T, win)), truncate);
+    CHECK(class_of(MPI_Get(got, 1, MPI_INT64_T, after, first, 4, MPI_INT64_T, win)), truncate);
+    CHECK(class_of(MPI_Get(got, 1, pairs, after, first, 3, MPI_INT64_T, win)), truncate);
+    CHECK(class_of(MPI_Accumulate(values, 2, MPI_INT64_T, after, first, 1, MPI_INT64_T, MPI_SUM, win)), truncate);
+    CHECK(class_of(MPI_Accumulate(values, 3, MPI_INT64_T, after, first, 1, pairs, MPI_REPLACE, win)), truncate);
+    CHECK(class_of(MPI_Get_accumulate(values, 2, MPI_INT64_T, got, 1, MPI_INT64_T, after, first, 2, MPI_INT64_T, MPI_SUM, win)), truncate);
+    CHECK(class_of(MPI_Get_accumulate(values, 3, MPI_INT64_T, got, 2, MPI_INT64_T, after, first, 2, MPI_INT64_T, MPI_SUM, win)), truncate);
+    CHECK(class_of(MPI_Get_accumulate(NULL, 0, MPI_INT64_T, got, 1, MPI_INT64_T, after, first, 2, MPI_INT64_T, MPI_NO_OP, win)), truncate);
+    WORDS(0);
+    for (int i = 0; i < 4; i++)
+        CHECK(got[i], -1);
+    /* A result may be longer than what it gets. */
+    CHECK(MPI_Get_accumulate(values, 2, MPI_INT64_T, got, 3, MPI_INT64_T, after, first, 2, MPI_INT64_T, MPI_SUM, win), MPI_SUCCESS);
+    WORDS(1, 2);
+    CHECK(got[0], 0);
+    CHECK(got[1], 0);
+    CHECK(got[2], -1);
+    MPI_Win_unlock(after, win);
+    MPI_Type_free(&pairs);
+    free_words(&win, kind, words);
+    passed(kind, "sizes");
+}
+
 /* Calls on no window return the class that the standard names, as the host does. */
 static void no_window(void)
 {
@@ -452,8 +592,13 @@ int main(int argc, char **argv)
     large_counts();
 #endif
     no_window();
+    const char *kinds[] = { "allocate", "create", "dynamic" };
+    for (int i = 0; i < 3; i++)
+        shorter(kinds[i]);
     if (native) {
         ranges();
+        for (int i = 0; i < 3; i++)
+            sizes(kinds[i]);
         no_buffers();
     }
     return end();
