@@ -601,6 +601,10 @@ pub(crate) struct Members {
 impl Members {
     /// Reads the numbers that the members of `group` have in `all`, and returns them. A member that is not there is an error of the group.
     pub(crate) fn read(&mut self, group: Group, all: Group) -> Result<&[Rank]> {
+        // SAFETY: a constant of C. The host's error would be the communicator's, and not the window's.
+        if group == unsafe { ffi::RSMPI_GROUP_NULL } {
+            return Err(Failure::Class(ffi::MPI_ERR_GROUP as c_int));
+        }
         let mut size = 0;
         // SAFETY: see the module; the call writes to a live variable.
         done(unsafe { ffi::PMPI_Group_size(group, &mut size) })?;
