@@ -358,25 +358,26 @@ fn warn_once(warnings: &[String]) {
 }
 
 /// Returns a call's code to the program, after the error handler's call.
+///
+/// The host's text of an error that ends the program names `MPI_Win_call_errhandler`. So a line before it names the program's call.
 #[cold]
-fn fail(win: ffi::MPI_Win, failure: &Failure) -> c_int {
-    match failure {
-        Failure::Host(code) => *code,
-        Failure::Class(code) => host::raise(win, *code),
-        Failure::Engine(error) => {
-            if is_verbose() {
-                print(&error.to_string());
-            }
-            host::raise(win, host::code_of(error.class()))
-        }
+fn fail(win: ffi::MPI_Win, call: &str, failure: &Failure) -> c_int {
+    let (code, why) = match failure {
+        Failure::Host(code) => return *code,
+        Failure::Class(code) => (*code, host::text_of(*code)),
+        Failure::Engine(error) => (host::code_of(error.class()), error.to_string()),
+    };
+    if is_verbose() || host::has_fatal_errors(win) {
+        print(&format!("{call}: {why}"));
     }
+    host::raise(win, code)
 }
 
 #[inline(always)]
-fn code(win: ffi::MPI_Win, result: crate::policy::Result<()>) -> c_int {
+fn code(win: ffi::MPI_Win, call: &str, result: crate::policy::Result<()>) -> c_int {
     match result {
         Ok(()) => host::SUCCESS,
-        Err(failure) => fail(win, &failure),
+        Err(failure) => fail(win, call, &failure),
     }
 }
 
@@ -494,10 +495,10 @@ macro_rules! operations {
                 let pass_on = || unsafe { ffi::$host($($argument),*) };
                 let code = match table::find($win).as_deref() {
                     // SAFETY: the program's own buffers, which MPI may access until this call returns.
-                    Some(Window::Native($window)) => code($win, unsafe { $native }),
+                    Some(Window::Native($window)) => code($win, stringify!($name), unsafe { $native }),
                     Some(Window::Policy(window)) => match window.$way(Call::$call, target($rank)) {
                         Ok(()) => pass_on(),
-                        Err(failure) => fail($win, &failure),
+                        Err(failure) => fail($win, stringify!($name), &failure),
                     },
                     None => pass_on(),
                 };
@@ -594,8 +595,8 @@ macro_rules! synchronizations {
                 let begin = summary::begin();
                 let began = record::begin();
                 let code = match table::find($win).as_deref() {
-                    Some(Window::Policy($window)) => $managed,
-                    Some(Window::Native($window)) => $managed,
+                    Some(Window::Policy($window)) => code($win, stringify!($name), $managed),
+                    Some(Window::Native($window)) => code($win, stringify!($name), $managed),
                     // SAFETY: the program's own call, passed on.
                     None => unsafe { ffi::$host($($argument),*) },
                 };
@@ -618,21 +619,21 @@ macro_rules! synchronizations {
 }
 
 synchronizations! {
-    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(win, lock_type).map_or_else(|code| code, |kind| asserting(win, assert, OF_LOCK, || code(win, window.lock(kind, target(rank), lock_assert(assert))))), short window.short_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
+    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(lock_type).and_then(|kind| asserting(assert, OF_LOCK, || window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
     // SAFETY: the program's variable.
-    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => unsafe { tested(win, window.test(), flag) }, step |_| (unsafe { *flag } != 0).then_some(Step::Test);
-    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.unlock(target(rank))), short window.short_unlock(rank), step |_| events::unlock(rank);
-    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_LOCK, || code(win, window.lock_all(lock_assert(assert)))), short window.short_lock_all(assert), step |_| events::lock_all(assert);
-    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => code(win, window.unlock_all()), short window.short_unlock_all(), step |_| Some(Step::UnlockAll);
-    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush(target(rank))), short window.short_flush(rank), step |_| events::flush(rank);
-    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_all()), short window.short_flush_all(), step |_| Some(Step::FlushAll);
-    MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => code(win, window.flush_local(target(rank))), short window.short_flush_local(rank);
-    MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => code(win, window.flush_local_all()), short window.short_flush_local_all();
-    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_FENCE, || code(win, window.fence(fence_assert(assert)))), step |_| events::fence(assert);
-    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_START, || code(win, window.start(group, start_assert(assert)))), step |on| events::start(on, group, assert);
-    MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => code(win, window.complete()), step |_| Some(Step::Complete);
-    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => asserting(win, assert, OF_POST, || code(win, window.post(group, post_assert(assert)))), step |on| events::post(on, group, assert);
-    MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => code(win, window.wait()), step |_| Some(Step::Wait);
+    MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => window.test().map(|over| unsafe { flag.write(c_int::from(over)) }), step |_| (unsafe { *flag } != 0).then_some(Step::Test);
+    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => window.unlock(target(rank)), short window.short_unlock(rank), step |_| events::unlock(rank);
+    MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(assert, OF_LOCK, || window.lock_all(lock_assert(assert))), short window.short_lock_all(assert), step |_| events::lock_all(assert);
+    MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => window.unlock_all(), short window.short_unlock_all(), step |_| Some(Step::UnlockAll);
+    MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => window.flush(target(rank)), short window.short_flush(rank), step |_| events::flush(rank);
+    MPI_Win_flush_all = PMPI_Win_flush_all(win: ffi::MPI_Win) on win, window => window.flush_all(), short window.short_flush_all(), step |_| Some(Step::FlushAll);
+    MPI_Win_flush_local = PMPI_Win_flush_local(rank: c_int, win: ffi::MPI_Win) on win, window => window.flush_local(target(rank)), short window.short_flush_local(rank);
+    MPI_Win_flush_local_all = PMPI_Win_flush_local_all(win: ffi::MPI_Win) on win, window => window.flush_local_all(), short window.short_flush_local_all();
+    MPI_Win_fence = PMPI_Win_fence(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(assert, OF_FENCE, || window.fence(fence_assert(assert))), step |_| events::fence(assert);
+    MPI_Win_start = PMPI_Win_start(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => asserting(assert, OF_START, || window.start(group, start_assert(assert))), step |on| events::start(on, group, assert);
+    MPI_Win_complete = PMPI_Win_complete(win: ffi::MPI_Win) on win, window => window.complete(), step |_| Some(Step::Complete);
+    MPI_Win_post = PMPI_Win_post(group: ffi::MPI_Group, assert: c_int, win: ffi::MPI_Win) on win, window => asserting(assert, OF_POST, || window.post(group, post_assert(assert))), step |on| events::post(on, group, assert);
+    MPI_Win_wait = PMPI_Win_wait(win: ffi::MPI_Win) on win, window => window.wait(), step |_| Some(Step::Wait);
 }
 
 /// The assertions that each call takes.
@@ -641,10 +642,10 @@ const OF_START: u32 = ffi::MPI_MODE_NOCHECK;
 const OF_POST: u32 = ffi::MPI_MODE_NOCHECK | ffi::MPI_MODE_NOSTORE | ffi::MPI_MODE_NOPUT;
 const OF_FENCE: u32 = ffi::MPI_MODE_NOSTORE | ffi::MPI_MODE_NOPUT | ffi::MPI_MODE_NOPRECEDE | ffi::MPI_MODE_NOSUCCEED;
 
-/// Makes a call if it takes the assertions that the program makes, and returns its code.
+/// Makes a call if it takes the assertions that the program makes.
 #[inline(always)]
-fn asserting(win: ffi::MPI_Win, assert: c_int, taken: u32, call: impl FnOnce() -> c_int) -> c_int {
-    if assert & !(taken as c_int) == 0 { call() } else { host::raise(win, ffi::MPI_ERR_ASSERT as c_int) }
+fn asserting(assert: c_int, taken: u32, call: impl FnOnce() -> crate::policy::Result<()>) -> crate::policy::Result<()> {
+    if assert & !(taken as c_int) == 0 { call() } else { native::refuse(ffi::MPI_ERR_ASSERT) }
 }
 
 fn lock_assert(assert: c_int) -> Assert {
@@ -672,31 +673,15 @@ fn post_assert(assert: c_int) -> PostAssert {
     }
 }
 
-/// Returns the kind of a lock, or the code of an error.
+/// Returns the kind of a lock.
 #[inline(always)]
-fn lock_type_of(win: ffi::MPI_Win, lock_type: c_int) -> Result<LockKind, c_int> {
+fn lock_type_of(lock_type: c_int) -> crate::policy::Result<LockKind> {
     const EXCLUSIVE: c_int = ffi::MPI_LOCK_EXCLUSIVE as c_int;
     const SHARED: c_int = ffi::MPI_LOCK_SHARED as c_int;
     match lock_type {
         EXCLUSIVE => Ok(LockKind::Exclusive),
         SHARED => Ok(LockKind::Shared),
-        _ => Err(host::raise(win, ffi::MPI_ERR_LOCKTYPE as c_int)),
-    }
-}
-
-/// Reports a test of the exposure epoch.
-///
-/// # Safety
-///
-/// `flag` may be written.
-unsafe fn tested(win: ffi::MPI_Win, over: crate::policy::Result<bool>, flag: *mut c_int) -> c_int {
-    match over {
-        Ok(over) => {
-            // SAFETY: the caller's promise.
-            unsafe { flag.write(c_int::from(over)) };
-            host::SUCCESS
-        }
-        Err(failure) => fail(win, &failure),
+        _ => native::refuse(ffi::MPI_ERR_LOCKTYPE),
     }
 }
 
@@ -726,7 +711,7 @@ macro_rules! regions {
         pub(crate) unsafe extern "C" fn $name(win: ffi::MPI_Win, $base: *const c_void $(, $argument: $type)*) -> c_int {
             let began = record::begin();
             let code = match table::find(win).as_deref() {
-                Some(Window::Native($window)) => code(win, $native),
+                Some(Window::Native($window)) => code(win, stringify!($name), $native),
                 // SAFETY: the program's own call, passed on.
                 _ => unsafe { ffi::$host(win, $base.cast_mut() $(, $argument)*) },
             };
@@ -790,7 +775,7 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_group(win: ffi::MPI_Win, group: *mut
                 unsafe { group.write(copy) };
                 host::SUCCESS
             }
-            Err(failure) => fail(win, &failure),
+            Err(failure) => fail(win, "MPI_Win_get_group", &failure),
         },
         // SAFETY: the program's own call, passed on.
         _ => unsafe { ffi::PMPI_Win_get_group(win, group) },
@@ -857,7 +842,7 @@ macro_rules! queries {
                     }
                     host::SUCCESS
                 }
-                Err(failure) => fail(win, &failure),
+                Err(failure) => fail(win, stringify!($name), &failure),
             }
         }
     )*};
@@ -908,7 +893,7 @@ pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
     }
     let _pass = pass();
     let (ended, is_reusable) = free(table::take(handle));
-    let reported = code(handle, ended);
+    let reported = code(handle, "MPI_Win_free", ended);
     if is_reusable {
         host::give_back(handle, false);
         // SAFETY: as above.

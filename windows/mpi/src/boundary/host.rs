@@ -29,15 +29,16 @@ fn done(code: c_int) -> Result<()> {
 
 /// Returns the error of a call that was doing `what` for this library.
 fn ours(code: c_int, what: &str) -> std::result::Result<(), String> {
-    if code == SUCCESS {
-        return Ok(());
-    }
+    if code == SUCCESS { Ok(()) } else { Err(format!("{what}: MPI reports: {}", text_of(code))) }
+}
+
+/// Returns the host's text of a code.
+pub(crate) fn text_of(code: c_int) -> String {
     let mut text = vec![0_u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len = 0;
     // SAFETY: the buffer is as long as the call may write.
     unsafe { ffi::PMPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
-    let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
-    Err(format!("{what}: MPI reports: {text}"))
+    CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default().into_owned()
 }
 
 /// Returns the first line of the description of the MPI that is in the program, whichever it is.
@@ -661,6 +662,25 @@ pub(crate) fn flush_local_all(win: Win) -> Result<()> {
 pub(crate) fn sync(win: Win) -> Result<()> {
     // SAFETY: see the module.
     done(outside(|| unsafe { ffi::PMPI_Win_sync(win) }))
+}
+
+/// Returns whether an error of the window ends the program.
+pub(crate) fn has_fatal_errors(win: Win) -> bool {
+    unsafe extern "C" {
+        #[link_name = "rmalab_mpi_errors_abort"]
+        static ERRORS_ABORT: ffi::MPI_Errhandler;
+    }
+    // SAFETY: see the module; the calls write to a live variable, which begins as a constant of C.
+    unsafe {
+        let mut handler = ffi::RSMPI_ERRORS_RETURN;
+        ffi::PMPI_Win_get_errhandler(win, &mut handler);
+        let is_fatal = handler == ffi::RSMPI_ERRORS_ARE_FATAL || handler == ERRORS_ABORT;
+        // The host has counted this handle. Predefined ones are never freed.
+        if !is_fatal && handler != ffi::RSMPI_ERRORS_RETURN {
+            ffi::PMPI_Errhandler_free(&mut handler);
+        }
+        is_fatal
+    }
 }
 
 /// Calls the window's error handler, as the host does for its own errors, and returns the code.

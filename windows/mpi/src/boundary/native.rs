@@ -215,7 +215,7 @@ unsafe fn bytes_mut<'a>(at: *mut c_void, len: u64) -> Result<&'a mut [u8]> {
 
 /// Returns the error of a class, which the window's error handler does not know yet.
 #[cold]
-fn refuse<T>(class: u32) -> Result<T> {
+pub(super) fn refuse<T>(class: u32) -> Result<T> {
     Err(Failure::Class(class as c_int))
 }
 

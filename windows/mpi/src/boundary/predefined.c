@@ -52,6 +52,12 @@ const int rmalab_mpi_model_unified = MPI_WIN_UNIFIED;
 
 const MPI_Datatype rmalab_mpi_packed = MPI_PACKED;
 
+#if MPI_VERSION >= 4
+const MPI_Errhandler rmalab_mpi_errors_abort = MPI_ERRORS_ABORT;
+#else
+const MPI_Errhandler rmalab_mpi_errors_abort = MPI_ERRORS_ARE_FATAL;
+#endif
+
 /* In the order of types.rs. */
 const int rmalab_mpi_combiners[] = { MPI_COMBINER_NAMED, MPI_COMBINER_DUP, MPI_COMBINER_CONTIGUOUS, MPI_COMBINER_VECTOR,
     MPI_COMBINER_HVECTOR, MPI_COMBINER_INDEXED, MPI_COMBINER_HINDEXED, MPI_COMBINER_INDEXED_BLOCK, MPI_COMBINER_HINDEXED_BLOCK,

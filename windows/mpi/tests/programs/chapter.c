@@ -687,11 +687,17 @@ int main(int argc, char **argv)
     managed = argc > 1 && !strcmp(argv[1], "managed");
     epochs = managed || (argc > 1 && !strcmp(argv[1], "policy"));
     if (argc > 1 && !strcmp(argv[1], "fatal")) {
-        /* The initial handler ends the program. */
+        /* The initial handler ends the program, and names the wrong call. */
+        const char *call = argv[2];
         MPI_Win win;
-        int64_t *words;
+        int64_t *words, value = 1;
         make_window(64, 8, &words, &win);
-        MPI_Win_unlock(0, win);
+        if (!strcmp(call, "MPI_Put"))
+            MPI_Put(&value, 1, MPI_INT64_T, size, 0, 1, MPI_INT64_T, win);
+        else if (!strcmp(call, "MPI_Win_lock"))
+            MPI_Win_lock(4711, 0, 0, win);
+        else
+            MPI_Win_unlock(size, win);
         fprintf(stderr, "an error was not fatal\n");
         return end();
     }
