@@ -31,7 +31,7 @@ use self::engine::{Engine, Memory};
 use self::native::{Items, Native, Remote};
 use self::threads::{outside, pass};
 use crate::policy::{Failure, Managed};
-use crate::settings::{Control, Mode, Settings};
+use crate::settings::{Control, Mode, Settings, digest};
 use crate::table::Window;
 use crate::world::Worlds;
 use crate::{record, summary, table, world};
@@ -150,7 +150,9 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Want
             None => host::largest(comm, &numbers)?,
         };
     if most != !least {
-        return Err("the ranks disagree on its rmalab hints or variables".to_owned());
+        let why = disagreement(comm, &plan.settings)?;
+        plan.settings.warnings.push(format!("{why}: the MPI's own window is used"));
+        return Err(why);
     }
     plan.record = plan.settings.record.clone();
     if plan.settings.mode.is_hosts() {
@@ -181,6 +183,25 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Want
         worlds.take_barriers();
     }
     Ok(worlds)
+}
+
+/// Returns how the choices of two ranks differ, one of which is rank 0. All ranks return the same. Collective.
+fn disagreement(comm: ffi::MPI_Comm, settings: &Settings) -> Result<String, String> {
+    let mut differing = Vec::new();
+    for (key, value) in settings.choices() {
+        let digest = digest(&value);
+        let [most, least] = host::largest(comm, &[digest, !digest])?;
+        if most != !least {
+            differing.push(format!("{key}={value}"));
+        }
+    }
+    let own = differing.join(" ");
+    let (rank, _) = host::place(comm)?;
+    let first = host::text_of_lowest(comm, Some(&own))?;
+    // A long text ends early.
+    let other = (!own.starts_with(&first)).then(|| format!("rank {rank} has {own}"));
+    let other = host::text_of_lowest(comm, other.as_deref())?;
+    Ok(format!("the ranks disagree on a window: rank 0 has {first}, {other}"))
 }
 
 /// Makes a window of mode `native`; `None` where that is not wanted, or cannot be. Collective.

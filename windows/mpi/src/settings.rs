@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rmalab_windows::{Config, Info};
 
@@ -137,10 +137,30 @@ impl Settings {
         }
         // What the engine ignores now is its own variable, which has its line already.
         let (config, _) = Config::from_info(&strategies);
-        let mut hasher = DefaultHasher::new();
-        (mode, control, config.to_info().to_string(), &record).hash(&mut hasher);
-        Settings { mode, control, config, record, warnings, digest: hasher.finish() }
+        let mut settings = Settings { mode, control, config, record, warnings, digest: 0 };
+        settings.digest = digest(&settings.choices());
+        settings
     }
+
+    /// Returns all keys with what was chosen. All ranks have the same keys, in the same order.
+    pub(crate) fn choices(&self) -> Vec<(String, String)> {
+        let record = self.record.as_deref().unwrap_or(Path::new("")).display().to_string();
+        let ours = [
+            ("rmalab_mode", self.mode.to_string()),
+            ("rmalab_control", self.control.to_string()),
+            ("rmalab_record", record),
+        ];
+        let strategies = self.config.to_info();
+        let strategies = strategies.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        ours.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(strategies).collect()
+    }
+}
+
+/// Returns a number that is the same for the same value.
+pub(crate) fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn choose<T: Copy + fmt::Display>(choice: &mut T, all: &[T], source: &str, value: &str, warnings: &mut Vec<String>) {
