@@ -421,6 +421,7 @@ macro_rules! creations {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             check_host();
+            check_launcher();
             threads::learn(host::has_many_threads);
             let _pass = pass();
             let wanted: Wanted = $wanted;
@@ -465,6 +466,7 @@ macro_rules! allocations {
         ) -> c_int {
             let wanted = Wanted::new($flavor, host::wide(size), wide(disp_unit));
             check_host();
+            check_launcher();
             threads::learn(host::has_many_threads);
             let _pass = pass();
             let mut plan = plan(comm, info, wanted);
@@ -954,9 +956,12 @@ fn check_host() {
     CHECKED.call_once(refuse_other_host);
 }
 
+/// The MPI that this library is built for, and the other one.
+const HOSTS: (&str, &str) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
+
 fn refuse_other_host() {
     let found = host::library();
-    let (built_for, other) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
+    let (built_for, other) = HOSTS;
     if found.starts_with("Open MPI") != cfg!(open_mpi) {
         print(&format!(
             "the preloaded library is built for {built_for}, but the program's MPI is {found}: preload the library that is built with the mpicc of {other}"
@@ -965,11 +970,32 @@ fn refuse_other_host() {
     }
 }
 
+/// Prints a line if the launcher of the other MPI has started the program, whose processes then do not find each other.
+fn check_launcher() {
+    static CHECKED: Once = Once::new();
+    CHECKED.call_once(|| {
+        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+        let (mpich, open_mpi) = (("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"));
+        let (own, other) = if cfg!(open_mpi) { (open_mpi, mpich) } else { (mpich, open_mpi) };
+        // The launcher of this MPI may itself run under the other one. One process of all prints the line.
+        if let (None, Some(size @ 2..), Some(0)) = (number(own.0), number(other.0), number(other.1))
+            && let Ok((_, 1)) = host::place(host::everyone())
+        {
+            print(&format!(
+                "the program's MPI is {}, but the launcher is that of {}: each of the {size} processes is a program of one rank",
+                HOSTS.0, HOSTS.1
+            ));
+        }
+    });
+}
+
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     check_host();
     // SAFETY: the program's own call, passed on.
-    unsafe { ffi::PMPI_Init(argc, argv) }
+    let code = unsafe { ffi::PMPI_Init(argc, argv) };
+    check_launcher();
+    code
 }
 
 #[unsafe(no_mangle)]
@@ -981,7 +1007,9 @@ pub(crate) unsafe extern "C" fn MPI_Init_thread(
 ) -> c_int {
     check_host();
     // SAFETY: the program's own call, passed on.
-    unsafe { ffi::PMPI_Init_thread(argc, argv, required, provided) }
+    let code = unsafe { ffi::PMPI_Init_thread(argc, argv, required, provided) };
+    check_launcher();
+    code
 }
 
 /// Prints the summary if any rank wants it, and what traces do not hold. Collective over all ranks of the program.

@@ -65,6 +65,8 @@
 //! # Limits
 //!
 //! * A library for one MPI under a program of the other ends the program in `MPI_Init`, with a line that says so.
+//! * A program that the launcher of the other MPI has started is that many programs of one rank. `MPI_Init` prints a line then, and so does
+//!   a new window, since Fortran may begin without a call that reaches this library.
 //! * With `MPI_THREAD_MULTIPLE`, calls of a process follow each other, except where they wait (`boundary::threads`). A window has a world
 //!   of its own, which has to be `shared`. While a call of one thread waits on a window, calls of other threads on that window wait
 //!   for that call: a program in which the wait ends only by such a call hangs.
