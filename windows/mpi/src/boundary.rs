@@ -59,6 +59,8 @@ struct Plan {
     /// The largest part of any rank, and whether all parts are alike.
     most: u64,
     alike: bool,
+    /// Whether some part is larger than its rank's machine can hold.
+    is_too_large: bool,
     /// The handle of a native window, and whether it was made for this window only.
     carrier: Option<(ffi::MPI_Win, bool)>,
     /// The folder of the window's trace, on which all ranks agree.
@@ -123,8 +125,18 @@ fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan
     let (rank, size) = host::place(comm).ok()?;
     let settings = settings(info);
     let worlds = Err(String::new());
-    let mut plan =
-        Plan { rank, size, settings, worlds, why_not: None, most: 0, alike: false, carrier: None, record: None };
+    let mut plan = Plan {
+        rank,
+        size,
+        settings,
+        worlds,
+        why_not: None,
+        most: 0,
+        alike: false,
+        is_too_large: false,
+        carrier: None,
+        record: None,
+    };
     plan.worlds = agree(&mut plan, comm, info, wanted);
     Some(plan)
 }
@@ -138,13 +150,14 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Want
     // Each reason is a word of its own, since the largest of all ranks' words is taken.
     let odd = wanted.bytes < 0 || !u32::try_from(wanted.unit).is_ok_and(|unit| unit > 0);
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u64);
+    let too_large = u64::from(!odd && !wanted.is_programs() && bytes > world::most_memory());
     if plan.settings.mode == Mode::Native {
         plan.carrier = host::carrier(info).ok();
     }
     let no_handle = u64::from(plan.carrier.is_none());
-    let numbers = [digest, !digest, many, by_host, u64::from(odd), no_handle, bytes, !bytes, unit, !unit];
+    let numbers = [digest, !digest, many, by_host, u64::from(odd), no_handle, too_large, bytes, !bytes, unit, !unit];
     let known = world::of(comm);
-    let [most, least, many, by_host, odd, no_handle, bytes, no_bytes, unit, no_unit] =
+    let [most, least, many, by_host, odd, no_handle, too_large, bytes, no_bytes, unit, no_unit] =
         match known.as_ref().and_then(|worlds| worlds.shared()) {
             Some(ranks) => ranks.largest(&numbers)?,
             None => host::largest(comm, &numbers)?,
@@ -164,6 +177,9 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Want
             Some("rmalab_control is remote".to_owned())
         } else if odd != 0 {
             Some("its size or unit is wrong".to_owned())
+        } else if too_large != 0 {
+            plan.is_too_large = true;
+            return Err("it is larger than the machine's memory".to_owned());
         } else if no_handle != 0 {
             Some("the MPI makes no window of one rank".to_owned())
         } else {
@@ -451,6 +467,15 @@ creations! {
     MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
 }
 
+/// Refuses a window with more memory than some rank's machine has, where this rank's part is so many `bytes`.
+#[cold]
+fn refuse_memory(comm: ffi::MPI_Comm, call: &str, bytes: i64) -> c_int {
+    if is_verbose() || host::has_fatal_errors_on(comm) {
+        print(&format!("{call}: {bytes} bytes at this rank, and at some rank more than the machine's memory"));
+    }
+    host::raise_on(comm, ffi::MPI_ERR_NO_MEM as c_int)
+}
+
 /// Defines calls that make a window with memory.
 macro_rules! allocations {
     ($($(#[$attribute:meta])* $name:ident = $host:ident, $unit:ty, $flavor:expr;)*) => {$(
@@ -470,6 +495,9 @@ macro_rules! allocations {
             threads::learn(host::has_many_threads);
             let _pass = pass();
             let mut plan = plan(comm, info, wanted);
+            if plan.as_ref().is_some_and(|plan| plan.is_too_large) {
+                return refuse_memory(comm, stringify!($name), wanted.bytes);
+            }
             if let Some(plan) = &mut plan
                 && let Some((handle, memory)) = make_native(plan, stringify!($name), comm, wanted)
             {
@@ -773,7 +801,7 @@ fn barrier(comm: ffi::MPI_Comm) -> c_int {
         Ok(()) => host::SUCCESS,
         Err(why) => {
             print(&format!("MPI_Barrier: {why}"));
-            host::raise_on(comm)
+            host::raise_on(comm, ffi::MPI_ERR_OTHER as c_int)
         }
     }
 }

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rmalab_atomics::mapped::{Layout, Liveness, Mapping};
 use rmalab_atomics::{Mapped, Mpi, Rank, RemoteAtomics, Topology, shm};
@@ -246,6 +246,24 @@ fn longest_file() -> u64 {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let soft = limits.lines().find_map(|line| line.strip_prefix(NAME)?.split_whitespace().next());
     soft.and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// Returns the bytes that one rank's memory may have: all memory and swap of the machine, as the kernel's own rule for a process. A memory
+/// file may be longer, but a program that fills it dies.
+pub(crate) fn most_memory() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        // The machine's owner allows more than there is.
+        if read("/proc/sys/vm/overcommit_memory").trim() == "1" {
+            return u64::MAX;
+        }
+        let text = read("/proc/meminfo");
+        let kib = |name| -> Option<u64> {
+            text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next())?.parse().ok()
+        };
+        kib("MemTotal:").map_or(u64::MAX, |memory| (memory + kib("SwapTotal:").unwrap_or(0)) << 10)
+    })
 }
 
 fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {

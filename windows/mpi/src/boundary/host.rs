@@ -666,14 +666,32 @@ pub(crate) fn sync(win: Win) -> Result<()> {
 
 /// Returns whether an error of the window ends the program.
 pub(crate) fn has_fatal_errors(win: Win) -> bool {
+    // SAFETY: see the module; the call writes to a live variable, which begins as a constant of C.
+    unsafe {
+        let mut handler = ffi::RSMPI_ERRORS_RETURN;
+        ffi::PMPI_Win_get_errhandler(win, &mut handler);
+        is_fatal(handler)
+    }
+}
+
+/// Returns whether an error of the communicator ends the program.
+pub(crate) fn has_fatal_errors_on(comm: Comm) -> bool {
+    // SAFETY: as in `has_fatal_errors`.
+    unsafe {
+        let mut handler = ffi::RSMPI_ERRORS_RETURN;
+        ffi::PMPI_Comm_get_errhandler(comm, &mut handler);
+        is_fatal(handler)
+    }
+}
+
+/// Returns whether this is one of the handlers that end the program, and drops it.
+fn is_fatal(mut handler: ffi::MPI_Errhandler) -> bool {
     unsafe extern "C" {
         #[link_name = "rmalab_mpi_errors_abort"]
         static ERRORS_ABORT: ffi::MPI_Errhandler;
     }
-    // SAFETY: see the module; the calls write to a live variable, which begins as a constant of C.
+    // SAFETY: see the module; the constants are C's.
     unsafe {
-        let mut handler = ffi::RSMPI_ERRORS_RETURN;
-        ffi::PMPI_Win_get_errhandler(win, &mut handler);
         let is_fatal = handler == ffi::RSMPI_ERRORS_ARE_FATAL || handler == ERRORS_ABORT;
         // The host has counted this handle. Predefined ones are never freed.
         if !is_fatal && handler != ffi::RSMPI_ERRORS_RETURN {
@@ -690,12 +708,11 @@ pub(crate) fn raise(win: Win, code: c_int) -> c_int {
     code
 }
 
-/// Calls the communicator's error handler with an error of this library, and returns its code.
+/// Calls the communicator's error handler with an error of this library, and returns the code.
 #[cold]
-pub(crate) fn raise_on(comm: Comm) -> c_int {
-    let code = ffi::MPI_ERR_OTHER as c_int;
+pub(crate) fn raise_on(comm: Comm, code: c_int) -> c_int {
     // SAFETY: see the module.
-    unsafe { ffi::PMPI_Comm_call_errhandler(comm, code) };
+    outside(|| unsafe { ffi::PMPI_Comm_call_errhandler(comm, code) });
     code
 }
 
