@@ -172,14 +172,15 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Want
         return Err(format!("its mode is {}", plan.settings.mode));
     }
     (plan.most, plan.alike) = (bytes, bytes == !no_bytes && unit == !no_unit);
+    if too_large != 0 && plan.settings.mode == Mode::Native && plan.settings.control != Control::Remote {
+        plan.is_too_large = true;
+        return Err("it is larger than the machine's memory".to_owned());
+    }
     if plan.settings.mode == Mode::Native {
         plan.why_not = if plan.settings.control == Control::Remote {
             Some("rmalab_control is remote".to_owned())
         } else if odd != 0 {
             Some("its size or unit is wrong".to_owned())
-        } else if too_large != 0 {
-            plan.is_too_large = true;
-            return Err("it is larger than the machine's memory".to_owned());
         } else if no_handle != 0 {
             Some("the MPI makes no window of one rank".to_owned())
         } else {
