@@ -190,7 +190,8 @@ impl RawMutexTimed for Word<false, true> {
 
 #[test]
 fn its_other_forms_are_checked_and_its_order() {
-    let verdict = |add: fn(&mut Registry), scenario: &str| {
+    type Add = fn(&mut Registry) -> &mut rmalab::Subject;
+    let verdict = |add: Add, scenario: &str| {
         let mut registry = Registry::empty();
         add(&mut registry);
         let selection = Selection {
@@ -204,10 +205,10 @@ fn its_other_forms_are_checked_and_its_order() {
         jobs.map(|jobs| jobs[0].run(&|_| true).verdict).map_err(|error| error.to_string())
     };
     type Mine = Word<false, true>;
-    let tried: fn(&mut Registry) = |registry| drop(registry.add_tried_mutex::<Mine>("tried"));
-    let timed: fn(&mut Registry) = |registry| drop(registry.add_timed_mutex::<Mine>("timed"));
-    let shared: fn(&mut Registry) = |registry| drop(registry.add_timed_rw_lock::<Exclusive<Mine>>("both"));
-    let fair: fn(&mut Registry) = |registry| drop(registry.add_mutex::<Mine>("fair").order(Order::Fifo));
+    let tried: Add = |registry| registry.add_tried_mutex::<Mine>("tried");
+    let timed: Add = |registry| registry.add_timed_mutex::<Mine>("timed");
+    let shared: Add = |registry| registry.add_timed_rw_lock::<Exclusive<Mine>>("both");
+    let fair: Add = |registry| registry.add_mutex::<Mine>("fair").order(Order::Fifo);
     assert_eq!(verdict(tried, "2Wtry x2"), Ok(Verdict::Holds));
     assert!(verdict(tried, "2Wtimed x1").is_err_and(|error| error.contains("use try")));
     assert_eq!(verdict(timed, "2Wtimed x1"), Ok(Verdict::Holds));
