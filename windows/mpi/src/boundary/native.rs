@@ -758,9 +758,13 @@ impl Native {
     unsafe fn get_elsewhere<const REQUEST: bool>(&self, origin: Items, target: Rank, there: Remote) -> Result<()> {
         let len = len_of(there.count, there.of)?;
         let (layout, count) = (types::layout(there.of)?, there.count as u64);
-        let mut got = vec![0_u8; len as usize];
-        let (disp, whole) = (WindowDisp(there.disp), run(len)?);
-        within!(self, REQUEST, Get, target, at => at.get_layout(disp, layout.items(count), &mut got, whole.item()));
+        let (disp, whole, mut got) = (WindowDisp(there.disp), run(len)?, Vec::new());
+        within!(self, REQUEST, Get, target, at => {
+            // The window bounds the memory that this takes.
+            at.check(Call::Get, disp, layout.items(count))?;
+            got.resize(len as usize, 0);
+            at.get_layout(disp, layout.items(count), &mut got, whole.item())
+        });
         // SAFETY: the caller's promise.
         unsafe { host::copy(host::packed(&mut got), origin) }
     }
@@ -837,14 +841,18 @@ impl Native {
         if !self.is_mapped(target) {
             let (layout, count) = (types::layout(there.of)?, there.count as u64);
             let (first, firsts) = beginning(&layout, count, updated)?;
-            let mut copy = vec![0_u8; len as usize];
             let (disp, whole, written) = (WindowDisp(there.disp), run(len)?, run(updated)?);
             self.has_posted.set(true);
-            return within!(self, REQUEST, GetAccumulate, target, at => at.exclusively(|| -> Result<()> {
-                at.get_layout(disp, layout.items(count), &mut copy, whole.item())?;
-                combine(host::packed(&mut copy))?;
-                Ok(at.put_layout(disp, first.items(firsts), &copy[..updated as usize], written.item())?)
-            }));
+            return within!(self, REQUEST, GetAccumulate, target, at => {
+                // The window bounds the memory that this takes.
+                at.check(Call::GetAccumulate, disp, layout.items(count))?;
+                let mut copy = vec![0_u8; len as usize];
+                at.exclusively(|| -> Result<()> {
+                    at.get_layout(disp, layout.items(count), &mut copy, whole.item())?;
+                    combine(host::packed(&mut copy))?;
+                    Ok(at.put_layout(disp, first.items(firsts), &copy[..updated as usize], written.item())?)
+                })
+            });
         }
         within!(self, REQUEST, GetAccumulate, target, at => Ok(match self.reach(target, there) {
             Ok(items) => at.exclusively(|| combine(items))?,

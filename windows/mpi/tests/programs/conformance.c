@@ -486,13 +486,16 @@ static void shorter(const char *kind)
 static void sizes(const char *kind)
 {
     MPI_Win win;
-    MPI_Datatype pairs;
+    MPI_Datatype pairs, huge;
     int64_t *words, values[4] = { 1, 2, 3, 4 }, got[4] = { -1, -1, -1, -1 };
     MPI_Aint first = make_words(&win, kind, &words), word = strcmp(kind, "dynamic") ? 1 : 8, last = first + 7 * word;
     const int range = MPI_ERR_RMA_RANGE, truncate = MPI_ERR_TRUNCATE;
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     MPI_Type_vector(2, 1, 2, MPI_INT64_T, &pairs);
     MPI_Type_commit(&pairs);
+    /* 8 TiB, which nothing may allocate. */
+    MPI_Type_contiguous(1 << 20, MPI_INT64_T, &huge);
+    MPI_Type_commit(&huge);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, after, 0, win);
     CHECK(class_of(MPI_Put(values, 1, MPI_INT64_T, after, last, 4, MPI_INT64_T, win)), range);
@@ -501,6 +504,8 @@ static void sizes(const char *kind)
     CHECK(class_of(MPI_Put(values, 0, MPI_INT64_T, after, last, 2, MPI_INT64_T, win)), range);
     CHECK(class_of(MPI_Accumulate(values, 1, MPI_INT64_T, after, last, 2, MPI_INT64_T, MPI_SUM, win)), range);
     CHECK(class_of(MPI_Accumulate(values, 1, MPI_INT64_T, after, last, 1, pairs, MPI_REPLACE, win)), range);
+    CHECK(class_of(MPI_Accumulate(values, 1, MPI_INT64_T, after, first, 1 << 20, huge, MPI_SUM, win)), range);
+    CHECK(class_of(MPI_Get(got, 1 << 20, huge, after, first, 1 << 20, huge, win)), range);
     CHECK(class_of(MPI_Get(got, 4, MPI_INT64_T, after, last, 2, MPI_INT64_T, win)), range);
     WORDS(0);
     CHECK(class_of(MPI_Put(values, 4, MPI_INT64_T, after, first, 1, MPI_INT64_T, win)), truncate);
@@ -523,6 +528,7 @@ static void sizes(const char *kind)
     CHECK(got[1], 0);
     CHECK(got[2], -1);
     MPI_Win_unlock(after, win);
+    MPI_Type_free(&huge);
     MPI_Type_free(&pairs);
     free_words(&win, kind, words);
     passed(kind, "sizes");
