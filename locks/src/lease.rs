@@ -187,7 +187,6 @@ impl Lease {
 
     #[inline]
     fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, goes_on: bool) -> Result<Grant> {
-        self.backoff.reset();
         let begin = ra.now();
         match self.attempt(ra, self.word & !LOW, begin)? {
             Ok(grant) => Ok(grant),
@@ -216,6 +215,7 @@ impl Lease {
     #[cold]
     #[inline(never)]
     fn wait<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut seen: u64, goes_on: bool) -> Result<Grant> {
+        self.backoff.reset();
         let mut since = ra.now();
         loop {
             let is_free = seen & LOW == 0;

@@ -161,7 +161,6 @@ impl RecoverableRw for RobustRw {
 impl RobustRw {
     #[inline]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
-        self.backoff.reset();
         let lock = ra.fetch_add(self.lock, self.bit)?;
         if lock & WRITER == NIL { Ok(Entry::Clean) } else { self.wait_for_writer(ra, lock | self.bit, recovers) }
     }
@@ -170,6 +169,7 @@ impl RobustRw {
     #[cold]
     #[inline(never)]
     fn wait_for_writer<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
+        self.backoff.reset();
         while lock & WRITER != NIL {
             if lock & WRITER == NOT_RECOVERABLE {
                 self.release_read(ra)?;
@@ -191,7 +191,6 @@ impl RobustRw {
 
     #[inline]
     fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
-        self.backoff.reset();
         match self.attempt(ra)? {
             NIL => Ok(Entry::Clean),
             lock => self.retry(ra, lock, recovers),
@@ -207,6 +206,7 @@ impl RobustRw {
     #[cold]
     #[inline(never)]
     fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
+        self.backoff.reset();
         while lock != NIL {
             if lock & WRITER == NOT_RECOVERABLE {
                 return Err(Error::NotRecoverable { lock: RobustRw::NAME });

@@ -66,7 +66,6 @@ impl RawMutex for RobustTas {
 
     #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.backoff.reset();
         match self.attempt(ra)? {
             NIL => Ok(()),
             owner => recoverable::refused(ra, self.retry(ra, owner, false)?),
@@ -82,7 +81,6 @@ impl RawMutex for RobustTas {
 impl Recoverable for RobustTas {
     #[inline]
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
-        self.backoff.reset();
         match self.attempt(ra)? {
             NIL => Ok(Entry::Clean),
             owner => self.retry(ra, owner, true),
@@ -104,6 +102,7 @@ impl RobustTas {
     #[cold]
     #[inline(never)]
     fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut owner: u64, recovers: bool) -> Result<Entry> {
+        self.backoff.reset();
         while owner != NIL {
             if owner == NOT_RECOVERABLE {
                 return Err(Error::NotRecoverable { lock: RobustTas::NAME });

@@ -42,7 +42,9 @@ use crate::{Place, RawMutex, RawMutexTimed, RawMutexTry, Result};
 pub struct Tas {
     owner: Address,
     me: u64,
-    backoff: BackoffState,
+    /// Not in the handle, so that no acquire writes to the handle. The compiler then computes addresses once for many acquires, and no load
+    /// of them waits for a locked instruction: 4 % of a pair on one thread.
+    backoff: Box<BackoffState>,
 }
 
 impl RawMutex for Tas {
@@ -52,14 +54,13 @@ impl RawMutex for Tas {
     type Params = Backoff;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<Tas> {
-        let backoff = BackoffState::new(params, ra.rank());
+        let backoff = Box::new(BackoffState::new(params, ra.rank()));
         Ok(Tas { owner: place.word(0), me: pointer(ra.rank()), backoff })
     }
 
     #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.backoff.reset();
-        if self.try_acquire(ra)? { Ok(()) } else { self.retry(ra) }
+        if attempt(ra, self.owner, self.me)? { Ok(()) } else { retry(ra, self.owner, self.me, &mut self.backoff) }
     }
 
     #[inline(always)]
@@ -71,7 +72,7 @@ impl RawMutex for Tas {
 impl RawMutexTry for Tas {
     #[inline(always)]
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        Ok(ra.compare_and_swap(self.owner, NIL, self.me)? == NIL)
+        attempt(ra, self.owner, self.me)
     }
 }
 
@@ -88,16 +89,21 @@ impl RawMutexTimed for Tas {
     }
 }
 
-impl Tas {
-    /// The attempts after the first one.
-    #[cold]
-    #[inline(never)]
-    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        loop {
-            self.backoff.wait(ra)?;
-            if self.try_acquire(ra)? {
-                return Ok(());
-            }
+#[inline(always)]
+fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, owner: Address, me: u64) -> Result<bool> {
+    Ok(ra.compare_and_swap(owner, NIL, me)? == NIL)
+}
+
+/// The attempts after the first one.
+#[cold]
+#[inline(never)]
+fn retry<A: RemoteAtomics + ?Sized>(ra: &A, owner: Address, me: u64, backoff: &mut BackoffState) -> Result<()> {
+    // Not ahead of the first attempt, whose locked instruction would wait for this store.
+    backoff.reset();
+    loop {
+        backoff.wait(ra)?;
+        if attempt(ra, owner, me)? {
+            return Ok(());
         }
     }
 }

@@ -110,13 +110,13 @@ impl RawRwLockTimed for TasRw {
 impl TasRw {
     #[inline(always)]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
-        self.backoff.reset();
         if ra.fetch_add(self.lock, READER)? & WRITER == 0 { Ok(true) } else { self.wait_for_writer(ra, deadline) }
     }
 
     #[cold]
     #[inline(never)]
     fn wait_for_writer<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
+        self.backoff.reset();
         loop {
             if is_over(ra, deadline) {
                 self.release_read(ra)?;
@@ -131,7 +131,6 @@ impl TasRw {
 
     #[inline(always)]
     fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
-        self.backoff.reset();
         if self.try_acquire_write(ra)? { Ok(true) } else { self.retry_write(ra, deadline) }
     }
 
@@ -139,6 +138,7 @@ impl TasRw {
     #[cold]
     #[inline(never)]
     fn retry_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
+        self.backoff.reset();
         loop {
             if is_over(ra, deadline) {
                 return Ok(false);
