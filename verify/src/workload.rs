@@ -326,10 +326,14 @@ impl<W: WindowLock + Debug> Handle for WindowHandle<W> {
     }
 
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
-        match window_call(access) {
-            Some((kind, target)) => self.policy.unlock(stage, kind, target),
-            None => self.policy.unlock_all(stage),
-        }
+        release_window(&mut self.policy, stage, access)
+    }
+}
+
+fn release_window<W: WindowLock>(policy: &mut W, stage: &Stage<'_>, access: Access) -> LockResult<()> {
+    match window_call(access) {
+        Some((kind, target)) => policy.unlock(stage, kind, target),
+        None => policy.unlock_all(stage),
     }
 }
 
@@ -436,10 +440,7 @@ impl<W: WindowLock + Debug> Handle for RecoverableWindow<W> {
     }
 
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> LockResult<()> {
-        match window_call(access) {
-            Some((kind, target)) => self.0.unlock(stage, kind, target),
-            None => self.0.unlock_all(stage),
-        }
+        release_window(&mut self.0, stage, access)
     }
 }
 
