@@ -88,6 +88,8 @@ impl<'a> Bent<'a> {
         let view = inner.view();
         let mut capabilities = view.capabilities();
         capabilities.atomic_puts = bend != Bend::PutsMeetAtomics;
+        // Barriers of puts alone: a fault of an atomic has to fail its check, and not to lose an arrival, for which all would wait.
+        capabilities.shares_processors = false;
         let segment = view.segment() + if bend == Bend::SegmentHasTooManyWords { WORD } else { 0 };
         let heap = SymmetricHeap::new(view.segment());
         if bend == Bend::FreshMemoryIsDirty {
