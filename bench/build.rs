@@ -13,8 +13,13 @@ fn main() {
     // PROFILE is `release` for all profiles that inherit from it, so the name comes from OUT_DIR:
     // .../PROFILE/build/NAME/out.
     let out = std::env::var("OUT_DIR").unwrap_or_default();
-    let profile = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
-    println!("cargo::rustc-env=RMALAB_PROFILE={}", profile.map_or("unknown".into(), |name| name.to_string_lossy()));
+    let folder = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
+    let profile = match folder.map(|name| name.to_string_lossy()) {
+        // `cargo bench` has the folder of the release, and optimizes further.
+        Some(name) if name == "release" && std::env::var("OPT_LEVEL").is_ok_and(|level| level == "3") => "bench".into(),
+        name => name.unwrap_or("unknown".into()),
+    };
+    println!("cargo::rustc-env=RMALAB_PROFILE={profile}");
     let commit = run("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
     println!("cargo::rustc-env=RMALAB_COMMIT={}", commit.unwrap_or_else(|| "unknown".into()));
     for path in ["../.git/HEAD", "../.git/logs/HEAD"] {

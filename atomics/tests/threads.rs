@@ -18,6 +18,13 @@ fn impossible_worlds_are_errors() {
     assert!(matches!(World::threads(0).run(|_| ()), Err(Error::World(_))));
     assert!(matches!(World::threads(1).segment_bytes(0).run(|_| ()), Err(Error::World(_))));
     assert!(matches!(World::threads(4).segment_bytes(u64::MAX / 2).run(|_| ()), Err(Error::World(_))));
+    assert!(matches!(World::threads(u32::MAX).segment_bytes(64).run(|_| ()), Err(Error::World(_))));
+    if let Ok(limit) = std::fs::read_to_string("/proc/sys/vm/max_map_count") {
+        // Threads have several mappings each.
+        let size = limit.trim().parse().unwrap();
+        let error = World::threads(size).segment_bytes(64).run(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("max_map_count"), "{error}");
+    }
     let topology = Topology::one_node(3);
     assert!(matches!(World::threads(2).topology(topology).run(|_| ()), Err(Error::World(_))));
 }

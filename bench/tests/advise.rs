@@ -142,7 +142,7 @@ fn a_tie_is_said_first_and_its_table_is_short() {
     };
     let short = run(&[]);
     assert!(short.starts_with("Keep two-level: no policy is better by more than the error"), "{short}");
-    assert!(short.contains(" two-level (present) "), "{short}");
+    assert!(short.contains(" two-level (default) "), "{short}");
     assert!((1..=2).contains(&rows(&short)), "{short}");
     assert!(short.contains(&format!("The simulation tried {} candidates: ", data.rows.len())), "{short}");
     let all = run(&["--all"]);

@@ -10,7 +10,7 @@ use rmalab::{Options, Order, Registry, simulate, study};
 use rmalab_atomics::sim::Profile;
 use rmalab_atomics::{Address, Backend, RemoteAtomics, Time, WORD};
 use rmalab_locks::{Exclusive, Place, RawMutex, RawMutexTimed, RawMutexTry, Result};
-use rmalab_verify::{Network, explorer};
+use rmalab_verify::{Form, Network, explorer};
 
 /// A test-and-set by an atomic, or by a get and a put; with or without release.
 #[derive(Debug)]
@@ -191,29 +191,37 @@ impl RawMutexTimed for Word<false, true> {
 #[test]
 fn its_other_forms_are_checked_and_its_order() {
     type Add = fn(&mut Registry) -> &mut rmalab::Subject;
-    let verdict = |add: Add, scenario: &str| {
+    let jobs = |add: Add, scenario: Option<&str>, order| {
         let mut registry = Registry::empty();
         add(&mut registry);
         let selection = Selection {
             locks: vec!["my-mutex".into()],
-            scenarios: vec![scenario.parse().unwrap()],
+            scenarios: scenario.iter().map(|scenario| scenario.parse().unwrap()).collect(),
             networks: vec![Network::Sc],
-            order: true,
+            order,
             ..Selection::default()
         };
-        let jobs = selection.jobs(&registry, &explorer::Options::default());
-        jobs.map(|jobs| jobs[0].run(&|_| true).verdict).map_err(|error| error.to_string())
+        selection.jobs(&registry, &explorer::Options::default()).map_err(|error| error.to_string())
     };
+    let verdict = |add, scenario, order| jobs(add, Some(scenario), order).map(|jobs| jobs[0].run(&|_| true).verdict);
     type Mine = Word<false, true>;
     let tried: Add = |registry| registry.add_tried_mutex::<Mine>("tried");
     let timed: Add = |registry| registry.add_timed_mutex::<Mine>("timed");
     let shared: Add = |registry| registry.add_timed_rw_lock::<Exclusive<Mine>>("both");
     let fair: Add = |registry| registry.add_mutex::<Mine>("fair").order(Order::Fifo);
-    assert_eq!(verdict(tried, "2Wtry x2"), Ok(Verdict::Holds));
-    assert!(verdict(tried, "2Wtimed x1").is_err_and(|error| error.contains("use try")));
-    assert_eq!(verdict(timed, "2Wtimed x1"), Ok(Verdict::Holds));
-    assert_eq!(verdict(shared, "1R1Wtimed x1"), Ok(Verdict::Holds));
-    assert!(matches!(verdict(fair, "3Wx1"), Ok(Verdict::Violated { .. })));
+    assert_eq!(verdict(tried, "2Wtry x2", false), Ok(Verdict::Holds));
+    assert!(verdict(tried, "2Wtimed x1", false).is_err_and(|error| error.contains("use try")));
+    assert!(verdict(tried, "2Wx1", true).is_err_and(|error| error.contains("my-mutex claims no order")));
+    assert_eq!(verdict(timed, "2Wtimed x1", false), Ok(Verdict::Holds));
+    assert_eq!(verdict(shared, "1R1Wtimed x1", false), Ok(Verdict::Holds));
+    assert!(matches!(verdict(fair, "3Wx1", true), Ok(Verdict::Violated { .. })));
+
+    // The standard configurations have them, too.
+    let standard = |add| jobs(add, None, false).unwrap();
+    for (add, form) in [(tried, Form::Try), (timed, Form::Timed), (shared, Form::Timed)] {
+        assert!(standard(add).iter().any(|job| job.check.scenario.has(form)));
+    }
+    assert!(standard(fair).iter().any(|job| job.options.order) && standard(tried).iter().all(|job| !job.options.order));
 }
 
 #[test]

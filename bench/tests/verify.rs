@@ -37,7 +37,7 @@ fn a_correct_lock_holds() {
     let output = run(at.path(), &["--lock", "mcs,mcs-rw-rp", "--scenario", "1R1Wx1,2Wx1", "--network", "sc,late-puts"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = stdout(&output);
-    assert_eq!(table.matches(" holds\n").count(), 8, "{table}");
+    assert_eq!(table.matches(" holds  ").count(), 8, "{table}");
     assert!(table.contains("\n8 of 8 checks hold"), "{table}");
     let head = "verify: 8 checks of 2 locks\n1/8: mcs, 1R1Wx1, sc, empty";
     assert!(stderr(&output).starts_with(head), "{}", stderr(&output));
@@ -229,7 +229,7 @@ fn each_counterexample_has_a_separate_file() {
         &[&lost[..], &["--network", "sc", "--executions", "200", "--save", "found", "--quiet"]].concat(),
     );
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert_eq!(stdout(&output).matches("VIOLATED no-lost-wake-up\n").count(), 3, "{}", stdout(&output));
+    assert_eq!(stdout(&output).matches("VIOLATED no-lost-wake-up  ").count(), 3, "{}", stdout(&output));
     assert_eq!(files(&at.path().join("found")).len(), 3, "{:?}", files(&at.path().join("found")));
 }
 
@@ -310,7 +310,7 @@ fn an_interrupted_check_reports_its_findings() {
     assert_eq!(output.status.code(), Some(130), "{said:?}");
     assert!(said.iter().any(|line| line.starts_with("interrupted: ")), "{said:?}");
     let table = stdout(&output);
-    assert!(table.contains(" holds\n") && table.contains("incomplete: interrupted"), "{table}");
+    assert!(table.contains(" holds  ") && table.contains("incomplete: interrupted"), "{table}");
     assert!(files(at.path()).is_empty());
 }
 
@@ -323,7 +323,7 @@ fn a_mutant_is_killed_by_every_engine() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let shown = stdout(&output);
     // The explorer finds it on two networks.
-    assert_eq!(shown.matches("VIOLATED no-lost-wake-up\n").count(), 6, "{shown}");
+    assert_eq!(shown.matches("VIOLATED no-lost-wake-up  ").count(), 6, "{shown}");
     assert!(shown.contains("Broken on purpose: the successor is not woken"), "{shown}");
 
     let output = run(at.path(), &["--mutant", "mcs-no-wake-upp"]);
@@ -340,7 +340,7 @@ fn late_puts_are_searched_unless_networks_are_named() {
     let late = ["--mutant", "mcs-no-prepare", "--scenario", "2Wx2"];
     let output = run(at.path(), &late);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert_eq!(stdout(&output).matches("VIOLATED mutual-exclusion\n").count(), 1, "{}", stdout(&output));
+    assert_eq!(stdout(&output).matches("VIOLATED mutual-exclusion  ").count(), 1, "{}", stdout(&output));
     let output = run(at.path(), &[&late[..], &["--network", "sc"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }

@@ -2,7 +2,7 @@
 
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
 use crate::play::Section;
-use crate::{Check, Scenario, Subject, Workload};
+use crate::{Check, Form, Scenario, Subject, Workload, subject};
 
 /// One standard configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -447,6 +447,11 @@ const OTHER: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
+/// Further ones for a lock from outside that has these.
+const OTHER_TRY: &[Row] = &[(Sc, Plain, &["1W1Wtry x2"]), (LatePuts, Plain, &["1W1Wtry x2"])];
+const OTHER_TIMED: &[Row] = &[(Sc, Plain, &["1W1Wtimed x2"]), (LatePuts, Plain, &["1W1Wtimed x2"])];
+const OTHER_ORDER: &[Row] = &[(Sc, Order, &["2R1Wx2"])];
+
 /// For two locks, one inside the other.
 const NESTED: &[Row] = &[(Sc, Plain, &["1R1Wx2", "2Wx2", "3Wx1"]), (LatePuts, Plain, &["1R1Wx2", "2Wx2"])];
 
@@ -499,8 +504,15 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         (_, Workload::Lock(_)) if subject.is_nested() => NESTED,
         (_, Workload::Lock(_)) => OTHER,
     };
+    let mut rows = vec![rows];
+    if rows[0] == OTHER {
+        let claims_order = subject.claimed_order() != subject::Order::None;
+        rows.extend(subject.supports(Form::Try).then_some(OTHER_TRY));
+        rows.extend(subject.supports(Form::Timed).then_some(OTHER_TIMED));
+        rows.extend(claims_order.then_some(OTHER_ORDER));
+    }
     let mut all = Vec::new();
-    for &(network, special, scenarios) in rows {
+    for &(network, special, scenarios) in rows.into_iter().flatten() {
         let section = if special == Data { Section::Data } else { Section::Empty };
         for scenario in scenarios {
             let scenario = scenario.parse().expect("a valid standard scenario");
@@ -516,7 +528,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{Form, subject, subjects};
+    use crate::subjects;
 
     #[test]
     fn every_standard_configuration_makes_sense() {

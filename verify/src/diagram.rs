@@ -247,6 +247,7 @@ impl Story {
             }
         }
 
+        lives.out_of_order(&counterexample.violation);
         let end = replay.live.end();
         if replay.live.is_over() {
             for (rank, label) in replay.stuck() {
@@ -533,6 +534,16 @@ impl Lives<'_> {
     fn flush_pending(&mut self, rank: Rank) {
         if let Some(text) = self.pending[rank.index()].take() {
             self.mark(rank, text);
+        }
+    }
+
+    /// Marks the last event if it is an entry out of order, which a replay does not judge.
+    fn out_of_order(&mut self, violation: &Violation) {
+        if violation.property == Property::Order
+            && let Some(Row { what: What::Mark { column, broken, .. }, .. }) = self.rows.last_mut()
+            && *column == violation.rank.index()
+        {
+            *broken = Some(violation.seen.clone());
         }
     }
 

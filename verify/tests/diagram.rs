@@ -4,12 +4,13 @@ use std::path::Path;
 
 use rmalab_atomics::{Rank, RemoteAtomics, Until};
 use rmalab_locks::qnode::pointer;
-use rmalab_locks::{Place, RawRwLock};
+use rmalab_locks::{Place, RawMutex, RawRwLock};
+use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::play::Section;
-use rmalab_verify::subject::{At, Holds, WORDS};
+use rmalab_verify::subject::{At, Holds, Order, WORDS};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Error, Live, Network, Property, Subject, Violation, diagram, mutant, replay,
-    subject, subjects,
+    Check, Choice, Counterexample, Error, Finding, Live, Network, Property, Subject, Violation, diagram, mutant,
+    replay, subject, subjects,
 };
 
 /// Checks that the word is free, and takes it in a second step.
@@ -461,4 +462,49 @@ fn every_step_of_every_lock_is_shown() {
         }
     }
     assert_eq!(diagrams, subjects.len() * Network::ALL.len() * 4);
+}
+
+/// The search judges the order of entries, and a replay does not. The picture marks the entry all the same.
+#[test]
+fn an_entry_out_of_order_is_marked() {
+    let check = Check::new(subject("tas").unwrap().order(Order::Fifo), "3Wx1".parse().unwrap());
+    let options = Options { order: true, ..Options::default() };
+    let Finding::Violated(found) = explore(&check, &options, &|_| true).unwrap().finding else {
+        panic!("tas is not first come, first served");
+    };
+    assert_eq!(found.violation.property, Property::Order);
+    let text = diagram::text(&check, &found).unwrap();
+    let last = text.lines().rfind(|line| line.contains("ENTERS")).unwrap();
+    assert!(last.contains(&format!("✗ {}", found.violation.seen)), "{text}");
+}
+
+/// Puts a pointer to a rank that does not exist.
+#[derive(Debug)]
+struct PointsNowhere(Place);
+
+impl RawMutex for PointsNowhere {
+    const NAME: &'static str = "points-nowhere";
+    const WORDS: u64 = 8;
+    const NODE: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(_: &A, place: Place, (): ()) -> rmalab_locks::Result<Self> {
+        Ok(PointsNowhere(place))
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        Ok(ra.put(self.0.word(0), pointer(Rank(8)))?)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, _: &A) -> rmalab_locks::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_pointer_to_no_rank_is_drawn_as_such() {
+    let lock = Subject::mutex::<PointsNowhere>(()).lock_words(&[("tail", Holds::Pointer)], &[]);
+    let check = Check::new(lock, "1W".parse().unwrap());
+    let text = diagram::text(&check, &walk(&check, 0)).unwrap();
+    assert!(text.contains("tail := rank 8 (there is none)"), "{text}");
 }

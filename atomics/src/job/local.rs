@@ -6,6 +6,23 @@ use crate::backend::mapped::{Layout, Mapped, Mapping, Vocal};
 use crate::model::world::{SEGMENT_BYTES, SHARED_SEGMENT_BYTES, World};
 use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 
+/// The mappings of a thread: its stack, that of its signal handlers, and a guard page of each.
+const MAPPINGS_PER_THREAD: u32 = 4;
+
+/// Refuses more threads than the kernel has mappings for. A thread that gets too few ends the process as it starts.
+fn room_for_threads(size: u32) -> Result<()> {
+    const LIMIT: &str = "/proc/sys/vm/max_map_count";
+    // Other systems have no such limit.
+    let limit = std::fs::read_to_string(LIMIT).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX);
+    let most = limit / MAPPINGS_PER_THREAD;
+    if size > most {
+        return Err(Error::world(format!(
+            "{size} ranks as threads are more than the {most} that {LIMIT} ({limit}) has room for"
+        )));
+    }
+    Ok(())
+}
+
 /// A world of threads, from [`World::threads`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `run`"]
@@ -57,6 +74,7 @@ impl Threads {
     ///
     /// When a rank panics, with the first panic. Waits of the other ranks then return [`Error::PeerFailed`], so that no rank waits forever.
     pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
+        room_for_threads(self.size)?;
         let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
         let mapping = Layout::new(self.size, self.segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))
             .and_then(Mapping::anonymous)

@@ -219,6 +219,8 @@ pub struct Advice {
     pub current: &'static str,
     /// Whether the window has that policy now. Windows with the locks of an MPI have none.
     pub has_current: bool,
+    /// Whether the calls were recorded from a program, and not described.
+    pub is_recorded: bool,
     /// Whether the program is one on windows of an MPI, which its user starts with `rmalab preload`.
     pub is_mpi: bool,
     /// The candidate to choose: the first one, unless others are as good. Of those it is the present one, or else the
@@ -393,6 +395,7 @@ impl<'a> Advise<'a> {
             all: self.options.all || !self.options.policies.is_empty(),
             current,
             has_current: !self.source.has_other_locks(),
+            is_recorded: self.source.is_recorded(),
             is_mpi: self.source.is_mpi(),
             choice,
             left_out,

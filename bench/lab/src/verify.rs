@@ -16,6 +16,7 @@ use rmalab_verify::configurations::{Configuration, configurations};
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
+use rmalab_verify::subject::Order;
 use rmalab_verify::{
     Check, Choice, Counterexample, Group, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, Watch,
     replay, subjects,
@@ -75,7 +76,15 @@ impl Selection {
         let mutant = self.mutant.as_deref().map(mutant).transpose()?;
         let engines = if self.engines.is_empty() { &[Engine::Explorer][..] } else { &self.engines };
         let mut jobs = Vec::new();
-        for subject in self.subjects(registry, mutant)? {
+        let subjects = self.subjects(registry, mutant)?;
+        if self.order && subjects.iter().all(|subject| subject.claimed_order() == Order::None) {
+            let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
+            return Err(Error::usage(format!(
+                "--order: {} claims no order of entries that could be checked",
+                names.join(" or ")
+            )));
+        }
+        for subject in subjects {
             let mut found = false;
             for configuration in self.configurations(&subject) {
                 let mut check = configuration.check(&subject);

@@ -404,7 +404,7 @@ pub fn bars(bars: &Bars) -> Panel {
             y + row / 2.0 + 4.0,
             escape(name)
         );
-        let mut end: f64 = 0.0;
+        let (mut end, mut right): (f64, f64) = (0.0, 0.0);
         for (part, range) in parts.iter().enumerate() {
             let Some((from, to)) = *range else { continue };
             let x = |value: f64| width * axis.place(value).unwrap_or(0.0).clamp(0.0, 1.0);
@@ -420,13 +420,13 @@ pub fn bars(bars: &Bars) -> Panel {
                 escape(&text)
             );
             end = end.max(to);
+            right = right.max(b);
         }
         if bars.stacked && end > 0.0 {
-            let at = width * axis.place(end).unwrap_or(0.0);
             let _ = write!(
                 inside,
                 "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                at + 5.0,
+                right + 5.0,
                 y + row / 2.0 + 4.0,
                 escape(&write(end))
             );

@@ -1,5 +1,7 @@
 //! Names on the command line, and suggestions for wrong ones.
 
+use std::path::{Path, PathBuf};
+
 /// An error lists all names up to this number.
 const FEW: usize = 24;
 
@@ -21,10 +23,16 @@ pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a 
     let all = if names.len() <= FEW {
         format!("there are {}", names.join(", "))
     } else {
-        // The kinds of `rmalab list` are the plurals: locks, mutants, ...
-        format!("there are {}: `rmalab list {}` prints them", names.len(), plural(thing))
+        // The kinds of the command `list` are the plurals: locks, mutants, ...
+        format!("there are {}: `{} list {}` prints them", names.len(), program(), plural(thing))
     };
     format!("no {thing} is called '{name}'{hint} ({all})")
+}
+
+/// The name of the program, which may be one with locks of its own.
+fn program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from);
+    path.as_deref().and_then(Path::file_name).map_or("rmalab".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The plural of the last word of `thing`.
@@ -93,6 +101,7 @@ mod tests {
         let many: Vec<String> = (0..100).map(|number| format!("mutant-{number}")).collect();
         let said = unknown("mutant", "mutant-1000", many.iter().map(String::as_str));
         assert!(said.contains("did you mean 'mutant-1") && said.matches('\'').count() <= 2 + 2 * NEAREST, "{said}");
-        assert!(said.ends_with("(there are 100: `rmalab list mutants` prints them)") && said.len() < 200, "{said}");
+        let hint = format!("(there are 100: `{} list mutants` prints them)", program());
+        assert!(said.ends_with(&hint) && said.len() < 200 + hint.len(), "{said}");
     }
 }

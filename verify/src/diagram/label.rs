@@ -29,7 +29,11 @@ pub(super) fn value(check: &Check, at: Address, value: u64) -> String {
         return number(value);
     };
     let (plus_one, tag) = ((value & bits) as u32, value >> bits.count_ones());
-    let name = if plus_one == 0 { "nil".to_owned() } else { Rank(plus_one - 1).to_string() };
+    let name = match plus_one.checked_sub(1).map(Rank) {
+        None => "nil".to_owned(),
+        Some(rank) if rank.0 < check.world() => rank.to_string(),
+        Some(rank) => format!("{rank} (there is none)"),
+    };
     if tag == 0 { name } else { format!("{name} #{}", number(tag)) }
 }
 

@@ -9,6 +9,11 @@ use rmalab_windows::Config;
 
 use super::{ALIKE, Advice, Estimate, Measured, Objective, Row, Standing, name};
 
+/// An interval of this share of its mean is wide.
+const WIDE: f64 = 0.3;
+/// From this number of seeds on, more of them narrow an interval only slowly.
+const MANY_SEEDS: u32 = 5;
+
 /// The ratio to the first policy from which it is easier to read than a percentage.
 const FACTOR: f64 = 10.0;
 
@@ -34,9 +39,19 @@ impl Advice {
         section.text.extend(self.rest());
         if self.seeds == 1 {
             section.text.push("Note: one seed gives no interval; --seeds 5 gives one.".into());
+        } else if let Some(widest) = self.widest().filter(|&half| half >= WIDE && self.seeds < MANY_SEEDS) {
+            section.text.push(format!(
+                "Note: {} seeds leave intervals of up to ± {:.0} %; --seeds {MANY_SEEDS} narrows them.",
+                self.seeds,
+                widest * 100.0
+            ));
         }
         section.text.extend(self.remarks.iter().map(|remark| format!("Note: {remark}")));
-        section.text.extend(self.left_out.iter().map(|left| format!("Left out: {}: {}", left.candidate, left.why)));
+        section.text.extend(self.left_out.iter().map(|left| {
+            // Errors of locks begin with the lock's name.
+            let why = left.why.strip_prefix(&format!("{}: ", left.candidate)).unwrap_or(&left.why);
+            format!("Left out: {}: {why}", left.candidate)
+        }));
         document.sections.push(section.table(self.ranking(|row| self.matters(row))));
         if self.rows.iter().any(|row| !self.matters(row)) {
             document.sections.push(Section::new("policies", "All policies").table(self.ranking(|_| true)).folded());
@@ -81,6 +96,12 @@ impl Advice {
         self.has_current && self.choice == self.current
     }
 
+    /// The widest interval of the rows that matter, as a share of its mean.
+    fn widest(&self) -> Option<f64> {
+        let shown = self.rows.iter().filter(|row| self.matters(row));
+        shown.filter_map(|row| row.value(self.objective).relative()).reduce(f64::max)
+    }
+
     /// The candidates in numbers, if the ranking lacks some.
     fn rest(&self) -> Option<String> {
         if self.rows.iter().all(|row| self.matters(row)) {
@@ -118,31 +139,39 @@ impl Advice {
 
     fn ranking(&self, shows: impl Fn(&Row) -> bool) -> Table {
         let measured = self.rows.iter().any(|row| row.measured.is_some());
+        // The interval stands beside the objective.
+        let after = |objective| (self.objective == objective).then(|| Column::neither("± 95 %"));
         let mut columns = vec![Column::from("policy"), Column::neither("place"), Column::from("acquisitions")];
-        columns.extend([
-            Column::neither("95 %"),
-            "p50".into(),
-            "p99".into(),
-            Column::higher("Jain"),
-            "beside the first".into(),
-        ]);
+        columns.extend(after(Objective::Throughput));
+        columns.extend(["p50", "p99"].map(Column::from));
+        columns.extend(after(Objective::P99));
+        columns.push(Column::higher("Jain"));
+        columns.extend(after(Objective::Fairness));
+        columns.push("beside the first".into());
         if measured {
             columns.extend([Column::from("measured\nacquisitions"), Column::from("measured\np99")]);
         }
         columns.push("limited by".into());
         let mut table = Table::new("Policies", columns);
         for (number, row) in (1..).zip(&self.rows).filter(|(_, row)| shows(row)) {
-            let present = if self.is_present(row) { " (present)" } else { "" };
+            let present = match (self.is_present(row), self.is_recorded) {
+                (true, true) => " (present)",
+                (true, false) => " (default)",
+                (false, _) => "",
+            };
+            let after = |objective| (self.objective == objective).then(|| interval(row.value(objective)).into());
             let mut cells = vec![
                 Cell::from(format!("{}{present}", row.candidate)),
                 Value::Count(number).into(),
                 estimated(row.throughput, Value::Rate),
-                interval(row.value(self.objective)).into(),
-                estimated(row.p50, Value::Time),
-                estimated(row.p99, Value::Time),
-                estimated(row.fairness, Value::Number),
-                beside(row.standing, self.objective).into(),
             ];
+            cells.extend(after(Objective::Throughput));
+            cells.push(estimated(row.p50, Value::Time));
+            cells.push(estimated(row.p99, Value::Time));
+            cells.extend(after(Objective::P99));
+            cells.push(estimated(row.fairness, Value::Number));
+            cells.extend(after(Objective::Fairness));
+            cells.push(beside(row.standing, self.objective).into());
             if measured {
                 let cell = |part: fn(&Measured) -> Value| Cell::from(row.measured.as_ref().map_or(Value::None, part));
                 cells.push(cell(|measured| Value::Rate(measured.throughput)));

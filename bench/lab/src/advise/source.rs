@@ -180,6 +180,11 @@ impl Source {
         matches!(self, Source::Trace(Recorded { mpi: Some(_), .. }))
     }
 
+    /// Returns whether it was recorded from a program.
+    pub(super) fn is_recorded(&self) -> bool {
+        matches!(self, Source::Trace(_))
+    }
+
     /// Returns whether the recorded locks were those of an MPI, and of no policy.
     pub(super) fn has_other_locks(&self) -> bool {
         matches!(self, Source::Trace(Recorded { mpi: Some(_), policy: None, .. }))

@@ -32,6 +32,7 @@ fn row(checked: &Checked) -> [Cell; 14] {
         checked.scenario.clone().into(),
         checked.section.into(),
         checked.order.map_or(Value::None, Value::from),
+        checked.verdict.to_string().into(),
         if checked.executions > 0 {
             Value::Text(format!("{} executions", grouped(checked.executions)))
         } else {
@@ -43,7 +44,6 @@ fn row(checked: &Checked) -> [Cell; 14] {
         number(Value::Rate(checked.states_per_second())),
         if checked.states >= MANY { Value::Number(checked.bytes_per_state()) } else { Value::None },
         checked.bypass.as_deref().map_or(Value::None, Value::from),
-        checked.verdict.to_string().into(),
     ]
     .map(Cell::from)
 }
@@ -53,15 +53,10 @@ impl Outcome {
     pub fn document(&self) -> Document {
         let mut document = Document::new("verify", "What was checked", self.run.clone(), self.machine.clone());
         document.summary = self.notes().lines().map(str::to_owned).collect();
-        let columns = ["lock", "engine", "network", "scenario", "section", "order"].map(Column::from);
+        let columns = ["lock", "engine", "network", "scenario", "section", "order", "verdict"].map(Column::from);
         let counts = ["states", "transitions", "depth"].map(Column::neither);
-        let costs = [
-            Column::neither("time"),
-            "states per second".into(),
-            Column::lower("bytes/state"),
-            "bypass".into(),
-            "verdict".into(),
-        ];
+        let costs =
+            [Column::neither("time"), "states per second".into(), Column::lower("bytes/state"), "bypass".into()];
         let mut table = Table::new("Checks", columns.into_iter().chain(counts).chain(costs)).keyed(6);
         for checked in &self.checks {
             table.row(row(checked));
