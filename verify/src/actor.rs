@@ -40,12 +40,17 @@ pub(crate) trait Prompt {
     fn takes(&mut self, event: Event) -> bool;
 }
 
+/// The calls of a rank that is given up, until it is unwound: code that ignores errors may not end.
+const LAST_CALLS: u32 = 64;
+
 /// One rank of a check.
 #[derive(Debug)]
 pub struct Actor {
     task: RankTask<Result<()>>,
     events: Rc<RefCell<Vec<Reported>>>,
     terse: Rc<Cell<bool>>,
+    /// The number of calls that still fail at once, if it is given up.
+    given_up: Rc<Cell<Option<u32>>>,
     /// The call whose answer it waits for.
     call: Option<Call>,
     /// True if its clock moves.
@@ -71,9 +76,13 @@ impl Actor {
         let events = Rc::new(RefCell::new(Vec::new()));
         let terse = Rc::new(Cell::new(false));
         let is_timed = check.has_clock(rank);
-        let (check, log, is_terse) = (Arc::clone(check), Rc::clone(&events), Rc::clone(&terse));
-        let task = Task::new(move |port| check.play(rank, &Watched { port, events: log, terse: is_terse, prompt }))?;
-        Ok(Actor { task, events, terse, call: None, is_timed })
+        let given_up = Rc::new(Cell::new(None));
+        let (check, log, is_terse, ends) =
+            (Arc::clone(check), Rc::clone(&events), Rc::clone(&terse), Rc::clone(&given_up));
+        let task = Task::new(move |port| {
+            check.play(rank, &Watched { port, events: log, terse: is_terse, given_up: ends, prompt })
+        })?;
+        Ok(Actor { task, events, terse, given_up, call: None, is_timed })
     }
 
     /// Returns whether its clock moves.
@@ -107,7 +116,8 @@ impl Actor {
         // Code that returns an error ends sooner than code that is unwound.
         if self.call.is_some() {
             self.be_terse(true);
-            self.resume(Answer::PeerFailed(Rank(0)));
+            self.given_up.set(Some(LAST_CALLS));
+            self.resume(Answer::GivenUp);
         }
         self.task.stop();
     }
@@ -118,11 +128,18 @@ struct Watched<'t> {
     port: &'t Port<'t, Answer, Call>,
     events: Rc<RefCell<Vec<Reported>>>,
     terse: Rc<Cell<bool>>,
+    given_up: Rc<Cell<Option<u32>>>,
     prompt: Option<Rc<RefCell<dyn Prompt>>>,
 }
 
 impl Executor for Watched<'_> {
     fn call(&self, call: Call) -> Answer {
+        if let Some(left) = self.given_up.get()
+            && left > 0
+        {
+            self.given_up.set(Some(left - 1));
+            return Answer::GivenUp;
+        }
         let prompted = self.prompt.as_ref().and_then(|prompt| prompt.borrow_mut().answer(call));
         prompted.unwrap_or_else(|| self.port.call(call))
     }

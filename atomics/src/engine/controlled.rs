@@ -294,6 +294,8 @@ pub enum Answer {
     TimedOut,
     /// A rank has failed, and so the call fails.
     PeerFailed(Rank),
+    /// The engine needs no further call of the rank. The call fails with an error that no code waits out.
+    GivenUp,
 }
 
 /// The properties of a controlled world, which all its ranks know.
@@ -418,6 +420,7 @@ impl<E: Executor> Controlled<E> {
         }
         match self.executor.call(call) {
             Answer::PeerFailed(rank) => Err(Error::PeerFailed { rank }),
+            Answer::GivenUp => Err(Error::world("the engine has given up this rank")),
             answer => Ok(answer),
         }
     }
@@ -585,6 +588,7 @@ impl<E: Executor> Fabric for Controlled<E> {
         }
         match self.executor.call(Call::Now) {
             Answer::Word(nanoseconds) => Time(nanoseconds),
+            Answer::GivenUp => Time(u64::MAX),
             answer => panic!("{} was answered by {answer:?}", Call::Now),
         }
     }

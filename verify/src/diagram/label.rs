@@ -113,6 +113,7 @@ pub(super) fn answer(check: &Check, rank: Rank, made: Call, answer: Answer) -> S
         Answer::Done => return String::new(),
         Answer::TimedOut => return " ✗ (timed out)".to_owned(),
         Answer::PeerFailed(peer) => return format!(" ✗ ({peer} has failed)"),
+        Answer::GivenUp => return " ✗ (given up)".to_owned(),
     };
     match made {
         Call::Failed => return format!(" → {}", ranks_of(word)),
