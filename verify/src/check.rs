@@ -7,6 +7,7 @@ use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Topology, WORD};
 use rmalab_locks::LINE;
 
+use crate::bounded::Bounded;
 use crate::choice::Choice;
 use crate::mutant::{Deviating, Mutant};
 use crate::network::Network;
@@ -229,9 +230,14 @@ impl Check {
             }
             None => player,
         };
-        let bind = match self.subject.workload() {
+        let bounded;
+        let (bind, player): (_, &dyn Player) = match self.subject.workload() {
             Workload::Program(program) => return program.run(rank, player),
-            Workload::Lock(bind) | Workload::Window(bind) => bind,
+            Workload::Window(bind) => (bind, player),
+            Workload::Lock(bind) => {
+                bounded = Bounded { player, bind, rank, ranks: self.world() };
+                (bind, &bounded)
+            }
         };
         let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
         let stage = Stage::new(player, &shape, rank);

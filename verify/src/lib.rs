@@ -33,6 +33,7 @@
 #![warn(unnameable_types)]
 
 mod actor;
+mod bounded;
 mod check;
 mod choice;
 mod clock;

@@ -9,6 +9,7 @@ use rmalab_atomics::{Address, Rank};
 use crate::actor::Actor;
 use crate::check::Check;
 use crate::choice::Choice;
+use crate::explorer::silent;
 use crate::network::{Issued, Memory, Posted};
 use crate::panics::panicked;
 use crate::play::Event;
@@ -98,6 +99,8 @@ struct Player {
     /// The call that the rank waits for; `None` once it has ended.
     calls: Option<Call>,
     status: Status,
+    /// True once its acquisition has made a call that may tell it whether the lock is free.
+    asked: bool,
 }
 
 /// A check under way.
@@ -134,7 +137,7 @@ impl Live {
         for rank in (0..ranks).map(Rank) {
             let actor = Actor::new(&check, rank)?;
             let status = Status::of(&check.scenario, rank);
-            live.players.push(Player { actor, calls: None, status });
+            live.players.push(Player { actor, calls: None, status, asked: false });
             let (_, violation) = live.resume(rank, Answer::Done);
             live.at_once = live.at_once.or(violation);
         }
@@ -279,7 +282,9 @@ impl Live {
                     None => Effect::Halfway(call),
                     Some(answer) => {
                         let unfenced = call.address(rank).and_then(|at| self.fenced(rank, at, before));
-                        self.players[rank.index()].status.answered();
+                        let player = &mut self.players[rank.index()];
+                        player.status.answered();
+                        player.asked |= silent(&self.check, player.actor.is_timed(), call).is_none();
                         (events, violation) = self.resume(rank, answer);
                         violation = unfenced.or(violation);
                         Effect::Answered(call, answer)
@@ -303,6 +308,7 @@ impl Live {
         for &event in &events {
             let acquisition = self.players[rank.index()].status.acquisition;
             self.players[rank.index()].status.record(event);
+            self.players[rank.index()].asked &= !matches!(event, Event::Begins(_));
             if event == Event::Entered {
                 self.memory.held[rank.index()] = 0;
             }
@@ -312,7 +318,14 @@ impl Live {
                 Event::Entered if untold => Some(self.check.untold(rank, acquisition)),
                 Event::GaveUp { .. } => {
                     let (alone, now) = (self.alone == Some(rank), self.memory.clocks[rank.index()]);
-                    self.check.gives_up(rank, acquisition, alone, now)
+                    let at_once = (!self.players[rank.index()].asked).then(Check::gives_up_at_once);
+                    let at_once = at_once.map(|(property, seen)| Violation {
+                        property,
+                        rank,
+                        acquisition: Some(acquisition),
+                        seen,
+                    });
+                    at_once.or_else(|| self.check.gives_up(rank, acquisition, alone, now))
                 }
                 event => self.check.breaks(rank, event, &self.statuses()),
             });

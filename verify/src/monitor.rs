@@ -69,6 +69,11 @@ impl Check {
         others.all(|(_, status)| status.phase == Phase::Outside) && memory.is_quiet()
     }
 
+    /// What is wrong if a rank gives up without a call that may tell it whether the lock is free.
+    pub(crate) fn gives_up_at_once() -> (Property, String) {
+        (Property::NoEarlyFailure, "it gives up without a look at the lock".to_owned())
+    }
+
     /// Returns a violation if `rank` gives up in `acquisition` too early. `alone` is true if it has had the lock to
     /// itself since the begin of the acquisition, `now` its clock.
     ///

@@ -188,6 +188,20 @@ impl Bind {
         true
     }
 
+    /// Returns whether the word at `disp` is one of the lock's, in a world of so many ranks. Its words begin at `from`.
+    pub(crate) fn owns(&self, disp: Disp, from: Disp, ranks: u32) -> bool {
+        let Some(mut offset) = disp.0.checked_sub(from.0) else { return false };
+        for memory in &self.memory {
+            for bytes in [(memory.words)(ranks), memory.node] {
+                if offset < lines(bytes) {
+                    return offset < bytes;
+                }
+                offset -= lines(bytes);
+            }
+        }
+        false
+    }
+
     /// This rank's handle of a new lock, whose global words are at `home`. The heap may contain only the data so far,
     /// and the outer lock.
     pub(crate) fn bind(&self, stage: &Stage<'_>, home: Rank) -> LockResult<Box<dyn Handle>> {

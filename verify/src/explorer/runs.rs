@@ -407,15 +407,27 @@ impl Runs {
                                 answer = Answer::Word(now);
                             }
                         }
-                        _ => return (Stop { call: Some(call), ..stop }, handle),
+                        _ => {
+                            let broken = at_once(&stop.events);
+                            return (Stop { call: Some(call), broken, ..stop }, handle);
+                        }
                     }
                 }
-                ended => return (Stop { broken: broken_by(ended), ..stop }, handle),
+                ended => {
+                    let broken = broken_by(ended).or_else(|| at_once(&stop.events));
+                    return (Stop { broken, ..stop }, handle);
+                }
             }
         }
         let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
         (Stop { broken: Some((Property::Invariant, seen)), ..stop }, handle)
     }
+}
+
+/// The violation by a rank that gives up without a call other than silent steps, if `events` have one.
+fn at_once(events: &[Event]) -> Option<(Property, String)> {
+    let gives_up = |pair: &[Event]| matches!(pair, [Event::Begins(_), Event::GaveUp { .. }]);
+    events.windows(2).any(gives_up).then(Check::gives_up_at_once)
 }
 
 /// The violation by which a rank's code has ended, if any.
@@ -470,7 +482,9 @@ impl Script {
 
     /// Returns whether the rank, which has made `call` or has ended, is at the last stop.
     fn is_followed(&self, call: Option<Call>, broken: Option<&(Property, String)>) -> bool {
-        self.at + 1 == self.stops.len() && self.is_at(call) && self.stops[self.at].broken.as_ref() == broken
+        let stop = &self.stops[self.at];
+        let broken = broken.cloned().or_else(|| at_once(&stop.events));
+        self.at + 1 == self.stops.len() && self.is_at(call) && stop.broken == broken
     }
 
     /// Returns whether the rank, which makes `call` or ends, is at its next stop.
@@ -527,7 +541,7 @@ impl Prompt for Script {
 
 /// The answer to `call` if it is a silent step of `check`. The clock of a rank with deadlines moves. Where ranks fail, a pause
 /// may end with that.
-pub(super) fn silent(check: &Check, is_timed: bool, call: Call) -> Option<Answer> {
+pub(crate) fn silent(check: &Check, is_timed: bool, call: Call) -> Option<Answer> {
     let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
     let crashes = check.scenario.crashes() > 0;
     match call {

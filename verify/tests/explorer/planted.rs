@@ -1,8 +1,8 @@
 //! One planted defect for each property: the explorer reports exactly that property, and the replay shows it.
 
-use rmalab_atomics::{RemoteAtomics, Result, WORD};
+use rmalab_atomics::{RemoteAtomics, Result, Time, WORD};
 use rmalab_locks::qnode::NIL;
-use rmalab_locks::{Backoff, Mcs, Place, RawMutex, Tas};
+use rmalab_locks::{Backoff, Mcs, Place, RawMutex, RawMutexTimed, RawMutexTry, Tas};
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::{At, Holds, Order, WORDS};
@@ -449,4 +449,81 @@ fn events_that_should_happen_are_reported() {
     // One rank never waits for another one.
     let one = sometimes(&check(lock::<Handover>(), "1Wx1"));
     assert_eq!(seen(&one, "a rank has to wait"), None);
+}
+
+/// Uses the word after its last one.
+#[derive(Debug)]
+struct TooSmall(Tas);
+
+impl RawMutex for TooSmall {
+    const NAME: &'static str = "too-small";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = Backoff;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, backoff: Backoff) -> rmalab_locks::Result<TooSmall> {
+        Ok(TooSmall(Tas::bind(ra, Place { words: place.words.word(1), ..place }, backoff)?))
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.acquire(ra)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.release(ra)
+    }
+}
+
+#[test]
+fn a_word_that_is_not_the_locks() {
+    let outcome = run(&check(Subject::mutex::<TooSmall>(Backoff::default()), "1Wx1"), &plain());
+    let violation = &counterexample(&outcome).violation;
+    assert_eq!(violation.property, Property::Invariant);
+    assert!(violation.seen.contains("outside of the lock's memory"), "{violation}");
+}
+
+/// Gives up at once, whether the lock is free or not.
+#[derive(Debug)]
+struct NeverTries(Tas);
+
+impl RawMutex for NeverTries {
+    const NAME: &'static str = "never-tries";
+    const WORDS: u64 = Tas::WORDS;
+    const NODE: u64 = Tas::NODE;
+    type Params = Backoff;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, backoff: Backoff) -> rmalab_locks::Result<NeverTries> {
+        Ok(NeverTries(Tas::bind(ra, place, backoff)?))
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.acquire(ra)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.release(ra)
+    }
+}
+
+impl RawMutexTry for NeverTries {
+    fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<bool> {
+        ra.flush_all()?;
+        Ok(false)
+    }
+}
+
+impl RawMutexTimed for NeverTries {
+    fn acquire_until<A: RemoteAtomics + ?Sized>(&mut self, _: &A, _: Time) -> rmalab_locks::Result<bool> {
+        Ok(false)
+    }
+}
+
+#[test]
+fn a_rank_that_gives_up_without_a_look() {
+    let lock = || Subject::timed_mutex::<NeverTries>(Backoff::default());
+    for scenario in ["1Wtry x1", "1W1Wtry x2", "1Wtimed x1", "1W1Wtimed x2"] {
+        let outcome = run(&check(lock(), scenario), &plain());
+        assert_eq!(counterexample(&outcome).violation.property, Property::NoEarlyFailure, "{scenario}");
+        replayed(&check(lock(), scenario), counterexample(&outcome));
+    }
 }
