@@ -27,12 +27,13 @@ pub enum Property {
     Told,
     /// The data have the writes of one grant after those of all earlier ones.
     Fenced,
-    /// A try fails only beside another rank or a late operation, and no rank gives up ahead of its deadline.
+    /// A try fails only after a look at the lock, and only beside another rank or a late operation. No rank gives up ahead of its
+    /// deadline.
     NoEarlyFailure,
     /// After all ranks have left, the lock's words and nodes are zero, as before its first use. After a failure, its pointers may also
     /// name ranks that have failed, and its numbers may have any value.
     CleanRest,
-    /// The lock's code does not panic, and no call of it fails.
+    /// The lock's code does not panic. No call of it fails, or uses a word outside of the lock's memory.
     Invariant,
 }
 
