@@ -58,7 +58,7 @@ pub use over::attended::{Attended, Served};
 pub use over::bulk;
 pub use over::collectives::{CHUNK_BYTES, Collectives};
 pub use over::counted::{ByDistance, Counted, Counts};
-pub use over::crashing::Crashing;
+pub use over::crashing::{Crashing, Unwound};
 pub use over::probed::Probed;
 pub use over::region::Region;
 pub use over::subset::{self, Subset};

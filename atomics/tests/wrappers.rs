@@ -3,6 +3,7 @@
 //! [`Probe`] is a backend that only records the calls that reach it. A call on a wrapper has to reach the probe like a call
 //! on the probe itself, unless the test says why not.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use rmalab_atomics::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use rmalab_atomics::words::LocalWords;
 use rmalab_atomics::{
     Address, Attended, Capabilities, Counted, Crashing, Disp, Error, Failed, Rank, RemoteAtomics, Request, Result,
-    Served, Subset, SymmetricHeap, Time, Topology, Until,
+    Served, Subset, SymmetricHeap, Time, Topology, Until, Unwound,
 };
 
 /// A backend that only records calls.
@@ -314,6 +315,19 @@ fn a_rank_that_is_to_be_killed_later_passes_on_all_calls_that_can_be_numbered() 
     let crashing = Crashing::new(&probe, None);
     assert_eq!(changed(&crashing, &probe, |rank| rank), ["shared_words", "direct_words", "local_words", "stored"]);
     assert_eq!(missing(&crashing), ["shared", "memory"], "nobody could number loads and stores");
+}
+
+#[test]
+fn a_rank_is_unwound_once_ahead_of_the_operation_of_that_number() {
+    let probe = Probe::new(3);
+    let crashing = Crashing::new(&probe, None);
+    let put = |value| crashing.put(Rank(0).at(AT), value).expect("a put");
+    crashing.arm_unwind(2);
+    let unwound = catch_unwind(AssertUnwindSafe(|| [1, 2].map(put))).expect_err("the second put is not made");
+    assert!(unwound.is::<Unwound>());
+    put(3);
+    let reached = probe.reached.lock().expect("no test panics there").clone();
+    assert!(matches!(&*reached, [one, two] if one.ends_with("Put(1)") && two.ends_with("Put(3)")), "{reached:?}");
 }
 
 #[test]

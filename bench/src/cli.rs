@@ -145,6 +145,7 @@ Scenarios:
   4Wx2/2        4 writers on nodes of 2 ranks; 4Wx2/1/2: on nodes of 1 rank, in racks of 2 nodes
   1A1E@0 1S@1   of a window: lock_all, an exclusive lock of target 0, a shared one of target 1
   3Wx2 crash1   3 writers, of which one may fail at any step, for locks that go on then
+  3Wx1 restart1 3 writers, of which one may fail at any step and come back, for locks that resume
 
 Networks:
   sc              every operation takes effect as it is issued

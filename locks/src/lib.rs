@@ -2,9 +2,10 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`], [`Lease`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`], [`RmeMcs`], [`Lease`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`BrLock`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`], [`RobustRw`] | [`RwLock`] |
 //! | mutex that outlives ranks | [`Recoverable`] | [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`RobustMutex`](recoverable::RobustMutex) |
+//! | mutex for ranks that come back | [`Resumable`] | [`RmeMcs`] | [`Mutex`] |
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | mutex that a holder loses with time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
@@ -51,6 +52,7 @@ pub mod reciprocating;
 pub mod recoverable;
 pub mod rma_mcs;
 pub mod rma_rw;
+pub mod rme_mcs;
 pub mod robust_global;
 pub mod robust_mcs;
 pub mod robust_rw;
@@ -58,6 +60,7 @@ pub mod robust_tas;
 pub mod robust_ticket;
 pub mod sherman;
 pub mod shiftlock;
+mod spot;
 pub mod suite;
 pub mod tas;
 pub mod tas_rw;
@@ -100,9 +103,10 @@ pub use raw::{
     WindowLockTimed,
 };
 pub use reciprocating::Reciprocating;
-pub use recoverable::{Entry, Recoverable, RecoverableRw};
+pub use recoverable::{Entry, Recoverable, RecoverableRw, Resumable};
 pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};
+pub use rme_mcs::RmeMcs;
 pub use robust_global::RobustGlobal;
 pub use robust_mcs::RobustMcs;
 pub use robust_rw::RobustRw;

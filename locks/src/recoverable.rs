@@ -86,6 +86,36 @@ pub trait RecoverableRw: RawRwLock {
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
 
+/// Where a rank is that has come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a rank inside has to release"]
+pub enum Stage {
+    /// It does not hold the lock, and has no place in a queue.
+    Idle,
+    /// It holds the lock, as after an acquire.
+    Inside,
+}
+
+/// A mutex for ranks that fail and come back (*recoverable mutual exclusion*).
+///
+/// A rank *fails* when its handle is gone between any two of its calls: the thread has panicked inside an acquire, for example. Its memory
+/// stays, as do the lock's words. It comes back by [`resume`](Self::resume), in a world whose ranks have not noticed its failure. Until then, all
+/// others may have to wait for it, and a rank that has failed inside keeps the lock.
+pub trait Resumable: RawMutex {
+    /// Makes a new handle for this rank, whose handle of the lock at `place` is gone, and ends what the rank was doing.
+    ///
+    /// A rank that was inside is inside again, and no other rank has been since it failed. A rank that was acquiring waits, and is inside;
+    /// or it is idle, if it had not begun. A rank that was releasing is idle; or it is inside again, if it had not begun. So the
+    /// caller remembers in its own memory what it has done inside, if it must not do that twice.
+    ///
+    /// The puts that the lost handle has posted are arrived or lost before this call. A rank may fail in it, and call it again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bind`](RawMutex::bind) and [`acquire`](RawMutex::acquire).
+    fn resume<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<(Self, Stage)>;
+}
+
 /// The failures that are known here, which end no wait of this rank from here on.
 pub(crate) fn acknowledged<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Failed> {
     let failed = ra.failed()?;

@@ -18,7 +18,7 @@
 //!   failure at any step and without.
 //!
 //! # State
-//! A pointer is a rank plus one, with the number of its acquisition (23 bits) from bit 32 on.
+//! A pointer is a rank plus one, with the number of its acquisition (22 bits) from bit 32 on.
 //!
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
@@ -55,46 +55,17 @@ use crate::backoff::Backoff;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::robust_tas::RobustTas;
+use crate::spot::{HAS, NUMBERS, OUTSIDE, RANKS, Spot, TAKES, chain};
 use crate::{Error, Place, RawMutex, Result};
 
 /// `next` of a rank that has granted the lock: no rank has this number.
 const GRANTED: u64 = u32::MAX as u64;
-/// Numbers of acquisitions. They come round, and then the rank resets its grant to one that is for none of them.
-const NUMBERS: u64 = (1 << 23) - 1;
+/// Numbers come round, and then the rank resets its grant to one that is for none of them.
 const NO_GRANT: u64 = 1 << 24;
 /// In `grant` and `tail`: no rank can acquire the lock any more.
 const NOT_RECOVERABLE: u64 = 1 << 63;
-/// The most ranks: a place has 16 bits for one.
-const RANKS: u32 = u16::MAX as u32;
-
-/// What a rank announces: two bits of these, 23 of its number, and 16 and 23 of the pointer that it is behind.
-const OUTSIDE: u64 = 0;
-const TAKES: u64 = 1;
-const HAS: u64 = 2;
+/// What a rank announces besides the common kinds: it looks for a successor.
 const LOOKS: u64 = 3;
-
-/// The place of a live rank in the queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Spot {
-    what: u64,
-    /// The rank, with the number of its acquisition.
-    rank: u64,
-    /// The pointer that it is behind; nil for a rank that was first.
-    behind: u64,
-}
-
-impl Spot {
-    fn word(self) -> u64 {
-        let (rank, number) = (u64::from(self.behind as u32), self.behind >> 32);
-        self.what | (self.rank >> 32) << 2 | rank << 25 | number << 41
-    }
-
-    fn of(rank: Rank, word: u64) -> Spot {
-        let number = |at: u32| word >> at & NUMBERS;
-        let behind = (word >> 25 & u64::from(u16::MAX)) | number(41) << 32;
-        Spot { what: word & 3, rank: pointer(rank) | number(2) << 32, behind }
-    }
-}
 
 /// The outcome of a repair for the rank that makes it.
 enum Placed {
@@ -406,17 +377,6 @@ impl RobustMcs {
             Ok(None)
         })
     }
-}
-
-/// The ranks that wait behind `begin`, one behind the other, from itself on, and the last of them.
-fn chain(spots: &[Spot], begin: u64) -> (Vec<u64>, u64) {
-    let mut chain = vec![begin];
-    let mut last = begin;
-    while let Some(spot) = spots.iter().find(|spot| spot.what == HAS && spot.behind == last) {
-        last = spot.rank;
-        chain.push(last);
-    }
-    (chain, last)
 }
 
 #[cfg(test)]

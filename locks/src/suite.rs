@@ -23,6 +23,7 @@ use crate::{Place, RawRwLock, RawRwLockTimed, Result};
 mod leases;
 mod mutexes;
 mod recoverable_rw;
+mod resumable;
 
 pub use leases::{leases, leases_on, taken_over_on};
 pub use mutexes::{
@@ -30,6 +31,7 @@ pub use mutexes::{
     recoverable_cost, recoverable_on, survived_on,
 };
 pub use recoverable_rw::{DeathRw, recoverable_rw, recoverable_rw_cost, recoverable_rw_on, survived_rw_on};
+pub use resumable::{resumable, resumable_on};
 
 /// Numbers of ranks: from 3 on a queue has a middle, and from 4 on readers and writers alternate in it in every way.
 const SIZES: [u32; 5] = [2, 3, 4, 8, 16];

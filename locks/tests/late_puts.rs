@@ -14,7 +14,7 @@ use rmalab_locks::{
     ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort,
     CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Lease, Malthusian,
     MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams,
-    RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
+    RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
     ShiftLockParams, Tas, TasRw, Ticket, suite,
 };
 
@@ -181,6 +181,7 @@ fn mutexes() {
     late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<RobustMcs, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<RmeMcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<RobustTas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<RobustTicket, _>(ra, Default::default(), 150));
     late(|ra| suite::mutex_on::<Lease, _>(ra, Default::default(), 150));

@@ -6,8 +6,8 @@ use rmalab_locks::{
     ALock, ALockParams, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, DslrWideParams, Error,
     Gcr, GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
-    ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
+    RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams,
+    ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -98,7 +98,7 @@ macro_rules! by_default {
 /// Every lock with its default parameters, by its name.
 fn all() -> Vec<(&'static str, Made)> {
     let mutexes = by_default!(mutex: ALock, Cna, Cohort, Gcr<Mcs>, Hapax, Lease, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
-        RmaMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
+        RmaMcs, RmeMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, BrLock, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
     let policies = by_default!(policy: Hierarchical, TwoLevel);
@@ -109,7 +109,7 @@ fn all() -> Vec<(&'static str, Made)> {
 fn most(name: &str) -> Option<u32> {
     match name {
         "robust-rw" => Some(64 - 6),
-        "robust-mcs" => Some(u16::MAX.into()),
+        "rme-mcs" | "robust-mcs" => Some(u16::MAX.into()),
         "declock" => Some(1 << 15),
         "shiftlock" => Some((1 << 21) - 1),
         "lease" => Some((1 << 24) - 2),

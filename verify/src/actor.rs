@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
+use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +13,12 @@ use rmalab_atomics::coroutine::{Port, Task, Turn};
 use crate::Result;
 use crate::check::Check;
 use crate::play::{Event, Player};
+
+/// The answer by which a rank fails and comes back. No rank has this number.
+pub(crate) const RESTART: Answer = Answer::PeerFailed(Rank(u32::MAX));
+
+/// The payload of the panic that unwinds the lock's code on a rank that fails and comes back.
+pub(crate) struct Restarted;
 
 /// An event, and the handle at that moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,7 +148,11 @@ impl Executor for Watched<'_> {
             return Answer::GivenUp;
         }
         let prompted = self.prompt.as_ref().and_then(|prompt| prompt.borrow_mut().answer(call));
-        prompted.unwrap_or_else(|| self.port.call(call))
+        let answer = prompted.unwrap_or_else(|| self.port.call(call));
+        if answer == RESTART {
+            resume_unwind(Box::new(Restarted));
+        }
+        answer
     }
 }
 

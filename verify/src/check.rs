@@ -1,12 +1,15 @@
 //! One check: its subject, scenario, network and mutant.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Topology, WORD};
 use rmalab_locks::LINE;
+use rmalab_locks::recoverable::Stage as Resumed;
 
+use crate::actor::Restarted;
 use crate::bounded::Bounded;
 use crate::choice::Choice;
 use crate::mutant::{Deviating, Mutant};
@@ -14,7 +17,7 @@ use crate::network::Network;
 use crate::play::{DATA, Event, Handle, Player, Section, Stage};
 use crate::status::{Phase, Status};
 use crate::subject::{Subject, Word};
-use crate::workload::{Program, Workload};
+use crate::workload::{Bind, Program, Workload};
 use crate::{Access, Form, Result, Scenario, clock};
 
 /// The input of every engine. A verdict depends on this, and on how the engine searches.
@@ -140,13 +143,18 @@ impl Check {
         crashes != 0 && down.count_ones() < crashes && down >> rank.0 & 1 == 0
     }
 
+    /// Returns whether a rank may fail and come back once more, after that has happened so often.
+    pub(crate) fn may_restart(&self, restarts: u32) -> bool {
+        restarts < self.scenario.restarts()
+    }
+
     /// Returns an error if the check makes no sense.
     ///
     /// # Errors
     ///
     /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window,
     /// [`Error::Form`](crate::Error::Form) when it does not support a form of acquisition,
-    /// [`Error::Crashes`](crate::Error::Crashes) when ranks fail or leases pass and the lock does not go on then, and
+    /// [`Error::Crashes`](crate::Error::Crashes) when ranks fail, come back or leases pass and the lock does not go on then, and
     /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit it.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
@@ -169,6 +177,11 @@ impl Check {
         }
         if self.scenario.crashes() > 0
             && let Some(why) = self.no_crashes()
+        {
+            return Err(crate::Error::Crashes { scenario: self.scenario.to_string(), lock: self.subject.name(), why });
+        }
+        if self.scenario.restarts() > 0
+            && let Some(why) = self.no_restarts()
         {
             return Err(crate::Error::Crashes { scenario: self.scenario.to_string(), lock: self.subject.name(), why });
         }
@@ -197,6 +210,22 @@ impl Check {
                 Some("a rank that fails leaves the data half written; use --section empty")
             }
             _ if self.network.splits_atomics() => Some("ranks fail on sc, late-puts and unordered-bulk only"),
+            _ => None,
+        }
+    }
+
+    /// Why no rank may fail and come back in this check, if so.
+    fn no_restarts(&self) -> Option<&'static str> {
+        match self {
+            _ if !self.subject.resumes() => Some("its ranks cannot come back"),
+            _ if self.has_attempts() => Some("where ranks come back, all acquisitions wait"),
+            _ if self.scenario.crashes() + self.scenario.lapses() > 0 => {
+                Some("where ranks come back, none fails for ever, and no lease passes")
+            }
+            _ if self.section == Section::Data => {
+                Some("a rank that comes back inside finds the data half written; use --section empty")
+            }
+            _ if self.network.splits_atomics() => Some("ranks come back on sc, late-puts and unordered-bulk only"),
             _ => None,
         }
     }
@@ -239,28 +268,54 @@ impl Check {
                 (bind, &bounded)
             }
         };
-        let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
-        let stage = Stage::new(player, &shape, rank);
-        let data = stage.heap().alloc(LINE, LINE)?;
-        assert_eq!(data, DATA, "an empty heap starts at 0");
-        let mut handle = bind.bind(&stage, self.home())?;
-        self.play_lock(&stage, &mut *handle)
+        let mut past = Past::default();
+        if self.scenario.restarts() == 0 {
+            return self.play_lock(rank, player, bind, &mut past);
+        }
+        loop {
+            // The closure leaves nothing half done but the lock, as a failure does.
+            match catch_unwind(AssertUnwindSafe(|| self.play_lock(rank, player, bind, &mut past))) {
+                Ok(ended) => return ended,
+                Err(payload) if payload.is::<Restarted>() => past.has_failed = true,
+                Err(payload) => resume_unwind(payload),
+            }
+        }
     }
 
-    /// Runs all acquisitions of one rank.
-    fn play_lock(&self, stage: &Stage<'_>, handle: &mut dyn Handle) -> Result<()> {
-        let player = stage.executor();
-        let form = self.scenario.form(stage.rank());
-        for (number, access) in (0..).zip(self.scenario.accesses(stage.rank())) {
-            player.event(Event::Begins(access), handle);
-            let acquired = match form {
-                Form::Wait => handle.acquire(stage, access).map(|()| true)?,
-                Form::Try => handle.attempt(stage, access, None)?,
-                Form::Timed => handle.attempt(stage, access, Some(clock::deadline(number)))?,
-            };
-            if !acquired {
-                player.event(Event::GaveUp { writes: self.section == Section::Data && access.writes() }, handle);
-                continue;
+    /// Runs all acquisitions of one rank, or what is left of them after its last failure.
+    fn play_lock(&self, rank: Rank, player: &dyn Player, bind: &Bind, past: &mut Past) -> Result<()> {
+        let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
+        let stage = &Stage::new(player, &shape, rank);
+        let data = stage.heap().alloc(LINE, LINE)?;
+        assert_eq!(data, DATA, "an empty heap starts at 0");
+        let mut is_inside = false;
+        let mut handle = if past.has_failed {
+            player.event(Event::CameBack, &());
+            let (handle, resumed) = bind.resume(stage, self.home())?;
+            is_inside = resumed == Resumed::Inside;
+            if !is_inside {
+                past.over += usize::from(past.releases);
+                player.event(Event::Idle, &handle);
+            }
+            handle
+        } else {
+            bind.bind(stage, self.home())?
+        };
+        past.releases = false;
+        let handle = &mut *handle;
+        let form = self.scenario.form(rank);
+        for (number, access) in (0..).zip(self.scenario.accesses(rank)).skip(past.over) {
+            if !std::mem::take(&mut is_inside) {
+                player.event(Event::Begins(access), handle);
+                let acquired = match form {
+                    Form::Wait => handle.acquire(stage, access).map(|()| true)?,
+                    Form::Try => handle.attempt(stage, access, None)?,
+                    Form::Timed => handle.attempt(stage, access, Some(clock::deadline(number)))?,
+                };
+                if !acquired {
+                    player.event(Event::GaveUp { writes: self.section == Section::Data && access.writes() }, handle);
+                    continue;
+                }
             }
             player.event(Event::Entered, handle);
             if self.scenario.lapses() > 0 {
@@ -272,11 +327,27 @@ impl Check {
                 }
             }
             player.event(Event::Leaves, handle);
+            past.releases = true;
             handle.release(stage, access)?;
+            (past.releases, past.over) = (false, past.over.wrapping_add(1));
             player.event(Event::Left, handle);
+        }
+        if self.scenario.restarts() > 0 {
+            // Until its last puts have arrived, a rank may fail, and has to come back.
+            stage.flush_all()?;
         }
         Ok(())
     }
+}
+
+/// What one rank has done before it failed: a function of its status.
+#[derive(Default)]
+struct Past {
+    has_failed: bool,
+    /// The number of acquisitions that are over.
+    over: usize,
+    /// True from the begin of a release to its end.
+    releases: bool,
 }
 
 /// Reads the data, and also writes them if `access` allows that.

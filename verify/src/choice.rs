@@ -19,6 +19,8 @@ pub enum Choice {
     },
     /// The rank fails: it makes no further call.
     Crash(Rank),
+    /// The rank fails, loses what it has posted, and comes back: its handle is gone, and it runs to the first call of its resume.
+    Restart(Rank),
     /// A time passes on all clocks, in which no rank does anything. The rank is inside, if one is.
     Lapse(Rank),
     /// The rank learns of a failure.
@@ -35,14 +37,14 @@ impl Choice {
     pub(crate) const fn rank(&self) -> Rank {
         match *self {
             Choice::Step(rank) | Choice::Deadline(rank) | Choice::Arrive { from: rank, .. } => rank,
-            Choice::Crash(rank) | Choice::Lapse(rank) | Choice::Notice { rank, .. } => rank,
+            Choice::Crash(rank) | Choice::Restart(rank) | Choice::Lapse(rank) | Choice::Notice { rank, .. } => rank,
         }
     }
 
     /// Returns whether this step need not happen, now or ever. `down` tells whether a rank has failed.
     pub(crate) fn is_optional(&self, down: impl Fn(Rank) -> bool) -> bool {
         match *self {
-            Choice::Deadline(_) | Choice::Crash(_) | Choice::Lapse(_) => true,
+            Choice::Deadline(_) | Choice::Crash(_) | Choice::Restart(_) | Choice::Lapse(_) => true,
             Choice::Arrive { from, .. } => down(from),
             Choice::Step(_) | Choice::Notice { .. } => false,
         }

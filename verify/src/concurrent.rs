@@ -367,9 +367,12 @@ impl State {
         }
         let taken = |(step, choice): (usize, &Choice)| match *choice {
             Choice::Arrive { from, .. } => Some(Choice::Step(from)),
-            Choice::Step(_) | Choice::Deadline(_) | Choice::Crash(_) | Choice::Lapse(_) | Choice::Notice { .. } => {
-                self.posting.binary_search(&step).is_err().then_some(*choice)
-            }
+            Choice::Step(_)
+            | Choice::Deadline(_)
+            | Choice::Crash(_)
+            | Choice::Restart(_)
+            | Choice::Lapse(_)
+            | Choice::Notice { .. } => self.posting.binary_search(&step).is_err().then_some(*choice),
         };
         let mut schedule: Vec<Choice> = self.schedule.iter().enumerate().filter_map(taken).collect();
         for (rank, posts) in (0..).map(Rank).zip(&self.memory.posts) {
@@ -453,7 +456,7 @@ impl Run {
                 format!("time stands still in this engine, but it passes in {}; use the explorer", check.scenario);
             return Err(Error::Unsupported { engine, why });
         }
-        if check.scenario.crashes() > 0 {
+        if check.scenario.crashes() + check.scenario.restarts() > 0 {
             let why = format!("no rank fails in this engine, but {} has failures; use the explorer", check.scenario);
             return Err(Error::Unsupported { engine, why });
         }

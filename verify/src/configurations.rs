@@ -90,6 +90,17 @@ const ROBUST_MCS: &[Row] = &[
     (LatePuts, Long, &["3Wx1 crash1"]),
 ];
 
+/// Where ranks come back, they are not exchanged.
+const RME_MCS: &[Row] = &[
+    (Sc, Plain, &["3Wx2", "2Wx2 restart1", "2Wx1 restart2"]),
+    (Sc, Order, &["3Wx1"]),
+    (LatePuts, Plain, &["3Wx2", "2Wx2 restart1", "2Wx1 restart2"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+    (Sc, Long, &["3Wx1 restart1", "2Wx2 restart2", "3Wx1 restart2"]),
+    (LatePuts, Long, &["3Wx1 restart1", "2Wx2 restart2", "3Wx1 restart2"]),
+];
+
 /// Its word counts on, so that it has many states.
 const ROBUST_TICKET: &[Row] = &[
     (Sc, Plain, &["3Wx2", "3Wx1 crash1", "3Wx1 crash2"]),
@@ -463,6 +474,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("robust-tas", _) => ROBUST_TAS,
         ("robust-ticket", _) => ROBUST_TICKET,
         ("robust-mcs", _) => ROBUST_MCS,
+        ("rme-mcs", _) => RME_MCS,
         ("robust-rw", _) => ROBUST_RW,
         ("robust-global", _) => ROBUST_GLOBAL,
         ("lease", _) => LEASE,

@@ -386,6 +386,16 @@ impl Replay<'_> {
                 };
                 (arrow, format!("crashes{lost}"))
             }
+            (Effect::Restarted(lost), _) => {
+                let rank = choice.rank();
+                self.posts[rank.index()].clear();
+                self.halfway[rank.index()] = false;
+                let lost = match lost {
+                    0 => String::new(),
+                    count => format!(", and {} under way never arrive", counted(count, "operation")),
+                };
+                (Arrow::at(rank), format!("crashes and comes back{lost}"))
+            }
             (Effect::Noticed(of), _) => (Arrow::at(choice.rank()), format!("learns that {of} has failed")),
             (Effect::Answered(call, _) | Effect::Halfway(call), _) => {
                 let rank = choice.rank();
@@ -550,7 +560,7 @@ impl Lives<'_> {
     fn step(&mut self, number: usize, taken: &Taken) {
         let Taken { step, preempts, arrow, label } = taken;
         let rank = step.choice.rank();
-        if let Choice::Crash(_) = step.choice {
+        if let Choice::Crash(_) | Choice::Restart(_) = step.choice {
             self.pending[rank.index()] = None;
         } else if !matches!(step.choice, Choice::Arrive { .. }) {
             self.flush_pending(rank);
@@ -566,12 +576,16 @@ impl Lives<'_> {
         }
         for &event in &step.events {
             self.flush_pending(rank);
+            let was_inside = self.statuses[rank.index()].phase == Phase::Inside;
             self.statuses[rank.index()].record(event);
             match event {
                 Event::Begins(access) => self.pending[rank.index()] = Some(begins(access)),
                 Event::Leaves => self.pending[rank.index()] = Some("leaves".to_owned()),
                 Event::Told => self.mark(rank, "is told".to_owned()),
+                Event::Entered if was_inside => self.mark(rank, "IS INSIDE".to_owned()),
                 Event::Entered => self.mark(rank, "ENTERS".to_owned()),
+                Event::CameBack => self.mark(rank, "RESTARTS".to_owned()),
+                Event::Idle => self.mark(rank, "is idle".to_owned()),
                 Event::GaveUp { .. } => self.mark(rank, "GIVES UP".to_owned()),
                 Event::Left => self.mark(rank, "left".to_owned()),
                 Event::Saw { writes, .. } => self.mark(rank, format!("sees {writes}")),

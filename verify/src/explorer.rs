@@ -94,8 +94,10 @@ pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Out
         return Err(Error::Unsupported { engine: "explorer", why });
     }
     let check = Arc::new(check.clone());
-    // A program remembers what it has read, and compares it at its end.
-    let merging = options.merging && !matches!(check.subject.workload(), Workload::Program(_));
+    // A program remembers what it has read, and compares it at its end. A rank that comes back reads many words, and the
+    // histories of all these answers cost more than the states that merging leaves out.
+    let is_program = matches!(check.subject.workload(), Workload::Program(_));
+    let merging = options.merging && !is_program && check.scenario.restarts() == 0;
     let mut assumed = Assumed {
         forget: if merging { Forget::Unused } else { Forget::Phase },
         experiments: Experiments::default(),

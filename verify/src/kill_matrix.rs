@@ -96,7 +96,11 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
         mutant: Some(mutant),
         ..Check::new(
             subject.clone(),
-            scenario.in_form(mutant.form).with_crashes(mutant.crashes).with_lapses(mutant.lapses),
+            scenario
+                .in_form(mutant.form)
+                .with_crashes(mutant.crashes)
+                .with_restarts(mutant.restarts)
+                .with_lapses(mutant.lapses),
         )
     }
 }
@@ -119,7 +123,7 @@ pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<
             Finding::Holds => complete.push(check.scenario),
             Finding::Incomplete(_) => break,
             Finding::Violated(counterexample) => {
-                let preemptions = match mutant.crashes + mutant.lapses {
+                let preemptions = match mutant.crashes + mutant.restarts + mutant.lapses {
                     0 => search.least_preemptions(&check, &counterexample)?,
                     // The bounded searches have too many states.
                     _ => None,
@@ -141,7 +145,7 @@ const LOOM_PREEMPTIONS: u32 = 3;
 
 /// Returns whether engines besides the explorer support the checks of `mutant`.
 fn has_others(mutant: &Mutant) -> bool {
-    mutant.network == Network::Sc && mutant.form != Form::Timed && mutant.crashes == 0 && mutant.lapses == 0
+    mutant.network == Network::Sc && mutant.form != Form::Timed && mutant.crashes + mutant.restarts + mutant.lapses == 0
 }
 
 /// The engines besides the explorer that find a violation of `check`.

@@ -72,8 +72,8 @@ pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
 pub use outcome::{
-    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, TOGETHER, TOLD, TOOK_OVER, WAITED,
-    Watch,
+    Bypass, CLOCK, DEADLINE, Finding, GAVE_UP, Limit, Livelocks, Outcome, Progress, RE_ENTERED, TOGETHER, TOLD,
+    TOOK_OVER, WAITED, Watch,
 };
 pub use play::DATA;
 pub use property::{Property, Violation};

@@ -6,7 +6,7 @@ use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Address, Rank};
 
-use crate::actor::Actor;
+use crate::actor::{Actor, RESTART};
 use crate::check::Check;
 use crate::choice::Choice;
 use crate::explorer::silent;
@@ -74,6 +74,8 @@ pub enum Effect {
     Lapsed,
     /// The rank has failed, with this number of operations under way.
     Crashed(usize),
+    /// The rank has failed and come back, and this number of its operations under way are lost.
+    Restarted(usize),
     /// The rank has learned that this one has failed.
     Noticed(Rank),
 }
@@ -195,6 +197,9 @@ impl Live {
             if self.may_crash(rank) {
                 choices.push(Choice::Crash(rank));
             }
+            if self.players[rank.index()].calls.is_some() && self.check.may_restart(self.memory.restarts) {
+                choices.push(Choice::Restart(rank));
+            }
             if let Some(call) = self.players[rank.index()].calls {
                 let issued = self.issue(rank, call);
                 let of = (0..self.check.active()).map(Rank);
@@ -252,6 +257,12 @@ impl Live {
                 self.memory.crash(rank.index(), is_writing);
                 Effect::Crashed(self.memory.posts[rank.index()].len())
             }
+            Choice::Restart(_) => {
+                let lost = self.memory.posts[rank.index()].len();
+                self.memory.restart(rank.index());
+                (events, violation) = self.resume(rank, RESTART);
+                Effect::Restarted(lost)
+            }
             Choice::Lapse(_) => {
                 let players = &self.players;
                 self.memory.lapse(|rank| players[rank].status.phase == Phase::Inside);
@@ -306,7 +317,7 @@ impl Live {
         let mut violation = None;
         let events: Vec<Event> = moved.events.iter().map(|reported| reported.event).collect();
         for &event in &events {
-            let acquisition = self.players[rank.index()].status.acquisition;
+            let Status { acquisition, phase, .. } = self.players[rank.index()].status;
             self.players[rank.index()].status.record(event);
             self.players[rank.index()].asked &= !matches!(event, Event::Begins(_));
             if event == Event::Entered {
@@ -315,6 +326,7 @@ impl Live {
             let untold = self.memory.deaths.untold && event == Event::Entered;
             self.memory.deaths.untold &= event != Event::Told;
             violation = violation.or_else(|| match event {
+                Event::Idle => self.check.comes_back_idle(rank, acquisition, phase),
                 Event::Entered if untold => Some(self.check.untold(rank, acquisition)),
                 Event::GaveUp { .. } => {
                     let (alone, now) = (self.alone == Some(rank), self.memory.clocks[rank.index()]);

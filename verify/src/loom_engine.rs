@@ -630,6 +630,7 @@ impl Player for One<'_> {
                 Event::Begins(access) => self.access.set(Some(access)),
                 Event::Entered | Event::Leaves => self.touch_sections(),
                 Event::Told | Event::Saw { .. } | Event::GaveUp { .. } | Event::Left => {}
+                Event::CameBack | Event::Idle => {}
             }
         });
     }

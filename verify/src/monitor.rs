@@ -60,6 +60,7 @@ impl Check {
             Event::Entered => self.exclusion(rank, statuses),
             Event::Saw { target, writes } => self.visibility(rank, statuses, target, writes),
             Event::Begins(_) | Event::Told | Event::GaveUp { .. } | Event::Leaves | Event::Left => None,
+            Event::CameBack | Event::Idle => None,
         }
     }
 
@@ -136,6 +137,13 @@ impl Check {
     pub(crate) fn untold(&self, rank: Rank, acquisition: u32) -> Violation {
         let seen = format!("{rank} enters after a rank that failed inside, and is not told");
         Violation { property: Property::Told, rank, acquisition: Some(acquisition), seen }
+    }
+
+    /// The violation by `rank`, which was in the phase `before` when it failed, and has come back without the lock, if any.
+    pub(crate) fn comes_back_idle(&self, rank: Rank, acquisition: u32, before: Phase) -> Option<Violation> {
+        let seen = || format!("{rank} has failed inside, and comes back without the lock");
+        let property = Property::ReEntry;
+        (before == Phase::Inside).then(|| Violation { property, rank, acquisition: Some(acquisition), seen: seen() })
     }
 
     /// Returns whether a word may have this value at rest, after some ranks have failed: it is nil, or names one of them.

@@ -50,6 +50,7 @@ mod oshmem_mcs;
 mod reciprocating;
 mod rma_mcs;
 mod rma_rw;
+mod rme_mcs;
 mod robust;
 mod sherman;
 mod shiftlock;
@@ -92,6 +93,8 @@ pub struct Mutant {
     pub form: Form,
     /// The number of ranks that have to fail for it to show.
     pub crashes: u32,
+    /// The number of times that a rank has to fail and come back for it to show.
+    pub restarts: u32,
     /// The number of times that time has to pass for it to show.
     pub lapses: u32,
     /// The section that it needs to show.
@@ -172,6 +175,7 @@ impl Mutant {
             network: Network::Sc,
             form: Form::Wait,
             crashes: 0,
+            restarts: 0,
             lapses: 0,
             section: Section::Empty,
             home: None,
@@ -201,6 +205,10 @@ impl Mutant {
 
     const fn after(self, crashes: u32) -> Mutant {
         Mutant { crashes, ..self }
+    }
+
+    const fn returning(self, restarts: u32) -> Mutant {
+        Mutant { restarts, ..self }
     }
 
     const fn lapsing(self, lapses: u32) -> Mutant {
@@ -241,6 +249,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         sherman::MUTANTS,
         gcr::MUTANTS,
         rma_mcs::MUTANTS,
+        rme_mcs::MUTANTS,
         lease::MUTANTS,
         tas_rw::MUTANTS,
         mcs_rw_rp::MUTANTS,

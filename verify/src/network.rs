@@ -149,6 +149,8 @@ pub struct Memory {
     pub held: Vec<u8>,
     /// The ranks that have failed.
     pub deaths: Deaths,
+    /// How often a rank has failed and come back.
+    pub restarts: u32,
 }
 
 /// The ranks that have failed, and the ranks that know it. Bit i of a word is rank i.
@@ -238,6 +240,7 @@ impl Memory {
             clocks: vec![Time(0); ranks],
             held: vec![0; ranks],
             deaths: Deaths { known: vec![0; ranks], acknowledged: vec![0; ranks], ..Deaths::default() },
+            restarts: 0,
         }
     }
 
@@ -246,6 +249,14 @@ impl Memory {
         self.deaths.down |= 1 << rank;
         (self.deaths.known[rank], self.deaths.acknowledged[rank]) = (0, 0);
         self.deaths.untold |= inside;
+        self.results[rank].clear();
+    }
+
+    /// Lets `rank` fail and come back. What it has posted and has not arrived never does: an arrival between the failure and
+    /// the return is the same as one ahead of the failure, since no other rank notices either.
+    pub fn restart(&mut self, rank: usize) {
+        self.restarts += 1;
+        self.posts[rank].clear();
         self.results[rank].clear();
     }
 

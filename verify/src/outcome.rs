@@ -173,6 +173,8 @@ pub const WAITED: &str = "a rank has to wait";
 pub const GAVE_UP: &str = "a rank gives up";
 /// A rank was told that another one had failed inside.
 pub const TOLD: &str = "a rank is told of a failure inside";
+/// The event that a rank which has failed inside comes back, among those that should happen at least once.
+pub const RE_ENTERED: &str = "a rank that failed inside comes back";
 /// A rank took a lock over, and was told so.
 pub const TOOK_OVER: &str = "a rank takes over from one whose lease has passed";
 /// Two ranks were inside at the same time.

@@ -23,6 +23,8 @@ pub enum Property {
     NoLivelock,
     /// No rank is overtaken by a rank that the lock's order puts after it.
     Order,
+    /// A rank that has failed inside, and comes back, is inside.
+    ReEntry,
     /// A rank that enters after a rank that has failed inside is told so.
     Told,
     /// The data have the writes of one grant after those of all earlier ones.
@@ -39,7 +41,7 @@ pub enum Property {
 
 impl Property {
     /// All properties.
-    pub const ALL: [Property; 13] = [
+    pub const ALL: [Property; 14] = [
         Property::MutualExclusion,
         Property::Consistent,
         Property::NoLostUpdate,
@@ -48,6 +50,7 @@ impl Property {
         Property::NoLostWakeUp,
         Property::NoLivelock,
         Property::Order,
+        Property::ReEntry,
         Property::Told,
         Property::Fenced,
         Property::NoEarlyFailure,
@@ -66,6 +69,7 @@ impl Property {
             Property::NoLostWakeUp => "no-lost-wake-up",
             Property::NoLivelock => "no-livelock",
             Property::Order => "order",
+            Property::ReEntry => "re-entry",
             Property::Told => "told",
             Property::Fenced => "fenced",
             Property::NoEarlyFailure => "no-early-failure",

@@ -176,6 +176,7 @@ pub struct Nodes {
 /// | `4Wx2/2` | four writers on two nodes of two ranks |
 /// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
 /// | `3Wx2 crash1` | three writers, of which one may fail at any step |
+/// | `3Wx1 restart1` | three writers; once, one of them may fail at any step and come back |
 /// | `3Wx1 lapse1` | three writers; once, a time that is longer than a lease may pass at any step |
 ///
 /// The number after `@` ends with its part, or with a space: `1E@0 1E@1 x2`.
@@ -196,12 +197,17 @@ pub struct Scenario {
     nodes: Option<Nodes>,
     /// The largest number of ranks that fail.
     crashes: u32,
+    /// The largest number of times that a rank fails and comes back.
+    restarts: u32,
     /// The largest number of times that time passes.
     lapses: u32,
 }
 
 /// The word before the number of failures, in a scenario's text.
 const CRASH: &str = "crash";
+
+/// The word before the number of returns, in a scenario's text.
+const RESTART: &str = "restart";
 
 /// The word before the number of times that time passes, in a scenario's text.
 const LAPSE: &str = "lapse";
@@ -227,12 +233,12 @@ impl Scenario {
             }
             ranks = ranks.checked_add(group.ranks).ok_or("it has too many ranks")?;
         }
-        Ok(Scenario { groups, ranks, nodes: None, crashes: 0, lapses: 0 })
+        Ok(Scenario { groups, ranks, nodes: None, crashes: 0, restarts: 0, lapses: 0 })
     }
 
     /// `ranks` ranks without acquisitions, for a program.
     pub(crate) fn of_ranks(ranks: u32) -> Scenario {
-        Scenario { groups: Vec::new(), ranks, nodes: None, crashes: 0, lapses: 0 }
+        Scenario { groups: Vec::new(), ranks, nodes: None, crashes: 0, restarts: 0, lapses: 0 }
     }
 
     /// Places the ranks on `nodes`.
@@ -258,6 +264,17 @@ impl Scenario {
     /// The largest number of ranks that fail.
     pub fn crashes(&self) -> u32 {
         self.crashes
+    }
+
+    /// The same scenario, in which a rank fails and comes back up to that many times, each at any step.
+    #[must_use]
+    pub fn with_restarts(self, restarts: u32) -> Scenario {
+        Scenario { restarts, ..self }
+    }
+
+    /// The largest number of times that a rank fails and comes back.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
     }
 
     /// The same scenario, in which a time that is longer than a lease passes up to that many times, each at any step.
@@ -397,7 +414,7 @@ impl fmt::Display for Scenario {
             Some(Nodes { ranks_per_node, nodes_per_rack: 1 }) => write!(f, "/{ranks_per_node}")?,
             Some(Nodes { ranks_per_node, nodes_per_rack }) => write!(f, "/{ranks_per_node}/{nodes_per_rack}")?,
         }
-        for (word, count) in [(CRASH, self.crashes), (LAPSE, self.lapses)] {
+        for (word, count) in [(CRASH, self.crashes), (RESTART, self.restarts), (LAPSE, self.lapses)] {
             if count != 0 {
                 write!(f, " {word}{count}")?;
             }
@@ -409,7 +426,7 @@ impl fmt::Display for Scenario {
 /// A text that is not a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed), 4Wx2/2 (2 ranks per node), 3Wx2 crash1 (1 rank may fail) or 3Wx1 lapse1 (a lease may pass)"
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100, 1W2Wtry x2 (2 writers try; or timed), 4Wx2/2 (2 ranks per node), 3Wx2 crash1 (1 rank may fail), 3Wx1 restart1 (1 rank may fail and come back) or 3Wx1 lapse1 (a lease may pass)"
 )]
 pub struct ParseError {
     /// The rejected text.
@@ -443,6 +460,7 @@ fn times(text: &str) -> Result<u32, String> {
 fn parse(text: &str) -> Result<Scenario, String> {
     let mut groups = Vec::new();
     let (text, lapses) = counted(text, LAPSE, "times after lapse")?;
+    let (text, restarts) = counted(text, RESTART, "times after restart")?;
     let (text, crashes) = counted(text, CRASH, "ranks after crash")?;
     let (text, places) = text.split_once('/').map_or((text, None), |(text, places)| (text, Some(places)));
     for part in text.split('+').map(str::trim) {
@@ -491,7 +509,7 @@ fn parse(text: &str) -> Result<Scenario, String> {
             return Err(format!("{rest} has no role after it"));
         }
     }
-    let scenario = Scenario::new(groups)?.with_crashes(crashes).with_lapses(lapses);
+    let scenario = Scenario::new(groups)?.with_crashes(crashes).with_restarts(restarts).with_lapses(lapses);
     let Some(places) = places else { return Ok(scenario) };
     let (ranks, nodes) = places.split_once('/').map_or((places, None), |(ranks, nodes)| (ranks, Some(nodes)));
     scenario.placed(Nodes {
@@ -541,6 +559,8 @@ mod tests {
             "2R2Wx1/2 crash2",
             "3Wx1 lapse2",
             "2Wx2/1 crash1 lapse1",
+            "3Wx1 restart1",
+            "2Wx2/1 crash1 restart2 lapse1",
             "4Wx2/2",
             "2R2Wx1/1/2",
             "1W2Wtry x2",

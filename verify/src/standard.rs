@@ -9,7 +9,7 @@ use rmalab_locks::{
     CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax,
     Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
     McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
+    RmaRwParams, RmeMcs, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
     ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
@@ -23,6 +23,9 @@ const SHORTEST: Backoff = Backoff { min: 1, max: 1 };
 
 const NODE: Disp = WORDS.plus(LINE);
 const QNODE: [(&str, Holds); 2] = [("next", Pointer), ("unblocked", Number)];
+
+/// The number of a rank's last acquisition of rme-mcs, without a place.
+const RME_MCS_AT_REST: u64 = ((1 << 22) - 1) << 3;
 
 /// The count of releases and the mode of ShiftLock.
 const SHIFTLOCK_AT_REST: u64 = u64::MAX << 43 | 1 << 21;
@@ -49,6 +52,13 @@ pub fn subjects() -> Vec<Subject> {
             .words(Each, NODE, &[("next", Pointer), ("grant", Number), ("announced", Number)])
             .keeps("next", u64::MAX)
             .keeps("grant", u64::MAX),
+        Subject::resumable_mutex::<RmeMcs>(())
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("tail", Pointer), ("repairer", Pointer)])
+            .words(Each, NODE, &[("next", Pointer), ("grant", Number), ("announced", Number)])
+            .keeps("next", u64::MAX)
+            .keeps("grant", u64::MAX)
+            .keeps("announced", RME_MCS_AT_REST),
         Subject::tried_mutex::<Mcs>(())
             .order(Order::Fifo)
             .words(Home, WORDS, &[("tail", Pointer)])

@@ -53,6 +53,11 @@ impl Status {
         Status { lapsed, ..self }
     }
 
+    /// The same status, of a rank that has failed, and has not resumed.
+    pub(crate) fn failed(self) -> Status {
+        Status { next: None, ..self }
+    }
+
     /// Counts an acquisition that is over.
     fn is_over(&mut self) {
         self.next = None;
@@ -84,6 +89,9 @@ impl Status {
                 self.is_over();
                 self.unwritten += u32::from(writes);
             }
+            Event::CameBack => self.next = None,
+            Event::Idle if self.phase == Phase::Releasing => self.is_over(),
+            Event::Idle => self.phase = Phase::Outside,
             Event::Told | Event::Saw { .. } => {}
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rmalab_atomics::{Address, Disp, Rank, WORD};
 use rmalab_locks::{
     Exclusive, LINE, Lease, LeaseParams, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Recoverable,
-    RecoverableRw, WindowLock, WindowLockTimed,
+    RecoverableRw, Resumable, WindowLock, WindowLockTimed,
 };
 
 use crate::clock::LAPSE;
@@ -148,6 +148,12 @@ impl Subject {
         Subject { readers_share: false, recovers: true, ..subject }
     }
 
+    /// The mutex `M`, whose ranks may fail and come back.
+    pub fn resumable_mutex<M: Resumable + Debug + 'static>(params: M::Params) -> Subject {
+        let subject = Subject::new(M::NAME, Workload::Lock(Bind::resumable::<M>(params)));
+        Subject { readers_share: false, ..subject }
+    }
+
     /// The reader-writer lock `L`, which goes on after the failure of a rank.
     pub fn recoverable_lock<L: RecoverableRw + Debug + 'static>(params: L::Params) -> Subject {
         let subject = Subject::new(L::NAME, Workload::Lock(Bind::recoverable_rw::<L>(params)));
@@ -259,6 +265,11 @@ impl Subject {
     /// Returns whether it goes on after the failure of a rank.
     pub fn recovers(&self) -> bool {
         self.recovers
+    }
+
+    /// Returns whether its ranks may fail and come back.
+    pub fn resumes(&self) -> bool {
+        matches!(&self.workload, Workload::Lock(bind) if bind.resumes())
     }
 
     /// The number of lapses after which a holder loses it, if it does.

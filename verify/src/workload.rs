@@ -7,10 +7,11 @@ use std::sync::Arc;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time};
 use rmalab_locks::{
     Entry, Error as LockError, Exclusive, LINE, Lease, LeaseParams, LockKind, Place, RawMutex, RawMutexTry, RawRwLock,
-    RawRwLockTimed, Recoverable, RecoverableRw, Result as LockResult, WindowLock, WindowLockTimed,
+    RawRwLockTimed, Recoverable, RecoverableRw, Result as LockResult, Resumable, WindowLock, WindowLockTimed,
 };
 
 use rmalab_locks::lease::{FencedWord, Grant};
+use rmalab_locks::recoverable::Stage as Resumed;
 
 use crate::play::{Event, Handle, Player, Stage};
 use crate::{Access, Result};
@@ -28,10 +29,14 @@ pub enum Workload {
 
 type BindFn = dyn Fn(&Stage<'_>, Rank) -> LockResult<Box<dyn Handle>> + Send + Sync;
 
+type ResumeFn = dyn Fn(&Stage<'_>, Rank) -> LockResult<(Box<dyn Handle>, Resumed)> + Send + Sync;
+
 /// Creates a rank's handle of a new lock or policy.
 #[derive(Clone)]
 pub struct Bind {
     bind: Arc<BindFn>,
+    /// Creates the handle of a rank that has failed and comes back.
+    resume: Option<Arc<ResumeFn>>,
     /// The memory of a lock, or of two, on the symmetric heap; none of a policy.
     memory: Vec<LockMemory>,
 }
@@ -92,6 +97,19 @@ impl Bind {
         Bind::placed::<Exclusive<M>>(bind)
     }
 
+    /// Binds the mutex `M`, whose ranks may fail and come back.
+    pub(crate) fn resumable<M: Resumable + Debug + 'static>(params: M::Params) -> Bind {
+        let resume = move |stage: &Stage<'_>, home| {
+            let place = Place::alloc(stage, home, M::WORDS, M::NODE)?;
+            let (lock, resumed) = M::resume(stage, place, params)?;
+            Ok((Box::new(ResumableMutex(lock)) as Box<dyn Handle>, resumed))
+        };
+        let bind = move |stage: &Stage<'_>, place| {
+            Ok(Box::new(ResumableMutex(M::bind(stage, place, params)?)) as Box<dyn Handle>)
+        };
+        Bind { resume: Some(Arc::new(resume)), ..Bind::placed::<Exclusive<M>>(bind) }
+    }
+
     /// Binds the lock `L`, which goes on after the failure of a rank.
     pub(crate) fn recoverable_rw<L: RecoverableRw + Debug + 'static>(params: L::Params) -> Bind {
         let bind = move |stage: &Stage<'_>, place| {
@@ -114,7 +132,7 @@ impl Bind {
     ) -> Bind {
         let bind =
             move |stage: &Stage<'_>, home| bind(stage, Place::alloc(stage, home, L::words(stage.size()), L::NODE)?);
-        Bind { bind: Arc::new(bind), memory: vec![LockMemory::of::<L>()] }
+        Bind { bind: Arc::new(bind), resume: None, memory: vec![LockMemory::of::<L>()] }
     }
 
     /// Binds the policy `W`; `params` gets the rank for its global words.
@@ -125,7 +143,7 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, home| {
             Ok(Box::new(WindowHandle { policy: W::new(stage, params(home))?, attempt }) as Box<dyn Handle>)
         };
-        Bind { bind: Arc::new(bind), memory: Vec::new() }
+        Bind { bind: Arc::new(bind), resume: None, memory: Vec::new() }
     }
 
     /// Binds the policy `W`, which goes on after the failure of a rank.
@@ -135,7 +153,7 @@ impl Bind {
         let bind = move |stage: &Stage<'_>, home| {
             Ok(Box::new(RecoverableWindow(W::new(stage, params(home))?)) as Box<dyn Handle>)
         };
-        Bind { bind: Arc::new(bind), memory: Vec::new() }
+        Bind { bind: Arc::new(bind), resume: None, memory: Vec::new() }
     }
 
     /// Binds two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are
@@ -149,7 +167,17 @@ impl Bind {
             let (first, second) = if is_opposite { (inner, outer) } else { (outer, inner) };
             Ok(Box::new(Nested { first, second }) as Box<dyn Handle>)
         };
-        Bind { bind: Arc::new(bind), memory }
+        Bind { bind: Arc::new(bind), resume: None, memory }
+    }
+
+    /// Returns whether a rank may fail and come back.
+    pub(crate) fn resumes(&self) -> bool {
+        self.resume.is_some()
+    }
+
+    /// The handle of a rank that comes back to the lock of [`bind`](Self::bind), and whether it holds the lock.
+    pub(crate) fn resume(&self, stage: &Stage<'_>, home: Rank) -> LockResult<(Box<dyn Handle>, Resumed)> {
+        self.resume.as_ref().expect("a valid check restarts only ranks that may come back")(stage, home)
     }
 
     /// The bytes of a lock's named words and its node on the symmetric heap.
@@ -393,6 +421,24 @@ impl<M: Recoverable + Debug> Handle for RecoverableMutex<M> {
             stage.executor().event(Event::Told, self);
         }
         Ok(())
+    }
+
+    fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {
+        no_attempt(&mut self.0, stage, access, deadline)
+    }
+
+    fn release(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        self.0.release(stage)
+    }
+}
+
+/// A mutex whose ranks may fail and come back.
+#[derive(Debug)]
+struct ResumableMutex<M>(M);
+
+impl<M: Resumable + Debug> Handle for ResumableMutex<M> {
+    fn acquire(&mut self, stage: &Stage<'_>, _access: Access) -> LockResult<()> {
+        self.0.acquire(stage)
     }
 
     fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> LockResult<bool> {

@@ -9,8 +9,8 @@ use rmalab_locks::{
     ALock, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
     Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
     Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw, Ticket,
-    TwoLevel, WindowLock,
+    RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock, Tas, TasRw,
+    Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -75,6 +75,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<Exclusive<RobustTas>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<RobustTicket>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<RobustMcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<RmeMcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Cohort>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<OshmemMcs>, A>(ra, &scenario, Rest::Zero));

@@ -1,7 +1,8 @@
-//! A rank whose process is killed or stopped ahead of an operation of a given number: real failures that can be repeated.
+//! A rank that is killed, stopped or unwound ahead of an operation of a given number: real failures that can be repeated.
 
 use std::cell::Cell;
 use std::fmt;
+use std::panic::resume_unwind;
 
 use rustix::process::Signal;
 
@@ -10,7 +11,11 @@ use crate::model::fabric::{
 };
 use crate::{Failed, Rank, RemoteAtomics, Request, Result, Time, Until};
 
-/// Kills or stops this process ahead of one of its operations, and passes on all others.
+/// The payload of a panic by [`Crashing::arm_unwind`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unwound;
+
+/// Kills or stops this process, or unwinds its caller, ahead of one of its operations, and passes on all others.
 ///
 /// Word and bulk operations, flushes, waits, pauses and calls about failures are numbered from 1. Between two operations
 /// a rank only computes. So the deaths ahead of each number are all deaths between operations; a death amid a bulk
@@ -23,14 +28,14 @@ pub struct Crashing<'a, A: ?Sized> {
     view: &'a WorldView,
     /// The number of operations that are still passed on; `None` is no end.
     left: Cell<Option<u64>>,
-    /// The signal that this process gets then.
-    signal: Cell<Signal>,
+    /// The signal that this process gets then; `None` unwinds.
+    signal: Cell<Option<Signal>>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
     /// Kills this process by SIGKILL ahead of operation number `ahead_of`, counted from 1; never if there is none.
     pub fn new(inner: &'a A, ahead_of: Option<u64>) -> Crashing<'a, A> {
-        let crashing = Crashing { inner, view: inner.view(), left: Cell::new(None), signal: Cell::new(Signal::KILL) };
+        let crashing = Crashing { inner, view: inner.view(), left: Cell::new(None), signal: Cell::new(None) };
         crashing.arm(ahead_of);
         crashing
     }
@@ -38,14 +43,21 @@ impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
     /// Numbers the operations from 1 again, and kills this process ahead of operation number `ahead_of`.
     pub fn arm(&self, ahead_of: Option<u64>) {
         self.left.set(ahead_of.map(|number| number.saturating_sub(1)));
-        self.signal.set(Signal::KILL);
+        self.signal.set(Some(Signal::KILL));
     }
 
     /// Numbers the operations from 1 again, and stops this process by SIGSTOP ahead of operation number `ahead_of`, once.
     /// It goes on when another process sends it SIGCONT.
     pub fn arm_stop(&self, ahead_of: u64) {
         self.arm(Some(ahead_of));
-        self.signal.set(Signal::STOP);
+        self.signal.set(Some(Signal::STOP));
+    }
+
+    /// Numbers the operations from 1 again, and unwinds the caller of operation number `ahead_of`, once, by a panic with the payload
+    /// [`Unwound`], which prints nothing. The operation is not carried out. A program that catches the panic goes on.
+    pub fn arm_unwind(&self, ahead_of: u64) {
+        self.arm(Some(ahead_of));
+        self.signal.set(None);
     }
 
     fn count(&self) {
@@ -53,9 +65,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
             None => {}
             Some(0) => {
                 self.left.set(None);
+                let Some(signal) = self.signal.get() else { resume_unwind(Box::new(Unwound)) };
                 // To this thread: another one that gets a SIGSTOP may run late, and this one would go on until then. If the kernel
                 // refuses, the test that waits for this failure says so.
-                let _ = signal_hook::low_level::raise(self.signal.get().as_raw());
+                let _ = signal_hook::low_level::raise(signal.as_raw());
             }
             Some(left) => self.left.set(Some(left - 1)),
         }

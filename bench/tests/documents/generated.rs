@@ -112,8 +112,9 @@ fn lock_page(name: &str) -> String {
     )
 }
 
-/// Pages of locks that no window has as its policy by itself: `global` takes another lock, and a window's epoch does not end with time.
-const NO_POLICIES: [&str; 2] = ["global", "lease"];
+/// Pages of locks that no window has as its policy by itself: `global` takes another lock, a window's epoch does not end with time, and
+/// windows do not come back.
+const NO_POLICIES: [&str; 3] = ["global", "lease", "rme-mcs"];
 
 #[test]
 fn the_catalogue_of_locks_is_current() {

@@ -250,8 +250,7 @@ impl Learner {
         let mut nodes = vec![self.starts[rank.index()]];
         for &(_, answer) in &path {
             let last = nodes[nodes.len() - 1];
-            let edge = self.roots[last as usize].edges.iter().find(|edge| edge.answer == answer);
-            let Some(edge) = edge else { return Ok(self.differ(node, answer)) };
+            let Some(edge) = self.known(last, answer) else { return Ok(self.differ(node, answer)) };
             nodes.push(edge.to);
         }
         let all: Vec<u64> = path.iter().map(|&(_, answer)| answer).chain(answers.iter().copied()).collect();

@@ -14,6 +14,9 @@
 //!   ([`Forget::Phase`]), those up to the first pause and the last rounds since then ([`Forget::Rounds`]), or all
 //!   ([`Forget::Nothing`]). With the last rule, the search can explore only loops that end by themselves.
 //!
+//! A rank that has failed and comes back has no handle. What it does then is a function of its position in the scenario,
+//! so that all its failures at one position lead to one node, without a run of the code for each.
+//!
 //! All rules assume something of the code, for example that a loop remembers nothing of past rounds. The search tests
 //! the assumptions. A node keeps several different histories that lead to it, its witnesses, and runs each edge up to
 //! the next boundary from all of them. The code runs each loop [`ROUNDS`] times, and each way out of a loop after
@@ -31,7 +34,7 @@ use rustc_hash::FxBuildHasher;
 use super::experiments::Experiments;
 use super::node::{Edge, Failure, Node, NodeId};
 use super::permutation::{Permutation, holds};
-use super::runs::{Run, Runs};
+use super::runs::{RESTARTS, Run, Runs};
 use crate::check::Check;
 use crate::live::Slots;
 use crate::network::Issued;
@@ -179,6 +182,9 @@ pub(super) struct Learner {
     pub(super) runs_before: u64,
     pub(super) slots: Slots,
     pub(super) nodes: Vec<Arc<Node>>,
+    /// The moves of ranks that fail and come back, by the rank and its status before. Its handle is gone, so that
+    /// nothing else counts.
+    returns: HashMap<(Rank, Status), Edge, FxBuildHasher>,
     /// Every edge, in the order of learning.
     pub(super) log: Vec<(NodeId, Edge)>,
     pub(super) roots: Vec<Roots>,
@@ -217,6 +223,7 @@ impl Learner {
             runs,
             slots: Slots::default(),
             nodes: Vec::new(),
+            returns: HashMap::default(),
             log: Vec::new(),
             roots: Vec::new(),
             keys: HashMap::default(),
@@ -257,7 +264,7 @@ impl Learner {
 
     /// Returns the edge from `node` by `answer`.
     pub(super) fn learn(&mut self, node: NodeId, answer: u64) -> Result<Edge, Failure> {
-        if let Some(&edge) = self.roots[node as usize].edges.iter().find(|edge| edge.answer == answer) {
+        if let Some(edge) = self.known(node, answer) {
             return Ok(edge);
         }
         let way = self.way(node, 0, answer)?;
@@ -275,21 +282,10 @@ impl Learner {
         }
         let Node { rank, mut status, .. } = *self.nodes[node as usize].as_ref();
         status.answered();
-        let mut saw = None;
-        let stop = Arc::clone(self.runs.stop(way.run));
-        for &event in &stop.events {
-            status.record(event);
-            if let Event::Saw { target, writes } = event {
-                saw = Some((target, writes));
-            }
-        }
-        let handle = if stop.is_boundary() { Some(self.runs.handle(way.run)?) } else { None };
         let before = self.nodes.len();
-        let to = self.add(rank, status, handle, way)?;
-        let gave_up = stop.events.iter().any(|event| matches!(event, Event::GaveUp { .. }));
-        let enters = stop.events.contains(&Event::Entered);
-        let told = stop.events.contains(&Event::Told);
-        let edge = Edge { answer, to, saw, enters, gave_up, told };
+        let edge = self.edge(rank, status, answer, way)?;
+        let to = edge.to;
+        let stop = Arc::clone(self.runs.stop(way.run));
         let roots = &mut self.roots[node as usize];
         roots.edges.push(edge);
         roots.moves.push(way.run);
@@ -313,6 +309,50 @@ impl Learner {
             self.pump(node, answer, to, round)?;
         }
         Ok(edge)
+    }
+
+    /// The edge by the last move of `way`, from a node of `rank` with this status.
+    fn edge(&mut self, rank: Rank, mut status: Status, answer: u64, way: History) -> Result<Edge, Failure> {
+        let mut saw = None;
+        let stop = Arc::clone(self.runs.stop(way.run));
+        for &event in &stop.events {
+            status.record(event);
+            if let Event::Saw { target, writes } = event {
+                saw = Some((target, writes));
+            }
+        }
+        let handle = if stop.is_boundary() { Some(self.runs.handle(way.run)?) } else { None };
+        let to = self.add(rank, status, handle, way)?;
+        let gave_up = stop.events.iter().any(|event| matches!(event, Event::GaveUp { .. }));
+        let has = |event| stop.events.contains(&event);
+        let (enters, told, idle) = (has(Event::Entered), has(Event::Told), has(Event::Idle));
+        Ok(Edge { answer, to, saw, enters, gave_up, told, idle })
+    }
+
+    /// The edge by which the rank of `node` fails there and comes back.
+    pub(super) fn restart(&mut self, node: NodeId) -> Result<Edge, Failure> {
+        let Node { rank, status, .. } = *self.nodes[node as usize].as_ref();
+        let key = (rank, status.failed());
+        if let Some(&edge) = self.returns.get(&key) {
+            return Ok(edge);
+        }
+        let way = self.way(node, 0, RESTARTS)?;
+        let before = self.nodes.len();
+        let edge = self.edge(rank, status.failed(), RESTARTS, way)?;
+        if self.forgets_unused() && self.nodes.len() == before {
+            self.witness_uses(edge.to, way)?;
+        }
+        self.returns.insert(key, edge);
+        Ok(edge)
+    }
+
+    /// The edge of `node` by `answer`, if it is known.
+    pub(super) fn known(&self, node: NodeId, answer: u64) -> Option<Edge> {
+        if answer == RESTARTS {
+            let Node { rank, status, .. } = *self.nodes[node as usize].as_ref();
+            return self.returns.get(&(rank, status.failed())).copied();
+        }
+        self.roots[node as usize].edges.iter().find(|edge| edge.answer == answer).copied()
     }
 
     /// The number of answers of a round, if the edge closes a loop.
@@ -591,6 +631,7 @@ pub(super) struct Automata {
     /// For each node, a number that is equal for nodes that are each other's images.
     pub(super) classes: Vec<u64>,
     edges: Vec<Vec<Edge>>,
+    returns: HashMap<(Rank, Status), Edge, FxBuildHasher>,
     log: usize,
 }
 
@@ -599,6 +640,12 @@ impl Automata {
     #[inline]
     pub(super) fn edge(&self, node: NodeId, answer: u64) -> Option<Edge> {
         self.edges[node as usize].iter().find(|edge| edge.answer == answer).copied()
+    }
+
+    /// The edge by which the rank of `node` fails there and comes back, if this copy has it.
+    pub(super) fn restart(&self, node: NodeId) -> Option<Edge> {
+        let Node { rank, status, .. } = *self.nodes[node as usize].as_ref();
+        self.returns.get(&(rank, status.failed())).copied()
     }
 
     /// Copies all nodes and edges that are new in `learner`.
@@ -610,5 +657,8 @@ impl Automata {
             self.edges[node as usize].push(edge);
         }
         self.log = learner.log.len();
+        if self.returns.len() < learner.returns.len() {
+            self.returns.clone_from(&learner.returns);
+        }
     }
 }

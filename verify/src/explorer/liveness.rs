@@ -283,9 +283,9 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
 fn place_of(ranks: usize, choice: Choice) -> usize {
     match choice {
         // No deadline passes in a component, since no clock goes back.
-        // Nor does a rank fail or learn of a failure, nor does time pass.
+        // Nor does a rank fail, come back or learn of a failure, nor does time pass.
         Choice::Step(rank) | Choice::Deadline(rank) | Choice::Lapse(rank) => rank.index(),
-        Choice::Crash(rank) | Choice::Notice { rank, .. } => rank.index(),
+        Choice::Crash(rank) | Choice::Restart(rank) | Choice::Notice { rank, .. } => rank.index(),
         Choice::Arrive { from, .. } => ranks + from.index(),
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Edge {
     pub(super) gave_up: bool,
     /// True if the rank is told that another one has failed inside.
     pub(super) told: bool,
+    /// True if the rank, which has failed, comes back without the lock.
+    pub(super) idle: bool,
 }
 
 /// A failure to learn.

@@ -157,7 +157,8 @@ fn play<'s>(space: &'s Space, steps: &[Choice]) -> Result<Played<'s>, Failure> {
     let mut entered: Vec<bool> = live.statuses().iter().map(|status| status.phase == Phase::Inside).collect();
     let mut schedule = Vec::new();
     for step in all {
-        if let Choice::Step(rank) | Choice::Deadline(rank) | Choice::Notice { rank, .. } = step {
+        if let Choice::Step(rank) | Choice::Deadline(rank) | Choice::Restart(rank) | Choice::Notice { rank, .. } = step
+        {
             let mut silent = 0;
             while !entered[rank.index()] && is_silent(space, &live, rank) {
                 let taken = take_silent(&mut live, &mut schedule, rank, &mut silent)?;
@@ -171,7 +172,7 @@ fn play<'s>(space: &'s Space, steps: &[Choice]) -> Result<Played<'s>, Failure> {
         if taken.breaks {
             return Ok(Played { walker, state, live, schedule, broken: true });
         }
-        if let Choice::Step(rank) = step {
+        if let Choice::Step(rank) | Choice::Restart(rank) = step {
             entered[rank.index()] = taken.enters;
             // Other ranks may see that this one is outside again.
             let mut silent = 0;

@@ -23,7 +23,7 @@ use rmalab_atomics::{Rank, Until};
 use rustc_hash::FxBuildHasher;
 
 use super::node::Failure;
-use crate::actor::{Actor, Move, Prompt};
+use crate::actor::{Actor, Move, Prompt, RESTART};
 use crate::check::Check;
 use crate::network::Network;
 use crate::outcome::Limit;
@@ -235,7 +235,7 @@ impl Runs {
         let mut shows = true;
         while let Some(call) = self.stop(at).call {
             let answer = match left.next() {
-                Some(&answer) if tells(call) => answer,
+                Some(&answer) if tells(call) || answer == RESTARTS => answer,
                 Some(_) => 0,
                 None if self.may_tell(call) || wordless == most_wordless => break,
                 None => {
@@ -554,6 +554,9 @@ pub(crate) fn silent(check: &Check, is_timed: bool, call: Call) -> Option<Answer
     }
 }
 
+/// The word that encodes the answer by which a rank fails and comes back. It stands for nothing else.
+pub(super) const RESTARTS: u64 = 0xfa11_ed01_0000_0000;
+
 /// The upper half of a word that encodes the failure of a rank, whose number is the lower half.
 const FAILURE: u64 = 0xfa11_ed00;
 
@@ -570,7 +573,10 @@ pub(super) fn word_of(call: Call, answer: Answer) -> u64 {
             assert!(word >> 32 != FAILURE, "{word:#x} stands for the failure of a rank, and for nothing else");
             word
         }
-        (Answer::Word(word), _) => word,
+        (Answer::Word(word), _) => {
+            assert!(word != RESTARTS, "{word:#x} stands for the return of a rank, and for nothing else");
+            word
+        }
         (Answer::PeerFailed(rank), _) => FAILURE << 32 | u64::from(rank.0),
         (Answer::TimedOut, Call::WaitUntil { until: Until::Ne(word), .. }) => word,
         (Answer::TimedOut, Call::WaitUntil { until, .. }) if until.holds(0) => u64::MAX,
@@ -581,6 +587,7 @@ pub(super) fn word_of(call: Call, answer: Answer) -> u64 {
 /// The answer to `call` that `word` encodes.
 pub(super) fn answer_to(call: Call, word: u64) -> Answer {
     match call {
+        _ if word == RESTARTS => RESTART,
         Call::WaitUntil { .. } | Call::Pause { .. } if word >> 32 == FAILURE => Answer::PeerFailed(Rank(word as u32)),
         Call::WaitUntil { until, deadline: Some(_), .. } if !until.holds(word) => Answer::TimedOut,
         _ if call.answers_a_word() => Answer::Word(word),

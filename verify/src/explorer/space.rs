@@ -17,7 +17,7 @@ use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
 use crate::counterexample::Choice;
 use crate::network::{Memory, Network};
-use crate::outcome::{GAVE_UP, TOGETHER, TOLD, TOOK_OVER, WAITED};
+use crate::outcome::{GAVE_UP, RE_ENTERED, TOGETHER, TOLD, TOOK_OVER, WAITED};
 use crate::panics::lock;
 use crate::play::Section;
 use crate::status::{Phase, Status};
@@ -88,6 +88,8 @@ pub(super) struct Sometimes {
     pub(super) gave_up: bool,
     /// A rank was told that another one had failed inside.
     pub(super) told: bool,
+    /// A rank that failed inside came back.
+    pub(super) re_entered: bool,
     /// All ranks came to their end.
     pub(super) ended: bool,
     /// The preemption bound excluded a step.
@@ -101,6 +103,7 @@ impl Sometimes {
         self.waited |= other.waited;
         self.gave_up |= other.gave_up;
         self.told |= other.told;
+        self.re_entered |= other.re_entered;
         self.ended |= other.ended;
         self.bounded |= other.bounded;
     }
@@ -150,6 +153,7 @@ impl Space {
             clocks: check.scenario.has(Form::Timed) || check.scenario.lapses() > 0,
             alone: check.has_attempts(),
             deaths: check.scenario.crashes() > 0,
+            restarts: check.scenario.restarts() > 0,
             leases: check.scenario.lapses() > 0,
         };
         // A bound on preemptions, and an order of arrival, depend on every step.
@@ -366,6 +370,11 @@ impl<'s> Walker<'s> {
         if self.space.parts.leases && self.may_lapse(state) {
             choices.push(self.space.check.lapse(&self.statuses(state)));
         }
+        if self.space.check.may_restart(state.memory.restarts) {
+            let comes_back = |&rank: &usize| self.node(state, rank).issued.is_some();
+            let ranks = (0..self.space.parts.ranks).filter(comes_back);
+            choices.extend(ranks.map(|rank| Choice::Restart(Rank(rank as u32))));
+        }
         if self.space.parts.deaths {
             for rank in 0..self.space.parts.ranks {
                 choices.extend(self.notices(state, rank));
@@ -451,6 +460,12 @@ impl<'s> Walker<'s> {
                 self.next.locals[rank.index()] = self.space.starts[rank.index()];
                 return Ok(None);
             }
+            Choice::Restart(rank) => {
+                self.next.memory.restart(rank.index());
+                let from = state.locals[rank.index()];
+                let edge = self.restart(from)?;
+                return self.go(rank, from, edge);
+            }
             Choice::Notice { rank, of } => {
                 self.next.memory.notice(rank.index(), of.index());
                 return Ok(None);
@@ -477,15 +492,21 @@ impl<'s> Walker<'s> {
             return Ok(None);
         };
         let edge = self.edge(from, word_of(issued.call, answer))?;
+        if let Some(violation) = issued.call.address(rank).and_then(|_| self.fenced(state, rank, issued.slot)) {
+            self.next.locals[rank.index()] = edge.to;
+            return Ok(Some(violation));
+        }
+        self.go(rank, from, edge)
+    }
+
+    /// Lets `rank` go along `edge`, and returns the violation, if any.
+    fn go(&mut self, rank: Rank, from: NodeId, edge: Edge) -> Result<Option<Violation>, Failure> {
         self.next.locals[rank.index()] = edge.to;
         self.entered = edge.enters;
         if edge.enters || self.automata.nodes[edge.to as usize].status.phase != Phase::Inside {
             self.next.memory.held[rank.index()] = 0;
         }
-        let violation = match issued.call.address(rank).and_then(|_| self.fenced(state, rank, issued.slot)) {
-            Some(violation) => Some(violation),
-            None => self.judge(rank, from, edge),
-        };
+        let violation = self.judge(rank, from, edge);
         self.end_acquisition(rank, edge.to);
         if violation.is_none() {
             self.settle(rank.index())?;
@@ -529,6 +550,19 @@ impl<'s> Walker<'s> {
         Ok(edge)
     }
 
+    /// The edge by which the rank of `from` fails there and comes back.
+    fn restart(&mut self, from: NodeId) -> Result<Edge, Failure> {
+        if let Some(edge) = self.automata.restart(from) {
+            return Ok(edge);
+        }
+        let space = self.space;
+        let mut learner = space.learner();
+        let edge = learner.restart(from)?;
+        space.memory.store(learner.runs.memory(), Ordering::Relaxed);
+        self.catch_up(&learner);
+        Ok(edge)
+    }
+
     /// Takes the next local steps of `rank`: those that post a put, and flushes of puts that have arrived.
     ///
     /// Such a step reads and writes only the rank's own list of posted puts, and appends to its end. So it commutes
@@ -540,9 +574,9 @@ impl<'s> Walker<'s> {
     ///
     /// Code that posts more than [`SETTLED`] puts without a flush goes on by steps, where limits end it.
     ///
-    /// If the rank fails between such steps, its later puts count as lost. Where ranks fail, some calls of a rank are local
-    /// once it knows all failures that can happen: see [`nothing_new`](Self::nothing_new). Acknowledgements always are,
-    /// since they matter only for the rank's own waits.
+    /// If the rank fails between such steps, its later puts count as lost, also if it comes back. Where ranks fail, some calls
+    /// of a rank are local once it knows all failures that can happen: see [`nothing_new`](Self::nothing_new).
+    /// Acknowledgements always are, since they matter only for the rank's own waits.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
         if !self.space.settles || self.next.memory.deaths.is_down(rank) {
             return Ok(());
@@ -617,7 +651,7 @@ impl<'s> Walker<'s> {
 
     /// The violation by the step of `rank` into `self.next`, if any.
     fn judge(&mut self, rank: Rank, from: NodeId, edge: Edge) -> Option<Violation> {
-        let Edge { to, saw, enters, gave_up, told, .. } = edge;
+        let Edge { to, saw, enters, gave_up, told, idle, .. } = edge;
         let check = &self.space.check;
         let (old, new) = (&self.automata.nodes[from as usize], &self.automata.nodes[to as usize]);
         if let Some((property, seen)) = &new.broken {
@@ -633,10 +667,17 @@ impl<'s> Walker<'s> {
                 return violation;
             }
         }
+        if idle {
+            let violation = check.comes_back_idle(rank, old.status.acquisition, old.status.phase);
+            if violation.is_some() {
+                return violation;
+            }
+        }
         if told {
             self.sometimes.told = true;
             self.next.memory.deaths.untold = false;
         }
+        self.sometimes.re_entered |= enters && old.status.phase == Phase::Inside;
         if enters && new.status.phase == Phase::Inside {
             let statuses = self.statuses(&self.next);
             if let Some(violation) = check.exclusion(rank, &statuses) {
@@ -714,6 +755,9 @@ pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, b
     }
     if check.scenario.crashes() > 0 {
         list.push((TOLD, seen.told));
+    }
+    if check.scenario.restarts() > 0 {
+        list.push((RE_ENTERED, seen.re_entered));
     }
     if check.scenario.lapses() > 0 {
         list.push((TOOK_OVER, seen.told));

@@ -40,6 +40,7 @@ impl State {
         self.memory.clocks.clone_from(&other.memory.clocks);
         self.memory.held.clone_from(&other.memory.held);
         self.memory.deaths.clone_from(&other.memory.deaths);
+        self.memory.restarts = other.memory.restarts;
         self.run = other.run;
         self.ahead = other.ahead;
         self.alone = other.alone;
@@ -57,6 +58,7 @@ pub(super) struct Parts {
     pub(super) clocks: bool,
     pub(super) alone: bool,
     pub(super) deaths: bool,
+    pub(super) restarts: bool,
     pub(super) leases: bool,
 }
 
@@ -237,6 +239,9 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
             }
         }
     }
+    if parts.restarts {
+        push(bytes, u64::from(state.memory.restarts));
+    }
     // Words without a name are zero, so that the encoding omits zeros at the end.
     let words = &state.memory.words;
     let len = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
@@ -338,6 +343,7 @@ pub(super) fn decode(
             *ranks = if *down == 0 { 0 } else { pull(bytes) };
         }
     }
+    memory.restarts = if parts.restarts { pull(bytes) as u32 } else { 0 };
     memory.words.clear();
     while !bytes.is_empty() {
         let Some(word) = values.word(pull(bytes)) else { return false };

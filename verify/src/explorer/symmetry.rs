@@ -49,8 +49,8 @@ const ORDERS: usize = 120;
 /// The groups of interchangeable ranks, without groups of one rank.
 pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    // The ranks of a program distinguish each other by their numbers. Sets of failed ranks are not permuted, nor are leases.
-    if check.scenario.crashes() > 0
+    // The ranks of a program distinguish each other by their numbers. Sets of failed ranks are not permuted, nor are leases and returns.
+    if check.scenario.crashes() + check.scenario.restarts() > 0
         || check.scenario.lapses() > 0
         || check.world() as usize > RANKS
         || matches!(check.subject.workload(), Workload::Program(_))

@@ -37,11 +37,12 @@ struct Packed {
 const STEP: u16 = 0;
 const DEADLINE: u16 = 1;
 const ARRIVE: u16 = 2;
-/// A failure, that a rank learns of one, or a lapse.
+/// A failure, that a rank learns of one, a return, or a lapse.
 const FAILURE: u16 = 3;
-/// With [`FAILURE`], the index of the failure itself, and that of a lapse. The other indices are ranks that have failed.
+/// With [`FAILURE`], the index of the failure itself, of a lapse, and of a return. The other indices are ranks that have failed.
 const CRASH: u16 = (1 << 7) - 1;
 const LAPSE: u16 = CRASH - 1;
+const RESTART: u16 = CRASH - 2;
 
 impl Packed {
     /// `None` if the numbers are too large.
@@ -52,6 +53,7 @@ impl Packed {
             Choice::Arrive { from, index } => (ARRIVE, from, index),
             Choice::Crash(rank) => (FAILURE, rank, CRASH),
             Choice::Lapse(rank) => (FAILURE, rank, LAPSE),
+            Choice::Restart(rank) => (FAILURE, rank, RESTART),
             // Ranks of a search are fewer than 64.
             Choice::Notice { rank, of } => (FAILURE, rank, of.0 as u16),
         };
@@ -72,6 +74,7 @@ impl Packed {
             ARRIVE => Choice::Arrive { from: rank, index },
             _ if index == CRASH => Choice::Crash(rank),
             _ if index == LAPSE => Choice::Lapse(rank),
+            _ if index == RESTART => Choice::Restart(rank),
             _ => Choice::Notice { rank, of: Rank(index.into()) },
         }
     }

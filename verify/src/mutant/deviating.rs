@@ -282,6 +282,11 @@ impl Executor for Deviating<'_> {
 
 impl Player for Deviating<'_> {
     fn event(&self, event: Event, handle: &dyn Debug) {
+        if event == Event::CameBack {
+            // A call that was delayed is lost.
+            self.held.borrow_mut().clear();
+            self.started.borrow_mut().clear();
+        }
         self.make_held();
         if event == Event::Told && self.mutant.rules.iter().any(|rule| matches!(rule, Rule::Untold)) {
             return;
@@ -291,7 +296,8 @@ impl Player for Deviating<'_> {
             Event::Begins(access) => (Phase::Acquiring, access),
             Event::Entered => (Phase::Inside, now.access),
             Event::Leaves => (Phase::Releasing, now.access),
-            Event::GaveUp { .. } | Event::Left => (Phase::Outside, now.access),
+            Event::CameBack => (Phase::Acquiring, now.access),
+            Event::GaveUp { .. } | Event::Left | Event::Idle => (Phase::Outside, now.access),
             Event::Told | Event::Saw { .. } => return self.player.event(event, handle),
         };
         self.now.set(Moment { phase: now.phase.map(|_| phase), access, waited: false, ..now });

@@ -17,6 +17,7 @@ mod pinned;
 mod planted;
 mod protocols;
 mod published_leases;
+mod restarts;
 mod shiftlock_leases;
 mod started;
 mod timed;

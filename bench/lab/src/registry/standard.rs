@@ -3,8 +3,8 @@
 use rmalab_locks::{
     ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical,
     HierarchicalParams, Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
-    PerTarget, Reciprocating, RmaMcs, RmaRw, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas,
-    TasRw, Ticket, TwoLevel, TwoLevelParams,
+    PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock,
+    Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -103,6 +103,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .fairness("first come, first served");
     registry
         .add_mutex::<RobustMcs>("robust MCS queue mutex: survivors rebuild the queue from their own words")
+        .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729; Jayanti, Jayanti, Joshi: A Recoverable Mutex Algorithm, PODC'19, arXiv:1904.02124")
+        .fairness("first come, first served until the first failure");
+    registry
+        .add_mutex::<RmeMcs>("recoverable MCS queue mutex: a rank that fails comes back, and repairs the queue that it has torn")
         .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729; Jayanti, Jayanti, Joshi: A Recoverable Mutex Algorithm, PODC'19, arXiv:1904.02124")
         .fairness("first come, first served until the first failure");
     registry

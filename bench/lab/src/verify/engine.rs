@@ -49,6 +49,7 @@ impl Engine {
             && !scenario.has(Form::Timed)
             && !scenario.is_endless()
             && scenario.crashes() == 0
+            && scenario.restarts() == 0
             && scenario.lapses() == 0;
         match self {
             Engine::Explorer => true,

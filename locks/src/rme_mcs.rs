@@ -1,0 +1,330 @@
+//! The recoverable MCS mutex for ranks that come back: a rank that returns repairs the queue that it has torn.
+//!
+//! # Paper
+//! The problem, recoverable mutual exclusion: W. Golab and A. Ramaraju, "Recoverable Mutual Exclusion", PODC 2016, DOI
+//! 10.1145/2933057.2933087. The lock is [`mcs`](crate::mcs): J. M. Mellor-Crummey and M. L. Scott, ACM Transactions on
+//! Computer Systems 9(1), 1991, DOI 10.1145/103727.103729. The cases of the repair are those of P. Jayanti, S. Jayanti and
+//! A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124.
+//!
+//! # Properties
+//! - Mutual exclusion among all ranks, also those that are down. A rank that fails inside keeps the lock, and is inside again
+//!   when it has come back.
+//! - A rank may fail between any two of its calls, and any number of times. It has to come back, unless it has failed while it
+//!   had no place: other ranks may wait for it until then. No rank has to notice a failure.
+//! - First come, first served until the first failure.
+//! - Every wait is on the waiter's own node, except in a repair.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included: under sequential
+//!   consistency, and with posted puts that arrive late or are lost, 3 ranks × 1 acquisition and 2 × 2, each with up to two
+//!   failures at any step and returns; without failures 3 × 2.
+//!
+//! # State
+//! A pointer is a rank plus one, with the number of its acquisition (22 bits) from bit 32 on.
+//!
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
+//! | repairer | words + 8 | 8 | home | that of [`tas`](crate::tas): the rank that repairs |
+//! | next | node + 0 | 8 | each rank | the number alone: no successor; or the pointer of the successor |
+//! | grant | node + 8 | 8 | each rank | the number, and from bit 0 on 1 if this acquisition is granted |
+//! | announced | node + 16 | 8 | each rank | what the rank does, its number, and the pointer that it is behind |
+//!
+//! | announced | the rank | when it comes back |
+//! | --- | --- | --- |
+//! | OUTSIDE | has no place | it is idle |
+//! | TAKES | may have taken a place, and no rank knows behind which | it has LOST its predecessor |
+//! | HAS | has a place behind a pointer; behind nil it is the first | it links itself again, waits for its grant, and is inside |
+//! | LOST | has come back from TAKES | it repairs the queue, waits, and is inside |
+//! | LEAVES | releases | it does the release again, as far as needed |
+//! | AWAITS | releases, and waits for the link of the rank behind it | it goes on waiting, and grants |
+//!
+//! # Invariants
+//! - I1: each rank's announcement holds at any time. It is complete before any step that another rank can see and that the
+//!   earlier announcement does not allow.
+//! - I2: the ranks whose predecessor is known form chains. While no rank TAKES or LEAVES, at most one chain begins with a rank
+//!   that is inside or granted, or has yet to grant: one that HAS a place behind nil or behind a rank that has left, or AWAITS. Each
+//!   other chain begins with a rank that has LOST its predecessor.
+//! - I3: a rank leaves only when no rank has a place behind it, or when it has granted the one that has. It grants only while
+//!   it announces that it LEAVES.
+//! - I4: only the rank that holds `repairer` puts its chain elsewhere: behind the tail, or, if the chain has the tail itself, behind
+//!   the one chain of I2 that is not lost. If there is none, it is first: no rank finds `tail` nil meanwhile.
+//!
+//! # Memory ordering
+//! Announcements are puts to the rank's own memory, and are complete as I1 says. Links of an acquire are posted. A rank that has come back
+//! links and grants by compare-and-swap. So a step that it repeats changes nothing when it is too late: each `next` and
+//! `grant` has the number of its acquisition.
+//!
+//! # Deviations from the paper
+//! The paper's lock has a node for each acquisition, and its repairs are under a recoverable lock of its own. Here a rank has one node,
+//! whose words are numbered, and a rank that comes back first gives up the repair that it made. Numbers come round: a rank
+//! must not be down while another one acquires 4 million times.
+//!
+//! # Cost
+//! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
+//! acquire 2, with a successor release 1. In addition, a rank writes its own words, and waits for these writes three times. A
+//! repair reads each rank's word twice or more.
+
+use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
+
+use crate::backoff::Backoff;
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::recoverable::{Resumable, Stage};
+use crate::spot::{HAS, NUMBERS, OUTSIDE, RANKS, Spot, TAKES, chain};
+use crate::{Error, Place, RawMutex, RawMutexTry, Result, Tas};
+
+/// What a rank announces besides the common kinds.
+const LOST: u64 = 3;
+const LEAVES: u64 = 4;
+const AWAITS: u64 = 5;
+
+/// One rank's handle of a recoverable MCS mutex.
+#[derive(Debug)]
+pub struct RmeMcs {
+    tail: Address,
+    repairer: Address,
+    place: Place,
+    me: Rank,
+    number: u64,
+    repairs: Tas,
+}
+
+impl RawMutex for RmeMcs {
+    const NAME: &'static str = "rme-mcs";
+    const WORDS: u64 = 2 * WORD;
+    const NODE: u64 = 3 * WORD;
+    const NODE_AT_REST: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<RmeMcs> {
+        if ra.size() > RANKS {
+            return Err(Error::TooManyRanks { lock: RmeMcs::NAME, size: ra.size(), limit: RANKS });
+        }
+        let of_repairs = Place { words: place.words.word(1), ..place };
+        let repairs = Tas::bind(ra, of_repairs, Backoff { min: 1, max: 1 })?;
+        Ok(RmeMcs { tail: place.word(0), repairer: place.word(1), place, me: ra.rank(), number: 0, repairs })
+    }
+
+    #[inline]
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.number = self.number % NUMBERS + 1;
+        ra.put(self.own_word(0), self.open())?;
+        ra.put(self.own_word(1), self.number << 1)?;
+        self.announce(ra, TAKES, NIL)?;
+        ra.flush(self.me)?;
+        let pred = ra.fetch_store(self.tail, self.pointer())?;
+        self.announce(ra, HAS, pred)?;
+        ra.flush(self.me)?;
+        if pred == NIL {
+            return Ok(());
+        }
+        ra.put(self.next_of(pred), self.pointer())?;
+        self.wait(ra)
+    }
+
+    #[inline]
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.announce(ra, LEAVES, NIL)?;
+        ra.flush(self.me)?;
+        let next = ra.get(self.own_word(0))?;
+        if next != self.open() {
+            return self.hand_over(ra, next);
+        }
+        if ra.compare_and_swap(self.tail, self.pointer(), NIL)? == self.pointer() {
+            return self.announce(ra, OUTSIDE, NIL);
+        }
+        self.announce(ra, AWAITS, NIL)?;
+        self.hand_over_to_next(ra)
+    }
+}
+
+impl Resumable for RmeMcs {
+    #[cold]
+    fn resume<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<(RmeMcs, Stage)> {
+        let mut lock = RmeMcs::bind(ra, place, ())?;
+        // What this rank has done of a repair leaves the queue as its failure in an acquire does.
+        ra.compare_and_swap(lock.repairer, pointer(lock.me), NIL)?;
+        let spot = Spot::of(lock.me, ra.get(lock.announced_by(lock.me))?);
+        lock.number = spot.rank >> 32;
+        let stage = match spot.what {
+            OUTSIDE => Stage::Idle,
+            HAS => {
+                lock.wait_behind(ra, spot.behind)?;
+                Stage::Inside
+            }
+            LEAVES => {
+                lock.leave(ra)?;
+                Stage::Idle
+            }
+            AWAITS => {
+                lock.hand_over_to_next(ra)?;
+                Stage::Idle
+            }
+            // TAKES, LOST
+            _ => {
+                lock.announce(ra, LOST, NIL)?;
+                ra.flush(lock.me)?;
+                let pred = lock.rejoin(ra)?;
+                lock.wait_behind(ra, pred)?;
+                Stage::Inside
+            }
+        };
+        Ok((lock, stage))
+    }
+}
+
+impl RmeMcs {
+    fn pointer(&self) -> u64 {
+        pointer(self.me) | self.number << 32
+    }
+
+    /// `next` without a successor.
+    fn open(&self) -> u64 {
+        self.number << 32
+    }
+
+    fn own_word(&self, word: u64) -> Address {
+        self.me.at(self.place.node.word(word))
+    }
+
+    fn next_of(&self, pred: u64) -> Address {
+        rank_of(pred).at(self.place.node)
+    }
+
+    fn announced_by(&self, rank: Rank) -> Address {
+        rank.at(self.place.node.word(2)).unwatched()
+    }
+
+    fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
+        let spot = Spot { what, rank: self.pointer(), behind };
+        Ok(ra.put(self.announced_by(self.me), spot.word())?)
+    }
+
+    /// Waits for the grant.
+    fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        ra.wait_until(self.place.node.word(1), Until::Ne(self.number << 1))?;
+        Ok(())
+    }
+
+    /// Links this rank to `pred`, unless it is linked or was granted, and waits for the grant. Nil is no predecessor.
+    fn wait_behind<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<()> {
+        if pred == NIL {
+            return Ok(());
+        }
+        ra.compare_and_swap(self.next_of(pred), pred >> 32 << 32, self.pointer())?;
+        self.wait(ra)
+    }
+
+    fn hand_over<A: RemoteAtomics + ?Sized>(&self, ra: &A, next: u64) -> Result<()> {
+        let (grant, number) = (rank_of(next).at(self.place.node.word(1)), next >> 32);
+        ra.compare_and_swap(grant, number << 1, number << 1 | 1)?;
+        self.announce(ra, OUTSIDE, NIL)
+    }
+
+    /// Hands over to the rank that is behind this one, once it has linked itself.
+    fn hand_over_to_next<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        let next = ra.wait_until(self.place.node, Until::Ne(self.open()))?;
+        self.announce(ra, LEAVES, NIL)?;
+        ra.flush(self.me)?;
+        self.hand_over(ra, next)
+    }
+
+    /// Does a release again that may have taken its last step already.
+    fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.repairs.acquire(ra)?;
+        let next = loop {
+            let next = ra.get(self.own_word(0))?;
+            if next != self.open() || ra.compare_and_swap(self.tail, self.pointer(), NIL)? == self.pointer() {
+                break Some(next);
+            }
+            // A rank that has taken the place behind this one says so, unless it has lost it. No repair gives that back to it while
+            // this rank announces that it leaves.
+            let spots = self.look(ra)?;
+            if !spots.iter().any(|spot| spot.what == TAKES) {
+                let is_awaited = spots.iter().any(|spot| spot.what == HAS && spot.behind == self.pointer());
+                break (!is_awaited).then_some(next);
+            }
+            ra.pause(1)?;
+        };
+        if next.is_none() {
+            self.announce(ra, AWAITS, NIL)?;
+        }
+        self.repairs.release(ra)?;
+        match next {
+            None => self.hand_over_to_next(ra),
+            Some(next) if next == self.open() => self.announce(ra, OUTSIDE, NIL),
+            Some(next) => self.hand_over(ra, next),
+        }
+    }
+
+    /// Gives this rank, which has lost its predecessor, another one, or none.
+    fn rejoin<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<u64> {
+        loop {
+            // Ahead of the first look, too, so that all rounds are alike.
+            ra.pause(1)?;
+            let spots = self.look(ra)?;
+            // A rank that does its release again needs `repairer`. So no rank takes that to wait for it.
+            let is_quiet = spots.iter().all(|spot| spot.what != TAKES && spot.what != LEAVES);
+            if is_quiet && self.repairs.try_acquire(ra)? {
+                let pred = self.find(ra, &spots)?;
+                if let Some(pred) = pred {
+                    self.announce(ra, HAS, pred)?;
+                    ra.flush(self.me)?;
+                }
+                self.repairs.release(ra)?;
+                if let Some(pred) = pred {
+                    return Ok(pred);
+                }
+            }
+        }
+    }
+
+    /// The new predecessor of this rank, while it holds `repairer`; nil for none. `None` unless the other ranks still announce
+    /// `spots`, of which none takes a place or leaves.
+    fn find<A: RemoteAtomics + ?Sized>(&self, ra: &A, spots: &[Spot]) -> Result<Option<u64>> {
+        let tail = ra.get(self.tail)?;
+        // None of these announcements comes twice. So all of them have held together, at a time after this look at the tail.
+        if self.look(ra)? != spots {
+            return Ok(None);
+        }
+        let (mine, last) = chain(spots, self.pointer());
+        if !mine.contains(&tail) {
+            return Ok(Some(ra.fetch_store(self.tail, last)?));
+        }
+        let has_left = |pointer| {
+            let mut all = spots.iter().filter(|spot| spot.what != OUTSIDE).map(|spot| spot.rank);
+            pointer != self.pointer() && all.all(|rank| rank != pointer)
+        };
+        let first = spots.iter().find(|spot| match spot.what {
+            HAS => spot.behind == NIL || has_left(spot.behind),
+            what => what == AWAITS,
+        });
+        Ok(Some(first.map_or(NIL, |first| chain(spots, first.rank).1)))
+    }
+
+    /// What the other ranks announce.
+    fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<Spot>> {
+        let others = (0..ra.size()).map(Rank).filter(|&rank| rank != self.me);
+        others.map(|rank| Ok(Spot::of(rank, ra.get(self.announced_by(rank))?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mcs, suite};
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<RmeMcs>(());
+        suite::resumable::<RmeMcs>(());
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        suite::mutex_order::<RmeMcs>((), |rank| (0, pointer(rank) | 1 << 32));
+    }
+
+    #[test]
+    fn costs_what_mcs_costs() {
+        assert_eq!(suite::mutex_cost::<RmeMcs>(()), suite::mutex_cost::<Mcs>(()));
+    }
+}

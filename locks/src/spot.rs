@@ -1,0 +1,55 @@
+//! What a rank of a repairable queue announces in its own memory: its place.
+//!
+//! A pointer is a rank plus one, with the number of one of its acquisitions from bit 32 on.
+
+use rmalab_atomics::Rank;
+
+use crate::qnode::pointer;
+
+/// Numbers of acquisitions, from 1 on. They come round.
+pub(crate) const NUMBERS: u64 = (1 << 22) - 1;
+/// The most ranks: an announcement has 16 bits for one.
+pub(crate) const RANKS: u32 = u16::MAX as u32;
+
+/// The rank has no place.
+pub(crate) const OUTSIDE: u64 = 0;
+/// The rank is about to take a place: no other rank can know where.
+pub(crate) const TAKES: u64 = 1;
+/// The rank has a place: behind a pointer, or as the first.
+pub(crate) const HAS: u64 = 2;
+
+/// The place of a rank in the queue. Its word has three bits of what the rank does, 22 of its number, and 16 and 22 of the
+/// pointer that it is behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spot {
+    /// What the rank does. From 3 on, it is for each lock to say.
+    pub(crate) what: u64,
+    /// The rank, with the number of its acquisition.
+    pub(crate) rank: u64,
+    /// The pointer that it is behind; nil for a rank that was first.
+    pub(crate) behind: u64,
+}
+
+impl Spot {
+    pub(crate) fn word(self) -> u64 {
+        let (rank, number) = (u64::from(self.behind as u32), self.behind >> 32);
+        self.what | (self.rank >> 32) << 3 | rank << 25 | number << 41
+    }
+
+    pub(crate) fn of(rank: Rank, word: u64) -> Spot {
+        let number = |at: u32| word >> at & NUMBERS;
+        let behind = (word >> 25 & u64::from(u16::MAX)) | number(41) << 32;
+        Spot { what: word & 7, rank: pointer(rank) | number(3) << 32, behind }
+    }
+}
+
+/// The ranks that wait behind `begin`, one behind the other, from itself on, and the last of them.
+pub(crate) fn chain(spots: &[Spot], begin: u64) -> (Vec<u64>, u64) {
+    let mut chain = vec![begin];
+    let mut last = begin;
+    while let Some(spot) = spots.iter().find(|spot| spot.what == HAS && spot.behind == last) {
+        last = spot.rank;
+        chain.push(last);
+    }
+    (chain, last)
+}
