@@ -56,7 +56,7 @@ fn the_tutorials_table_matches_the_explorer() {
         let (network, scenario) = (job.check.network.name(), job.check.scenario.to_string());
         let row = rows.iter().find(|row| row.starts_with(&["gate", "explorer", network, &scenario]));
         let row = row.unwrap_or_else(|| panic!("docs/tutorial.md has no row of {scenario} on {network}"));
-        assert_eq!(row[5].replace(',', ""), checked.states.to_string(), "{scenario} on {network}");
+        assert_eq!(row[6].replace(',', ""), checked.states.to_string(), "{scenario} on {network}");
     }
 }
 

@@ -27,16 +27,16 @@ const fn tail(lock: u64) -> u64 {
 }
 
 const fn readers(lock: u64) -> u64 {
-    lock / READER & MASK
+    (lock / READER) & MASK
 }
 
 const fn releases(lock: u64) -> u64 {
-    lock / RELEASE & MASK
+    (lock / RELEASE) & MASK
 }
 
 /// What a waiting rank watches: releases and entries.
 const fn changes(lock: u64) -> u64 {
-    lock / RELEASE & (MASK << BITS | MASK)
+    (lock / RELEASE) & (MASK << BITS | MASK)
 }
 
 const fn era(lock: u64) -> u64 {
