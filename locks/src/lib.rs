@@ -9,7 +9,7 @@
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | mutex that a holder loses with time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
-//! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`] | [`WindowLocks`] |
+//! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`], [`RobustTwoLevel`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
 //! memory ordering, the deviations from the paper, and the cost. [`Policy`] is a policy that is chosen by name; [`suite`] has
@@ -58,6 +58,7 @@ pub mod robust_mcs;
 pub mod robust_rw;
 pub mod robust_tas;
 pub mod robust_ticket;
+pub mod robust_two_level;
 pub mod sherman;
 pub mod shiftlock;
 mod spot;
@@ -112,6 +113,7 @@ pub use robust_mcs::RobustMcs;
 pub use robust_rw::RobustRw;
 pub use robust_tas::RobustTas;
 pub use robust_ticket::RobustTicket;
+pub use robust_two_level::{RobustTwoLevel, RobustTwoLevelParams};
 pub use sherman::{Sherman, ShermanParams};
 pub use shiftlock::{ShiftLock, ShiftLockParams};
 pub use tas::Tas;

@@ -20,7 +20,7 @@ use crate::{
     ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw, Global,
     Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
     PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal, RobustMcs,
-    RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, the call of a visitor, or whether it is a mutex.
@@ -305,6 +305,8 @@ policies! {
     robust_mutex RobustMcs: RobustMcs;
     /// One [`RobustRw`] for the whole window, of at most 58 ranks. A recoverable lock of the window outlives its holder.
     robust_rw_lock RobustRw: RobustRw;
+    /// [`TwoLevel`] whose targets outlive their holders: a recoverable lock takes a target over from a failed one ([`RobustTwoLevel`]).
+    policy RobustTwoLevel: RobustTwoLevel;
     /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }

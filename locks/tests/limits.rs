@@ -6,8 +6,8 @@ use rmalab_locks::{
     ALock, ALockParams, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, DslrWideParams, Error,
     Gcr, GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams,
-    ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
+    RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman,
+    ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -101,7 +101,7 @@ fn all() -> Vec<(&'static str, Made)> {
         RmaMcs, RmeMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, BrLock, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
-    let policies = by_default!(policy: Hierarchical, TwoLevel);
+    let policies = by_default!(policy: Hierarchical, RobustTwoLevel, TwoLevel);
     mutexes.into_iter().chain(rw_locks).chain(policies).collect()
 }
 

@@ -2,9 +2,10 @@
 
 use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
-    Assert, Contended, Error, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LockKind, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, ShiftLock, ShiftLockParams, TasRw,
-    TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
+    Assert, Contended, Entry, Error, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LockKind, Mcs,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, RobustTwoLevel,
+    RobustTwoLevelParams, ShiftLock, ShiftLockParams, TasRw, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed,
+    WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
@@ -108,6 +109,11 @@ fn two_level_that_retracts_excludes() {
 }
 
 #[test]
+fn robust_two_level_excludes() {
+    excludes::<RobustTwoLevel>(RobustTwoLevelParams { master: Rank(3), ..Default::default() });
+}
+
+#[test]
 fn global_excludes() {
     excludes::<Global<TasRw>>(GlobalParams { home: Rank(1), lock: Default::default() });
 }
@@ -148,8 +154,8 @@ fn policies_by_name_exclude() {
     }
 }
 
-/// A policy's memory is zero at rest, but for the leaves that a hierarchical one leaves open, for numbers of tickets and for a
-/// bias, and all of it can be given back, zeroed.
+/// A policy's memory is zero at rest, but for the leaves that a hierarchical one leaves open, for numbers of tickets and of changes, and
+/// for a bias, and all of it can be given back, zeroed.
 #[test]
 fn allocations_are_all_that_a_policy_takes() {
     for &kind in PolicyKind::ALL {
@@ -163,6 +169,7 @@ fn allocations_are_all_that_a_policy_takes() {
             PolicyKind::ALock,
             PolicyKind::RobustTicket,
             PolicyKind::RobustMcs,
+            PolicyKind::RobustTwoLevel,
         ];
         let rests_at_zero = !keeps.contains(&kind);
         let world = World::threads(3).run(|ra| {
@@ -218,6 +225,7 @@ fn shares<W: WindowLock>(params: W::Params) {
 #[test]
 fn shared_locks_are_shared() {
     shares::<TwoLevel>(Default::default());
+    shares::<RobustTwoLevel>(Default::default());
     shares::<Global<TasRw>>(Default::default());
     shares::<PerTarget<TasRw>>(Default::default());
     shares::<PerTarget<ShiftLock>>(Default::default());
@@ -277,6 +285,7 @@ fn keeps_the_rules<W: WindowLock>(params: W::Params) {
 #[test]
 fn the_rules_are_kept() {
     keeps_the_rules::<TwoLevel>(Default::default());
+    keeps_the_rules::<RobustTwoLevel>(Default::default());
     keeps_the_rules::<Global<TasRw>>(Default::default());
     keeps_the_rules::<PerTarget<TasRw>>(Default::default());
     keeps_the_rules::<Hierarchical>(Default::default());
@@ -322,6 +331,7 @@ fn nocheck_skips<W: WindowLock>(params: W::Params) {
 #[test]
 fn nocheck_skips_acquisition_and_release() {
     nocheck_skips::<TwoLevel>(Default::default());
+    nocheck_skips::<RobustTwoLevel>(Default::default());
     nocheck_skips::<Global<TasRw>>(Default::default());
     nocheck_skips::<PerTarget<TasRw>>(Default::default());
     nocheck_skips::<Hierarchical>(Default::default());
@@ -446,32 +456,43 @@ fn per_target_needs_room_in_proportion_to_the_ranks() {
 }
 
 /// Remote operations of acquire and release, uncontended, with every word on another rank: foMPI's costs.
-#[test]
-fn two_level_costs_what_the_paper_says() {
+fn costs_what_the_paper_says<W: WindowLock>(params: W::Params) {
     let world = World::threads(4).run(|ra| {
-        let params = TwoLevelParams { master: Rank(1), ..Default::default() };
-        let mut locks = WindowLocks::<TwoLevel>::new(ra, params).unwrap();
+        let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
         if ra.rank() != Rank(0) {
             return;
         }
         let ra = Counted::new(ra);
         let cost = || ra.take().remote_operations();
-        locks.lock(&ra, SHARED, Rank(2), Assert::None).unwrap();
-        assert_eq!(cost(), 1, "shared");
-        locks.unlock(&ra, Rank(2)).unwrap();
-        assert_eq!(cost(), 1, "unlock shared");
-        locks.lock_all(&ra, Assert::None).unwrap();
-        assert_eq!(cost(), 1, "lock_all");
-        locks.unlock_all(&ra).unwrap();
-        assert_eq!(cost(), 1, "unlock_all");
-        locks.lock(&ra, EXCLUSIVE, Rank(2), Assert::None).unwrap();
-        assert_eq!(cost(), 2, "first exclusive");
-        locks.lock(&ra, EXCLUSIVE, Rank(3), Assert::None).unwrap();
-        assert_eq!(cost(), 1, "second exclusive");
-        locks.unlock(&ra, Rank(2)).unwrap();
-        assert_eq!(cost(), 1, "unlock the first of two");
-        locks.unlock(&ra, Rank(3)).unwrap();
-        assert_eq!(cost(), 2, "unlock the last");
+        for recoverable in [false, true] {
+            let lock = |locks: &mut WindowLocks<W>, kind, target| {
+                if recoverable {
+                    assert_eq!(locks.recoverable_lock(&ra, kind, target).unwrap(), Entry::Clean);
+                } else {
+                    locks.lock(&ra, kind, target, Assert::None).unwrap();
+                }
+            };
+            lock(&mut locks, SHARED, Rank(2));
+            assert_eq!(cost(), 1, "shared");
+            locks.unlock(&ra, Rank(2)).unwrap();
+            assert_eq!(cost(), 1, "unlock shared");
+            if recoverable {
+                assert_eq!(locks.recoverable_lock_all(&ra).unwrap(), Entry::Clean);
+            } else {
+                locks.lock_all(&ra, Assert::None).unwrap();
+            }
+            assert_eq!(cost(), 1, "lock_all");
+            locks.unlock_all(&ra).unwrap();
+            assert_eq!(cost(), 1, "unlock_all");
+            lock(&mut locks, EXCLUSIVE, Rank(2));
+            assert_eq!(cost(), 2, "first exclusive");
+            lock(&mut locks, EXCLUSIVE, Rank(3));
+            assert_eq!(cost(), 1, "second exclusive");
+            locks.unlock(&ra, Rank(2)).unwrap();
+            assert_eq!(cost(), 1, "unlock the first of two");
+            locks.unlock(&ra, Rank(3)).unwrap();
+            assert_eq!(cost(), 2, "unlock the last");
+        }
         locks.lock(&ra, EXCLUSIVE, Rank(2), Assert::NoCheck).unwrap();
         locks.unlock(&ra, Rank(2)).unwrap();
         locks.lock_all(&ra, Assert::NoCheck).unwrap();
@@ -479,6 +500,16 @@ fn two_level_costs_what_the_paper_says() {
         assert_eq!(cost(), 0, "with NOCHECK");
     });
     world.unwrap();
+}
+
+#[test]
+fn two_level_costs_what_the_paper_says() {
+    costs_what_the_paper_says::<TwoLevel>(TwoLevelParams { master: Rank(1), ..Default::default() });
+}
+
+#[test]
+fn robust_two_level_costs_what_two_level_costs() {
+    costs_what_the_paper_says::<RobustTwoLevel>(RobustTwoLevelParams { master: Rank(1), ..Default::default() });
 }
 
 /// A global lock is acquired for a rank's first target only; per-target lock_all is one acquisition a rank.

@@ -397,6 +397,19 @@ const OTHER_POLICY: &[Row] = &[
     (LatePuts, Long, &["1E@0 1E@1 1S@0 2Ax1"]),
 ];
 
+/// Each change of its counts has a number, so that it has many states.
+const ROBUST_TWO_LEVEL: &[Row] = &[
+    (Sc, Plain, &["1A1E@0 1S@0x1", "1A1E@0x2 crash1", "1S@0 1E@0x2 crash1", "2E@0x1 crash1", "1A1E@0 1S@1x1 crash1"]),
+    (
+        LatePuts,
+        Plain,
+        &["1A1E@0 1S@0x1", "1A1E@0x2 crash1", "1S@0 1E@0x2 crash1", "2E@0x1 crash1", "1A1E@0 1S@1x1 crash1"],
+    ),
+    (UnorderedBulk, Data, &["1A1E@1x1"]),
+    (Hca, Plain, &["1A1E@0 1S@1x1"]),
+    (Sc, Long, &["2E@0x2 crash1", "2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash2"]),
+];
+
 /// It has no queues, and few states.
 const TWO_LEVEL: &[Row] = &[
     (
@@ -508,6 +521,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("shiftlock-2", _) => SHIFTLOCK_2,
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
+        ("robust-two-level", _) => ROBUST_TWO_LEVEL,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],
         ("global", _) => GLOBAL,
         ("global-tas-rw" | "per-target-tas-rw", _) => TIMED,

@@ -252,9 +252,9 @@ impl Live {
             }
             Choice::Crash(_) => {
                 let player = &mut self.players[rank.index()];
-                let is_writing = self.check.is_writing(rank, &player.status);
+                let untold = self.check.half_written(rank, &player.status);
                 (player.calls, player.status) = (None, Status::default());
-                self.memory.crash(rank.index(), is_writing);
+                self.memory.crash(rank.index(), untold);
                 Effect::Crashed(self.memory.posts[rank.index()].len())
             }
             Choice::Restart(_) => {
@@ -323,8 +323,11 @@ impl Live {
             if event == Event::Entered {
                 self.memory.held[rank.index()] = 0;
             }
-            let untold = self.memory.deaths.untold && event == Event::Entered;
-            self.memory.deaths.untold &= event != Event::Told;
+            let told = self.check.told(rank, acquisition);
+            let untold = event == Event::Entered && self.memory.deaths.untold & told != 0;
+            if event == Event::Told {
+                self.memory.deaths.untold &= !told;
+            }
             violation = violation.or_else(|| match event {
                 Event::Idle => self.check.comes_back_idle(rank, acquisition, phase),
                 Event::Entered if untold => Some(self.check.untold(rank, acquisition)),

@@ -127,10 +127,22 @@ impl Check {
         Some(Violation { property: Property::Fenced, rank, acquisition: Some(acquisition), seen })
     }
 
-    /// Returns whether a failure of `rank` now leaves the data half written: it is inside, and may write.
-    pub(crate) fn is_writing(&self, rank: Rank, status: &Status) -> bool {
+    /// The data that a failure of `rank` now leaves half written: it is inside, and may write.
+    pub(crate) fn half_written(&self, rank: Rank, status: &Status) -> u64 {
         let writes = |access: Access| access.writes() || !self.subject.shares();
-        status.phase == Phase::Inside && self.access(rank, status.acquisition).is_some_and(writes)
+        let is_writing = status.phase == Phase::Inside && self.access(rank, status.acquisition).is_some_and(writes);
+        if is_writing { self.told(rank, status.acquisition) } else { 0 }
+    }
+
+    /// The data of which `rank` is told in an acquisition, if they are half written: a bit for each target where these are apart, and
+    /// one bit otherwise.
+    pub(crate) fn told(&self, rank: Rank, acquisition: u32) -> u64 {
+        match self.access(rank, acquisition) {
+            Some(access) if self.subject.tells_by_target() => {
+                self.data(access).fold(0, |bits, target| bits | 1 << target)
+            }
+            _ => 1,
+        }
     }
 
     /// The violation by `rank`, which has just entered without being told that a rank had failed inside.

@@ -162,8 +162,9 @@ pub struct Deaths {
     pub known: Vec<u64>,
     /// For each live rank, those that it has acknowledged.
     pub acknowledged: Vec<u64>,
-    /// True if a rank has failed inside, and no rank that has entered since was told.
-    pub untold: bool,
+    /// The data that a rank has left half written by its failure inside, and of which no rank that has entered since was told: those of
+    /// [`Check::told`](crate::Check::told).
+    pub untold: u64,
 }
 
 impl Deaths {
@@ -244,11 +245,11 @@ impl Memory {
         }
     }
 
-    /// Lets `rank` fail. What it has posted may arrive until it is silenced, or never.
-    pub fn crash(&mut self, rank: usize, inside: bool) {
+    /// Lets `rank` fail, which leaves `untold` half written. What it has posted may arrive until it is silenced, or never.
+    pub fn crash(&mut self, rank: usize, untold: u64) {
         self.deaths.down |= 1 << rank;
         (self.deaths.known[rank], self.deaths.acknowledged[rank]) = (0, 0);
-        self.deaths.untold |= inside;
+        self.deaths.untold |= untold;
         self.results[rank].clear();
     }
 

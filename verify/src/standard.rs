@@ -9,8 +9,9 @@ use rmalab_locks::{
     CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax,
     Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
     McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RmeMcs, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
-    ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    RmaRwParams, RmeMcs, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
+    RobustTwoLevelParams, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
+    TwoLevel, TwoLevelParams,
 };
 
 use crate::play::DATA;
@@ -154,6 +155,7 @@ pub fn subjects() -> Vec<Subject> {
             .keeps("lock", SHIFTLOCK_AT_REST),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
+        robust_two_level(),
         hierarchical(0, 1),
         hierarchical(1, 2).named("hierarchical-1"),
         Subject::window::<NoCheck>(|_| ()).without_home(),
@@ -334,6 +336,17 @@ fn two_level(contended: Contended) -> Subject {
     Subject::timed_window::<TwoLevel>(move |master| TwoLevelParams { master, contended, backoff: SHORTEST })
         .words(Home, WORDS, &[("master", Number)])
         .words(Each, WORDS.plus(LINE), &[("target", Number)])
+}
+
+/// At rest, the numbers of changes stay.
+fn robust_two_level() -> Subject {
+    let params = |master| RobustTwoLevelParams { master, backoff: SHORTEST };
+    Subject::recoverable_window::<RobustTwoLevel>(params)
+        .telling_by_target()
+        .words(Home, WORDS, &[("master", Number), ("repairer", Pointer)])
+        .words(Each, WORDS.plus(LINE), &[("target", Pointer)])
+        .words(Each, WORDS.plus(2 * LINE), &[("announced", Number), ("shared", Number)])
+        .keeps("announced", u64::MAX << 3)
 }
 
 /// A lease lasts for one lapse. Its holders also write a word that refuses late writes.

@@ -101,6 +101,8 @@ pub struct Subject {
     is_nested: bool,
     /// True if it goes on after the failure of a rank.
     recovers: bool,
+    /// True if a failure inside a lock of one target is told there, and nowhere else.
+    tells_by_target: bool,
     /// If its holders lose it with time, the number of lapses that a lease lasts.
     lease: Option<u32>,
 }
@@ -217,6 +219,7 @@ impl Subject {
             keeps: Vec::new(),
             is_nested: false,
             recovers: false,
+            tells_by_target: false,
             lease: None,
         }
     }
@@ -270,6 +273,16 @@ impl Subject {
     /// Returns whether its ranks may fail and come back.
     pub fn resumes(&self) -> bool {
         matches!(&self.workload, Workload::Lock(bind) if bind.resumes())
+    }
+
+    /// Declares that a failure inside a lock of one target is told there, and nowhere else.
+    #[must_use]
+    pub fn telling_by_target(self) -> Subject {
+        Subject { tells_by_target: true, ..self }
+    }
+
+    pub(crate) fn tells_by_target(&self) -> bool {
+        self.tells_by_target
     }
 
     /// The number of lapses after which a holder loses it, if it does.

@@ -13,7 +13,7 @@ use rmalab_locks::{
 use rmalab_locks::lease::{FencedWord, Grant};
 use rmalab_locks::recoverable::Stage as Resumed;
 
-use crate::play::{Event, Handle, Player, Stage};
+use crate::play::{DATA, Event, Handle, Player, Stage};
 use crate::{Access, Result};
 
 /// The code that each rank of a check runs.
@@ -489,8 +489,10 @@ impl<W: WindowLock + Debug> Handle for RecoverableWindow<W> {
             None => self.0.recoverable_lock_all(stage)?,
         };
         if let Entry::OwnerDead(_) = entry {
-            self.0.consistent(stage)?;
+            // The repair: until it is done, it fails or another rank enters, and the next one has to be told.
+            stage.get(window_call(access).map_or(Rank(0), |(_, target)| target).at(DATA))?;
             stage.executor().event(Event::Told, self);
+            self.0.consistent(stage)?;
         }
         Ok(())
     }

@@ -17,6 +17,12 @@ fn is_slow(mutant: &Mutant) -> bool {
         "robust-ticket-late-announcement",
         "robust-ticket-past-announced",
         "robust-ticket-blind",
+        "robust-two-level-unannounced",
+        "robust-two-level-late-announcement",
+        "robust-two-level-past-changes",
+        "robust-two-level-unnumbered",
+        "robust-two-level-all-at-once",
+        "robust-two-level-dropped-live",
     ];
     let large = ["mcs-rw-rp", "mcs-rw-neutral"];
     of_three.contains(&mutant.name)

@@ -77,11 +77,11 @@ impl<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock> Inconsistent<LockAll<'w, 
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Locks `target` and opens an epoch to it, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`,
-    /// `robust-mcs` or `robust-rw`. Under another policy it is [`lock`](Self::lock), and ends with a failure.
+    /// `robust-mcs`, `robust-rw` or `robust-two-level`. Under another policy it is [`lock`](Self::lock), and ends with a failure.
     ///
     /// A rank that locks after a holder has failed gets [`Acquired::OwnerDead`]: the data under the lock may be half written. It is alone
     /// then, also with a shared lock. A holder of an exclusive lock may have written any part of the window, since these policies have one
-    /// lock for all targets. All ranks lock in this way, or all by [`lock`](Self::lock).
+    /// lock for all targets; under `robust-two-level`, only that target. All ranks lock in this way, or all by [`lock`](Self::lock).
     ///
     /// While a panic unwinds, an epoch keeps its lock: its rank is about to fail, and the next one is told.
     ///

@@ -1,6 +1,7 @@
 //! Windows with a robust lock policy: the rank that locks after a holder's death is told, on threads and on processes that are killed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rmalab_atomics::{
@@ -12,8 +13,13 @@ use rmalab_windows::{
     WindowDisp,
 };
 
-const ROBUST: [PolicyKind; 4] =
-    [PolicyKind::RobustTas, PolicyKind::RobustTicket, PolicyKind::RobustMcs, PolicyKind::RobustRw];
+const ROBUST: [PolicyKind; 5] = [
+    PolicyKind::RobustTas,
+    PolicyKind::RobustTicket,
+    PolicyKind::RobustMcs,
+    PolicyKind::RobustRw,
+    PolicyKind::RobustTwoLevel,
+];
 const EXCLUSIVE: LockKind = LockKind::Exclusive;
 const LEFT: WindowDisp = WindowDisp(0);
 const RIGHT: WindowDisp = WindowDisp(8);
@@ -41,6 +47,7 @@ fn die() -> ! {
 
 /// Rank 1 of three locks [`HOME`], writes one of its two words, and dies. The others run `survive` when it holds the lock.
 fn lose(policy: PolicyKind, survive: impl Fn(&Mapped, Window<'_, Mapped>, Address) + Sync) {
+    let failure = Mutex::new(None);
     let world = || {
         World::threads(3).run(|ra| {
             let arrived = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
@@ -59,11 +66,19 @@ fn lose(policy: PolicyKind, survive: impl Fn(&Mapped, Window<'_, Mapped>, Addres
                 ra.pause(8).unwrap();
             }
             ra.fetch_add(arrived, 1).unwrap();
-            survive(ra, window, arrived);
+            // The world ends with the first panic, which is that of rank 1.
+            let survived = catch_unwind(AssertUnwindSafe(|| survive(ra, window, arrived)));
+            if let Err(panic) = survived {
+                if panic.downcast_ref::<&str>() != Some(&DIED) {
+                    *failure.lock().unwrap() = Some(ra.rank());
+                }
+                resume_unwind(panic);
+            }
         })
     };
     let panic = catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&DIED), "{policy}: another rank has panicked");
+    assert_eq!(failure.into_inner().unwrap(), None, "{policy}: a rank that lives has panicked");
 }
 
 /// Makes the words equal, if they are not. Returns their value and whether they were torn.
@@ -127,7 +142,7 @@ fn a_lock_all_is_told_too() {
     for policy in ROBUST {
         lose(policy, |ra, mut window, arrived| {
             if ra.rank() == HOME {
-                meet(ra, arrived, 4);
+                meet(ra, arrived, 5);
                 assert!(matches!(window.recoverable_lock_all(), Ok(Acquired::Clean(_))), "{policy}");
                 return;
             }
@@ -155,11 +170,54 @@ fn an_unlock_without_consistent_makes_the_lock_unusable() {
             } else {
                 meet(ra, arrived, 5);
             }
+            // One lock of all targets, or one of each.
+            let other = if policy == PolicyKind::RobustTwoLevel { HOME } else { Rank(0) };
             for kind in [EXCLUSIVE, LockKind::Shared] {
-                is_not_recoverable(&window.recoverable_lock(kind, Rank(0)));
+                is_not_recoverable(&window.recoverable_lock(kind, other));
             }
         });
     }
+}
+
+/// The locks of other targets go on, and lock_all does not.
+#[test]
+fn a_target_that_is_lost_is_one_of_several() {
+    lose(PolicyKind::RobustTwoLevel, |ra, mut window, arrived| {
+        if ra.rank() == Rank(0) {
+            drop(dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap()));
+            ra.fetch_add(arrived, 1).unwrap();
+        } else {
+            meet(ra, arrived, 5);
+        }
+        for _ in 0..20 {
+            for kind in [EXCLUSIVE, LockKind::Shared] {
+                is_not_recoverable(&window.recoverable_lock(kind, HOME));
+                assert!(matches!(window.recoverable_lock(kind, Rank(0)), Ok(Acquired::Clean(_))));
+            }
+            is_not_recoverable(&window.recoverable_lock_all());
+        }
+    });
+}
+
+/// A rank that locks another target than the one where a holder has failed is not told, and does not wait.
+#[test]
+fn a_failure_at_a_target_is_not_told_at_another() {
+    lose(PolicyKind::RobustTwoLevel, |ra, window, arrived| {
+        if ra.rank() == Rank(0) {
+            let inconsistent = dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap());
+            ra.fetch_add(arrived, 1).unwrap();
+            // Until the other rank has locked another target.
+            meet(ra, arrived, 7);
+            inconsistent.consistent().unwrap().unlock().unwrap();
+        } else {
+            meet(ra, arrived, 5);
+            for kind in [EXCLUSIVE, LockKind::Shared] {
+                assert!(matches!(window.recoverable_lock(kind, Rank(0)), Ok(Acquired::Clean(_))));
+            }
+            ra.fetch_add(arrived, 1).unwrap();
+        }
+        assert!(matches!(window.recoverable_lock(LockKind::Shared, HOME), Ok(Acquired::Clean(_))));
+    });
 }
 
 #[test]
@@ -277,33 +335,56 @@ fn a_repair_is_of_the_holder_once_and_before_a_second_lock() {
 const CRASH: &str = "RMALAB_TEST_WINDOW_CRASH";
 const TURNS: u64 = 3;
 
-/// Adds one to both words, [`TURNS`] times. Returns how often this rank was told, how often the words were torn then, and their value
-/// when all that live are done.
+/// Locks [`HOME`] in a turn of [`play`], and repairs its words if this rank is told.
+fn enter<'w, 't, A: RemoteAtomics>(
+    window: &'w Window<'t, A>,
+    turn: u64,
+    told: &mut u64,
+    torn: &mut u64,
+) -> Lock<'w, 't, A> {
+    let kind = if turn.is_multiple_of(2) { LockKind::Shared } else { EXCLUSIVE };
+    match window.recoverable_lock(kind, HOME).unwrap() {
+        Acquired::Clean(part) => part,
+        Acquired::OwnerDead(inconsistent) => {
+            *told += 1;
+            *torn += u64::from(repair(&inconsistent).1);
+            inconsistent.consistent().unwrap()
+        }
+    }
+}
+
+/// Adds one to both words, [`TURNS`] times, with a read ahead of each, once by a lock_all. Returns how often this rank was told, how often
+/// the words were torn then, and their value when all that live are done.
 fn play(ra: &Mapped) -> (u64, u64, u64) {
     let crash = std::env::var(CRASH).unwrap();
     let (number, policy) = crash.split_once(':').unwrap();
     let done = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
     let ra = &Crashing::new(ra, None);
     let team = Team::new(ra).unwrap();
-    let window = allocate(&team, policy.parse().unwrap());
+    let mut window = allocate(&team, policy.parse().unwrap());
     let (mut told, mut torn) = (0, 0);
-    let mut enter = |turn: u64| {
-        let kind = if turn.is_multiple_of(2) { LockKind::Shared } else { EXCLUSIVE };
-        match window.recoverable_lock(kind, HOME).unwrap() {
-            Acquired::Clean(part) => part,
-            Acquired::OwnerDead(inconsistent) => {
-                told += 1;
-                torn += u64::from(repair(&inconsistent).1);
-                inconsistent.consistent().unwrap()
-            }
-        }
-    };
     // Without a barrier, which ends with the death.
     if ra.rank() == Rank(1) {
         ra.arm(Some(number.parse().unwrap()));
     }
     for turn in 0..2 * TURNS {
-        let part = enter(turn);
+        if turn == 2 {
+            let all = match window.recoverable_lock_all().unwrap() {
+                Acquired::Clean(all) => all,
+                Acquired::OwnerDead(inconsistent) => {
+                    let part = inconsistent.at(HOME).unwrap();
+                    let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
+                    part.put_value(RIGHT, left).unwrap();
+                    (told, torn) = (told + 1, torn + u64::from(left != right));
+                    inconsistent.consistent().unwrap()
+                }
+            };
+            let [left, right]: [u64; 2] = all.at(HOME).unwrap().get_value(LEFT).unwrap();
+            assert_eq!(left, right, "{}: lock_all is not told of torn data", ra.rank());
+            all.unlock_all().unwrap();
+            continue;
+        }
+        let part = enter(&window, turn, &mut told, &mut torn);
         let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
         assert_eq!(left, right, "{}: not told of torn data", ra.rank());
         if turn % 2 == 1 {
@@ -325,7 +406,7 @@ fn play(ra: &Mapped) -> (u64, u64, u64) {
         let _ = ra.pause(64);
     }
     // It may have died after the last lock of the others.
-    let part = enter(1);
+    let part = enter(&window, 1, &mut told, &mut torn);
     let sum = part.get_value(LEFT).unwrap();
     part.unlock().unwrap();
     (told, torn, sum)
@@ -376,7 +457,7 @@ fn a_killed_holder_is_told_between_processes() {
         return;
     }
     let (deaths, _) = kill("recoverable::a_killed_holder_is_told_between_processes", 9);
-    assert!(deaths >= 4 * 2, "{deaths} deaths");
+    assert!(deaths >= ROBUST.len() as u64 * 2, "{deaths} deaths");
 }
 
 #[test]
@@ -389,5 +470,5 @@ fn longer_a_holder_is_killed_ahead_of_every_operation() {
     let (deaths, torn) = kill("recoverable::longer_a_holder_is_killed_ahead_of_every_operation", 1);
     println!("{deaths} deaths, {torn} times with torn data");
     // Each turn of each policy has an operation between its two words.
-    assert!(torn >= 4, "{torn}");
+    assert!(torn >= ROBUST.len() as u64, "{torn}");
 }

@@ -455,8 +455,8 @@ impl<'s> Walker<'s> {
                 return Ok(None);
             }
             Choice::Crash(rank) => {
-                let is_writing = self.space.check.is_writing(rank, &self.node(state, rank.index()).status);
-                self.next.memory.crash(rank.index(), is_writing);
+                let untold = self.space.check.half_written(rank, &self.node(state, rank.index()).status);
+                self.next.memory.crash(rank.index(), untold);
                 self.next.locals[rank.index()] = self.space.starts[rank.index()];
                 return Ok(None);
             }
@@ -675,7 +675,7 @@ impl<'s> Walker<'s> {
         }
         if told {
             self.sometimes.told = true;
-            self.next.memory.deaths.untold = false;
+            self.next.memory.deaths.untold &= !check.told(rank, old.status.acquisition);
         }
         self.sometimes.re_entered |= enters && old.status.phase == Phase::Inside;
         if enters && new.status.phase == Phase::Inside {
@@ -683,7 +683,7 @@ impl<'s> Walker<'s> {
             if let Some(violation) = check.exclusion(rank, &statuses) {
                 return Some(violation);
             }
-            if self.next.memory.deaths.untold {
+            if self.next.memory.deaths.untold & check.told(rank, new.status.acquisition) != 0 {
                 return Some(check.untold(rank, new.status.acquisition));
             }
             let inside = statuses.iter().filter(|status| status.phase == Phase::Inside).count();

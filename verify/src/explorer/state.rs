@@ -232,8 +232,9 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
     }
     if parts.deaths {
         let Deaths { down, known, acknowledged, untold } = &state.memory.deaths;
-        push(bytes, down << 1 | u64::from(*untold));
+        push(bytes, *down);
         if *down != 0 {
+            push(bytes, *untold);
             for &ranks in known.iter().chain(acknowledged) {
                 push(bytes, ranks);
             }
@@ -337,8 +338,8 @@ pub(super) fn decode(
     }
     if parts.deaths {
         let Deaths { down, known, acknowledged, untold } = &mut memory.deaths;
-        let word = pull(bytes);
-        (*down, *untold) = (word >> 1, word & 1 == 1);
+        *down = pull(bytes);
+        *untold = if *down == 0 { 0 } else { pull(bytes) };
         for ranks in known.iter_mut().chain(acknowledged) {
             *ranks = if *down == 0 { 0 } else { pull(bytes) };
         }

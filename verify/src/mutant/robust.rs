@@ -3,7 +3,7 @@
 use rmalab_atomics::Address;
 use rmalab_atomics::controlled::Call;
 
-use super::Rule::{Answer, AsSwap, Change, See, Skip, Untold};
+use super::Rule::{Answer, AsSwap, Change, Pretend, See, Skip, Untold};
 use super::{Mutant, compare_and_swap, failed, fetch_add, flush, get, put, silence};
 use crate::network::Network;
 
@@ -53,6 +53,31 @@ fn take(call: Call, by: fn(Address, u64, u64) -> Call) -> Call {
 fn unshared(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },
+        other => other,
+    }
+}
+
+/// In the robust two-level lock's master: one lock_all. The bits below are the exclusive locks.
+const ALL: u64 = 1 << 32;
+
+/// In a robust two-level announcement: a count is about to change, and this rank is counted as exclusive. The bits of the first three
+/// say what is so, those above are a number.
+const CHANGES: u64 = 1;
+const IN_EXCLUSIVES: u64 = 4;
+const STATES: u64 = 7;
+
+/// Without the addition if it takes ranks out of a count.
+fn uncounted(call: Call) -> Call {
+    match call {
+        Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },
+        other => other,
+    }
+}
+
+/// A robust two-level announcement without the bit that a count is about to change.
+fn unchanging(call: Call) -> Call {
+    match call {
+        Call::Put { at, value } => Call::Put { at, value: value & !CHANGES },
         other => other,
     }
 }
@@ -121,4 +146,35 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Change(compare_and_swap("lock"), |call| sweep(call, |at, _, _| Call::Get { at }))].after(1);
     "robust-rw-unshared" "a reader that has taken over never lets others in again"
         [Change(fetch_add("lock").reading().acquiring(), unshared)].after(1);
+    of ["robust-two-level"]
+    "robust-two-level-blind-exclusive" "an exclusive lock counts itself in the master, but does not check for lock_alls"
+        [See(fetch_add("master").writing().acquiring().of(1), |master| master % ALL)];
+    "robust-two-level-blind-shared" "a shared lock does not look at the owner"
+        [See(fetch_add("target").reading().acquiring(), |target| target & !(ALL - 1))];
+    "robust-two-level-release-store" "an exclusive lock's release stores 0, which erases the shared locks counted since"
+        [AsSwap(fetch_add("target").writing().releasing(), 0)];
+    "robust-two-level-untold" "the rank that takes over a target is not told"
+        [Untold].after(1);
+    "robust-two-level-unasked" "a rank that waits does not ask for failures"
+        [Answer(failed(), 0)].after(1);
+    "robust-two-level-unannounced" "a rank does not announce that a count is about to change"
+        [Change(put("announced"), unchanging)].after(1);
+    "robust-two-level-late-announcement" "the announcement is not complete before the count changes"
+        [Skip(flush().own())].on(Network::LatePuts).after(1);
+    "robust-two-level-past-changes" "a recount does not wait for a rank whose count is about to change"
+        [See(get("announced"), |announced| announced & !CHANGES)].after(1);
+    "robust-two-level-unnumbered" "a recount compares its two looks without the numbers of changes"
+        [See(get("announced"), |announced| announced & STATES)].after(1);
+    "robust-two-level-all-at-once" "ranks repair at the same time"
+        [Pretend(compare_and_swap("repairer"))].after(1);
+    "robust-two-level-dropped-owner" "a lock_all takes the count of a failed rank away although it owns a target"
+        [See(get("target").of_all(), |target| target & !(ALL - 1))].after(1);
+    "robust-two-level-dropped-live" "a lock_all takes the counts of live exclusive locks away"
+        [See(get("announced").of_all(), |announced| announced & !IN_EXCLUSIVES)].after(1);
+    "robust-two-level-uncounted" "a shared lock or lock_all that takes over is not counted in the master"
+        [Answer(fetch_add("master").reading().acquiring().of(1), 0)].after(1);
+    "robust-two-level-kept-exclusives" "a failed rank stays counted among the exclusive locks"
+        [Change(fetch_add("master").of_all().acquiring(), uncounted)].after(1);
+    "robust-two-level-kept-shared" "a failed rank stays counted in a target"
+        [Change(fetch_add("target").writing().acquiring(), uncounted)].after(1);
 };

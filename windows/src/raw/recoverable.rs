@@ -9,7 +9,8 @@ use crate::two_sided::{self, attended};
 use crate::{Call, Error, Open, Result};
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
-    /// Locks `target`, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`, `robust-mcs` or `robust-rw`.
+    /// Locks `target`, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`, `robust-mcs`,
+    /// `robust-rw` or `robust-two-level`.
     ///
     /// [`Entry::OwnerDead`] says that a holder may have failed, and names the ranks that have: the data under the lock may be half written.
     /// This rank is alone then. It repairs the data, and calls [`consistent`](Self::consistent). If it unlocks before, no rank can lock any

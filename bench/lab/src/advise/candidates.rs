@@ -7,8 +7,9 @@ use rmalab_locks::{
     ALock, Backoff, BigReader, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock,
     DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
     Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind,
-    Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock,
-    ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
+    RobustTwoLevelParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
+    TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -81,6 +82,7 @@ candidates! {
         TwoLevelParams { backoff: Backoff { min: 1, max: 8 }, ..TwoLevelParams::default() };
     TwoLevel "two-level/backoff-512": TwoLevel,
         TwoLevelParams { backoff: Backoff { min: 1, max: 512 }, ..TwoLevelParams::default() };
+    RobustTwoLevel "robust-two-level": RobustTwoLevel, RobustTwoLevelParams::default();
     Hierarchical "hierarchical": Hierarchical, HierarchicalParams::default();
     Hierarchical "hierarchical/leaf-1": Hierarchical, HierarchicalParams { leaf: 1, ..HierarchicalParams::default() };
     Hierarchical "hierarchical/fan-out-8": Hierarchical,
@@ -194,10 +196,24 @@ impl Tried {
 
     /// Returns whether a rank may wait for ever while other ranks get the lock again and again.
     pub(super) fn lets_starve(&self) -> bool {
-        use PolicyKind::{BigReader, BrLock, McsRwRp, McsRwWp, PerTarget, RobustRw, RobustTas, Tas, TasRw, TwoLevel};
+        use PolicyKind::{
+            BigReader, BrLock, McsRwRp, McsRwWp, PerTarget, RobustRw, RobustTas, RobustTwoLevel, Tas, TasRw, TwoLevel,
+        };
         match self {
             Tried::Listed(candidate) => {
-                let kinds = [Tas, RobustTas, TasRw, RobustRw, TwoLevel, PerTarget, McsRwRp, McsRwWp, BigReader, BrLock];
+                let kinds = [
+                    Tas,
+                    RobustTas,
+                    TasRw,
+                    RobustRw,
+                    TwoLevel,
+                    RobustTwoLevel,
+                    PerTarget,
+                    McsRwRp,
+                    McsRwWp,
+                    BigReader,
+                    BrLock,
+                ];
                 kinds.contains(&candidate.kind)
             }
             Tried::Outside(_) => false,

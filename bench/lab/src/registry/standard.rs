@@ -3,8 +3,8 @@
 use rmalab_locks::{
     ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical,
     HierarchicalParams, Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
-    PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShiftLock,
-    Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
+    RobustTwoLevelParams, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -188,6 +188,13 @@ pub(super) fn fill(registry: &mut Registry) {
             |master| TwoLevelParams { master, ..TwoLevelParams::default() },
         )
         .paper(FOMPI)
+        .fairness("none: exclusive locks may starve");
+    registry
+        .add_policy::<RobustTwoLevel>(
+            "policy: two-level, whose counts survivors put right, and whose targets they take over from holders that have failed",
+            |master| RobustTwoLevelParams { master, ..RobustTwoLevelParams::default() },
+        )
+        .paper(&format!("{FOMPI}; the repair is this project's"))
         .fairness("none: exclusive locks may starve");
     registry
         .add_policy::<Hierarchical>(

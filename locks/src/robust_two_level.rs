@@ -1,0 +1,350 @@
+//! The robust two-level window lock: survivors recount the words of `two-level`, and take over targets from failed holders.
+//!
+//! # Paper
+//!
+//! The policy is [`two-level`](crate::two_level): R. Gerstenberger, M. Besta, T. Hoefler: Enabling Highly-Scalable Remote Memory
+//! Access Programming with MPI-3 One Sided. SC'13, 2013. DOI 10.1145/2503210.2503286. The repair is this project's. An owner word
+//! that survivors compare is the idea of robust futexes (Linux, `Documentation/locking/robust-futexes.rst`).
+//!
+//! # Properties
+//!
+//! * Exclusion among the ranks that live, order and cost are those of `two-level`: exclusive locks of different targets do not
+//!   exclude each other, and starve while lock_alls overlap.
+//! * By [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) it ends with the failure of a rank. By
+//!   [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) it goes on.
+//! * The rank that locks a target after the holder of an exclusive lock has failed there is told. It is alone at that target, also
+//!   under a shared lock. A lock_all is told of all such targets at once, when no live rank holds an exclusive lock. Other targets
+//!   are not affected.
+//! * Until that rank declares the data [consistent](WindowLock::consistent), it gets no further lock. If it unlocks before, no rank
+//!   can lock that target any more, or all targets ([`Error::NotRecoverable`]). If it fails before, the next rank is told. While a
+//!   panic unwinds, an unlock keeps the lock.
+//! * Any number of ranks may fail, except for one whose words are in use on a backend where they end with it: the master's rank,
+//!   and a target. What a failed rank has announced is not read.
+//! * Waiters poll a remote word.
+//! * Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included, with one failure at any step: a
+//!   lock_all and an exclusive lock, and a shared and an exclusive lock of one target, twice each; two exclusive locks of one target; a
+//!   lock_all, an exclusive lock and a shared lock of another target. Under sequential consistency and with posted puts that arrive
+//!   late. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
+//!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of
+//!   one target did not end, and found nothing.
+//!
+//! # State
+//!
+//! | word | displacement | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | master, high half | `words` | 32 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or wait in, lock_all |
+//! | master, bit 31 | `words` | 1 bit | [`RobustTwoLevelParams::master`] | 1 when some target is not recoverable |
+//! | master, the rest | `words` | 31 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or attempt, an exclusive lock |
+//! | repairer | `words` + 8 | 64 bits | [`RobustTwoLevelParams::master`] | that of [`robust-tas`](crate::robust_tas): the rank that repairs |
+//! | target, low half | `words` + [`LINE`] | 32 bits | every rank | nil, or the holder of the exclusive lock; 2^32 - 1: not recoverable |
+//! | target, high half | `words` + [`LINE`] | 32 bits | every rank | how many ranks hold, or wait for, it in shared mode |
+//! | announced | `words` + 2 [`LINE`] | 64 bits | every rank | bit 0: a count is about to change; bits 1, 2: counted as lock_all, as exclusive; above: number of changes |
+//! | shared | `words` + 2 [`LINE`] + 8 | a bit for each rank | every rank | the targets in whose high half this rank is counted |
+//!
+//! Both words of a rank, `announced` and `shared`, are its own: no other rank writes them. `announced` keeps its number at rest.
+//!
+//! # Invariants
+//!
+//! * I1 to I4 of [`two-level`](crate::two_level), for live ranks. A rank that owns a target is counted in the master, also after
+//!   it has failed.
+//! * I5: while a live rank is counted otherwise than it announces, bit 0 is set. The number grows with each change of a count. So
+//!   if all announcements are the same before and after a look at a word, with no bit 0 set, they were right at that look.
+//! * I6: only the rank that holds `repairer`, after it has silenced the failed ranks, takes away their counts and their places as
+//!   owners. It adds differences, so live ranks may change the same words meanwhile. Every step can be repeated after a failure.
+//! * I7: a rank that takes over a target counts itself in the master first. The failed owner's count is taken away only when it
+//!   owns nothing. So lock_alls are kept out without a gap, and no lock_all is inside.
+//! * I8: a lock_all takes over while it is counted and after a look at which no live rank was counted as exclusive. No rank begins
+//!   an exclusive lock from then on (I2), except for one that takes over, which holds `repairer` (I6).
+//!
+//! # Memory ordering
+//!
+//! Bit 0 is complete before the count changes (I5). The end of the announcement is posted, after the bits of `shared`. If it is
+//! late, a recount waits for it.
+//!
+//! # Deviations from the paper
+//!
+//! * Those of `two-level`, with waiting: [`Contended::Retract`](crate::Contended::Retract) is left out, since each retreat of a waiter
+//!   is a change that a recount has to wait for.
+//! * The owner in place of bit 0: a waiter has to know whose lock it is.
+//! * The master counts, and ranks announce. A bit for each rank, as in [`robust-rw`](crate::robust_rw), would need no announcements,
+//!   but ends at 32 ranks in the master and 58 in a target.
+//! * A rank announces its shared locks by a bit for each target, since it may hold all of them. So each rank has a word more for
+//!   each 64 ranks.
+//! * A retry looks at the target and the master before it announces an attempt. So the announcements of ranks that wait end, and
+//!   recounts do not wait for ever.
+//! * A rank polls its own target, too: the failure of an owner that it has acknowledged does not end a wait.
+//!
+//! # Cost
+//!
+//! Remote operations, uncontended: those of `two-level`, shared 1 / 1, lock_all 1 / 1, the first exclusive lock of a rank 2 / 2,
+//! each further one 1 / 1. A retry of an exclusive lock adds 2 gets. In addition, each change of a count writes the rank's own
+//! words, once completely. A repair on p ranks reads 3p - 1 words at most in each round.
+
+use std::thread::panicking;
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::qnode::{NIL, pointer};
+use crate::recoverable::Entry;
+use crate::robust_tas::RobustTas;
+use crate::{Error, LINE, LockKind, Place, RawMutex, Result, WindowLock};
+
+mod repair;
+
+/// One rank in the high half of the master: in lock_all.
+const ALL: u64 = 1 << 32;
+/// One rank in the low half of the master: in an exclusive lock.
+const EXCLUSIVE: u64 = 1;
+/// In the master: some target is not recoverable.
+const SOME_LOST: u64 = 1 << 31;
+/// One rank in the high half of the target: in a shared lock.
+const SHARED: u64 = 1 << 32;
+/// The low half of a word.
+const LOW: u64 = u32::MAX as u64;
+/// The owner of a target that no rank can lock any more.
+const NOT_RECOVERABLE: u64 = LOW;
+
+/// What a rank announces.
+const CHANGES: u64 = 1;
+const IN_ALL: u64 = 2;
+const IN_EXCLUSIVES: u64 = 4;
+const NUMBER: u64 = 8;
+
+/// The parameters of [`RobustTwoLevel`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RobustTwoLevelParams {
+    /// The rank whose segment holds the master word.
+    pub master: Rank,
+    /// How long the pauses between two attempts, and between two polls, are.
+    pub backoff: Backoff,
+}
+
+/// One rank's part of a robust two-level window lock; see the [module's text](self) for the protocol.
+#[derive(Debug)]
+pub struct RobustTwoLevel {
+    master: Address,
+    /// Where the target word is, in every rank's segment.
+    target: Disp,
+    /// Where a rank's announcements are, in its segment.
+    own: Disp,
+    me: Rank,
+    announced: u64,
+    shared: Vec<u64>,
+    /// How many targets this rank owns.
+    exclusives: u32,
+    /// The targets that this rank has taken over, and not declared consistent.
+    told: Vec<Rank>,
+    /// Whether it owns them only until then: under a shared lock or a lock_all.
+    gives_back: bool,
+    /// Whether this rank has locked by the calls that go on after failures.
+    recovers: bool,
+    backoff: BackoffState,
+    repairs: RobustTas,
+}
+
+impl WindowLock for RobustTwoLevel {
+    const NAME: &'static str = "robust-two-level";
+    type Params = RobustTwoLevelParams;
+
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and [`Error::NoSuchTarget`] when the master is not a rank.
+    fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: RobustTwoLevelParams) -> Result<RobustTwoLevel> {
+        let (me, size) = (ra.rank(), ra.size());
+        if params.master.0 >= size {
+            return Err(Error::NoSuchTarget { rank: me, target: params.master, size });
+        }
+        let bits = u64::from(size.div_ceil(u64::BITS));
+        let words = ra.heap().alloc(2 * LINE + WORD + bits * WORD, LINE)?;
+        let repairer = Place { home: params.master, words: words.word(1), node: words };
+        Ok(RobustTwoLevel {
+            master: params.master.at(words).unwatched(),
+            target: words.plus(LINE),
+            own: words.plus(2 * LINE),
+            me,
+            announced: 0,
+            shared: vec![0; bits as usize],
+            exclusives: 0,
+            told: Vec::new(),
+            gives_back: false,
+            recovers: false,
+            backoff: BackoffState::new(params.backoff, me),
+            repairs: RobustTas::bind(ra, repairer, Backoff { min: 1, max: 1 })?,
+        })
+    }
+
+    #[inline]
+    fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        self.lock_one(ra, kind, target, false).map(drop)
+    }
+
+    #[inline]
+    fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        if self.recovers && panicking() {
+            return Ok(());
+        }
+        let is_lost = self.told.contains(&target);
+        if is_lost {
+            self.give_up(ra)?;
+        }
+        match kind {
+            LockKind::Shared => self.count_shared(ra, target, SHARED.wrapping_neg()).map(drop),
+            LockKind::Exclusive if is_lost => Ok(()),
+            LockKind::Exclusive => self.disown(ra, target, NIL),
+        }
+    }
+
+    #[inline]
+    fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.lock_every(ra, false).map(drop)
+    }
+
+    #[inline]
+    fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if self.recovers && panicking() {
+            return Ok(());
+        }
+        self.give_up(ra)?;
+        self.count(ra, ALL.wrapping_neg(), IN_ALL).map(drop)
+    }
+
+    fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
+        self.recovers = true;
+        self.lock_one(ra, kind, target, true)
+    }
+
+    fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
+        self.recovers = true;
+        self.lock_every(ra, true)
+    }
+
+    fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if self.told.is_empty() {
+            return Err(Error::NothingToDeclare { rank: ra.rank() });
+        }
+        // After an error, the data are not declared.
+        while let Some(&target) = self.told.last() {
+            if self.gives_back {
+                self.disown(ra, target, NIL)?;
+            }
+            self.told.pop();
+        }
+        Ok(())
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        // The master word is the allocation's first one.
+        vec![self.master.disp]
+    }
+}
+
+impl RobustTwoLevel {
+    fn word_of(&self, target: Rank) -> Address {
+        target.at(self.target).unwatched()
+    }
+
+    fn own_word(&self, rank: Rank, word: u64) -> Address {
+        rank.at(self.own.word(word)).unwatched()
+    }
+
+    /// Announces a change of a count.
+    #[inline]
+    fn begin<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        ra.put(self.own_word(self.me, 0), self.announced | CHANGES)?;
+        Ok(ra.flush(self.me)?)
+    }
+
+    /// Announces that the change is over, after which these bits are the opposite.
+    #[inline]
+    fn end<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, changed: u64) -> Result<()> {
+        self.announced = (self.announced ^ changed).wrapping_add(NUMBER);
+        Ok(ra.put(self.own_word(self.me, 0), self.announced)?)
+    }
+
+    /// Changes a count in the master, and returns the word from before.
+    #[inline]
+    fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
+        self.begin(ra)?;
+        let before = ra.fetch_add(self.master, difference)?;
+        self.end(ra, changed)?;
+        Ok(before)
+    }
+
+    /// Changes the count in the target, and returns the word from before.
+    #[inline]
+    fn count_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, difference: u64) -> Result<u64> {
+        self.begin(ra)?;
+        let before = ra.fetch_add(self.word_of(target), difference)?;
+        let word = target.index() / u64::BITS as usize;
+        self.shared[word] ^= 1 << (target.0 % u64::BITS);
+        ra.put(self.own_word(self.me, 1 + word as u64), self.shared[word])?;
+        self.end(ra, 0)?;
+        Ok(before)
+    }
+
+    #[inline]
+    fn lock_one<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+        recovers: bool,
+    ) -> Result<Entry> {
+        if !self.told.is_empty() {
+            return Err(Error::Inconsistent { rank: self.me, target });
+        }
+        match kind {
+            LockKind::Shared => {
+                let word = self.count_shared(ra, target, SHARED)?;
+                if word & LOW == NIL { Ok(Entry::Clean) } else { self.wait_for_owner(ra, target, word, recovers) }
+            }
+            LockKind::Exclusive if self.attempt(ra, target)? => Ok(Entry::Clean),
+            LockKind::Exclusive => self.retry(ra, target, recovers),
+        }
+    }
+
+    /// The first attempt at an exclusive lock. It takes the paper's step in the master.
+    #[inline]
+    fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
+        if self.exclusives > 0 {
+            return self.takes(ra, target);
+        }
+        self.begin(ra)?;
+        let taken = ra.fetch_add(self.master, EXCLUSIVE)? < ALL && self.takes(ra, target)?;
+        if !taken {
+            ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
+        }
+        self.end(ra, if taken { IN_EXCLUSIVES } else { 0 })?;
+        Ok(taken)
+    }
+
+    /// Takes the target if it is free. This rank is counted in the master.
+    #[inline]
+    fn takes<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
+        let taken = ra.compare_and_swap(self.word_of(target), 0, pointer(self.me))? == 0;
+        self.exclusives += u32::from(taken);
+        Ok(taken)
+    }
+
+    /// Leaves `owner` as the target's owner in place of this rank.
+    #[inline]
+    fn disown<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
+        ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)))?;
+        self.exclusives -= 1;
+        // The master after the target, for I1.
+        if self.exclusives == 0 {
+            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn lock_every<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
+        let master = self.count(ra, ALL, IN_ALL)?;
+        if master & LOW == 0 { Ok(Entry::Clean) } else { self.wait_for_exclusives(ra, master, recovers) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

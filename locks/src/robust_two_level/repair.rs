@@ -1,0 +1,264 @@
+//! What a rank does that has to wait: it polls, and repairs what failed ranks have left in its way.
+
+use rmalab_atomics::{Failed, Rank, RemoteAtomics};
+
+use super::{ALL, CHANGES, EXCLUSIVE, IN_ALL, IN_EXCLUSIVES, LOW, NOT_RECOVERABLE, RobustTwoLevel, SHARED, SOME_LOST};
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::recoverable::{self, Entry, Recoverable};
+use crate::{Error, RawMutex, Result, WindowLock};
+
+const LOST: Error = Error::NotRecoverable { lock: RobustTwoLevel::NAME };
+
+/// The owner in a target's word, if it has failed.
+fn orphaned(word: u64, failed: &Failed) -> Option<u64> {
+    let owner = word & LOW;
+    (owner != NIL && owner != NOT_RECOVERABLE && failed.contains(rank_of(owner))).then_some(owner)
+}
+
+impl RobustTwoLevel {
+    /// Waits for the owner of a target in which this rank is counted; `word` is the target's.
+    #[cold]
+    pub(super) fn wait_for_owner<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        target: Rank,
+        mut word: u64,
+        recovers: bool,
+    ) -> Result<Entry> {
+        self.backoff.reset();
+        while word & LOW != NIL {
+            if word & LOW == NOT_RECOVERABLE {
+                self.count_shared(ra, target, SHARED.wrapping_neg())?;
+                return Err(LOST);
+            }
+            let failed = self.ask(ra, recovers)?;
+            if orphaned(word, &failed).is_some() && self.takes_over(ra, &failed, target)? {
+                self.gives_back = true;
+                return Ok(Entry::OwnerDead(failed));
+            }
+            self.pause(ra, recovers)?;
+            word = ra.get(self.word_of(target))?;
+        }
+        Ok(Entry::Clean)
+    }
+
+    /// The attempts at an exclusive lock after the first one.
+    #[cold]
+    pub(super) fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, recovers: bool) -> Result<Entry> {
+        self.backoff.reset();
+        // The failed ranks that are in no count which keeps this rank out.
+        let mut recounted = Failed::default();
+        loop {
+            let word = ra.get(self.word_of(target))?;
+            if word & LOW == NOT_RECOVERABLE {
+                return Err(LOST);
+            }
+            if word == 0 && self.attempt_again(ra, target)? {
+                return Ok(Entry::Clean);
+            }
+            let failed = self.ask(ra, recovers)?;
+            if orphaned(word, &failed).is_some() {
+                if self.takes_over(ra, &failed, target)? {
+                    self.gives_back = false;
+                    return Ok(Entry::OwnerDead(failed));
+                }
+            } else if word & LOW == NIL && failed != recounted {
+                self.alone(ra, failed.clone(), |lock, ra, failed| lock.recount(ra, failed, target))?;
+                recounted = failed;
+            }
+            self.pause(ra, recovers)?;
+        }
+    }
+
+    /// A later attempt, where the target was free. It leaves no trace beside a lock_all (I4).
+    pub(super) fn attempt_again<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
+        if self.exclusives > 0 {
+            return self.takes(ra, target);
+        }
+        let master = ra.get(self.master)?;
+        if master >= ALL {
+            return Ok(false);
+        }
+        self.begin(ra)?;
+        if ra.compare_and_swap(self.master, master, master + EXCLUSIVE)? != master {
+            // No change, and no new number: these would have no end.
+            ra.put(self.own_word(self.me, 0), self.announced)?;
+            return Ok(false);
+        }
+        let taken = self.takes(ra, target)?;
+        if !taken {
+            ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
+        }
+        self.end(ra, if taken { IN_EXCLUSIVES } else { 0 })?;
+        Ok(taken)
+    }
+
+    /// Waits in lock_all, in which this rank is counted, for all exclusive locks; `master` is the master's word.
+    #[cold]
+    pub(super) fn wait_for_exclusives<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        mut master: u64,
+        recovers: bool,
+    ) -> Result<Entry> {
+        self.backoff.reset();
+        // The failed ranks that are not counted any more.
+        let mut recounted = Failed::default();
+        while master & LOW != 0 {
+            if master & SOME_LOST != 0 {
+                self.count(ra, ALL.wrapping_neg(), IN_ALL)?;
+                return Err(LOST);
+            }
+            let failed = self.ask(ra, recovers)?;
+            if failed != recounted {
+                let is_recounted = self.alone(ra, failed.clone(), |lock, ra, failed| lock.take_all(ra, failed))?;
+                if !self.told.is_empty() {
+                    self.gives_back = true;
+                    return Ok(Entry::OwnerDead(failed));
+                }
+                if is_recounted {
+                    recounted = failed;
+                }
+            }
+            self.pause(ra, recovers)?;
+            master = ra.get(self.master)?;
+        }
+        Ok(Entry::Clean)
+    }
+
+    /// Makes the target lost for all ranks if this rank was told there, and has not declared it consistent.
+    pub(super) fn give_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if self.told.is_empty() {
+            return Ok(());
+        }
+        // First, so that no lock_all gets in when this rank is not counted any more.
+        let mut master = ra.get(self.master)?;
+        while master & SOME_LOST == 0 {
+            let before = ra.compare_and_swap(self.master, master, master | SOME_LOST)?;
+            master = if before == master { master | SOME_LOST } else { before };
+        }
+        for target in std::mem::take(&mut self.told) {
+            self.disown(ra, target, NOT_RECOVERABLE)?;
+        }
+        Ok(())
+    }
+
+    fn ask<A: RemoteAtomics + ?Sized>(&self, ra: &A, recovers: bool) -> Result<Failed> {
+        if recovers { recoverable::acknowledged(ra) } else { Ok(Failed::default()) }
+    }
+
+    fn pause<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<()> {
+        let paused = self.backoff.wait(ra);
+        if recovers { recoverable::interruptible(paused) } else { paused }
+    }
+
+    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent (I6): `failed`, and in the next round all
+    /// that are known then.
+    fn alone<A: RemoteAtomics + ?Sized, T>(
+        &mut self,
+        ra: &A,
+        mut failed: Failed,
+        body: impl Fn(&mut RobustTwoLevel, &A, &Failed) -> Result<Option<T>>,
+    ) -> Result<T> {
+        // A rank that has failed in a repair has left nothing half done that this one relies on.
+        let _ = self.repairs.recoverable_acquire(ra)?;
+        let done = loop {
+            ra.silence(&failed)?;
+            if let Some(done) = body(self, ra, &failed)? {
+                break done;
+            }
+            recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
+            failed = recoverable::acknowledged(ra)?;
+        };
+        self.repairs.release(ra)?;
+        Ok(done)
+    }
+
+    /// Makes this rank the owner of a target whose owner has failed. Returns whether that is still so.
+    fn takes_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, failed: &Failed, target: Rank) -> Result<bool> {
+        self.alone(ra, failed.clone(), |lock, ra, failed| {
+            let owner = orphaned(ra.get(lock.word_of(target))?, failed);
+            if let Some(owner) = owner {
+                lock.own(ra, target, owner)?;
+            }
+            Ok(Some(owner.is_some()))
+        })
+    }
+
+    /// Puts this rank in the place of an owner that has failed. Its caller is alone (I6).
+    fn own<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
+        if self.exclusives == 0 {
+            // Beside lock_alls that wait: the owner's count keeps them out (I7).
+            self.count(ra, EXCLUSIVE, IN_EXCLUSIVES)?;
+        }
+        ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner))?;
+        self.exclusives += 1;
+        self.told.push(target);
+        Ok(())
+    }
+
+    /// What the live ranks other than this one announce, with their ranks, if no count of theirs is about to change.
+    fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<(Rank, u64)>>> {
+        let mut announced = Vec::new();
+        for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != self.me && !failed.contains(rank)) {
+            let word = ra.get(self.own_word(rank, 0))?;
+            if word & CHANGES != 0 {
+                return Ok(None);
+            }
+            announced.push((rank, word));
+        }
+        Ok(Some(announced))
+    }
+
+    /// Takes the failed ranks out of the counts that keep an exclusive lock out, unless these change meanwhile (I5). This rank is in none
+    /// of them.
+    fn recount<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed, target: Rank) -> Result<Option<()>> {
+        let Some(announced) = self.look(ra, failed)? else { return Ok(None) };
+        let (word, bit) = (1 + u64::from(target.0 / u64::BITS), target.0 % u64::BITS);
+        let mut gone_all = ra.get(self.master)? / ALL;
+        let mut gone_shared = ra.get(self.word_of(target))? / SHARED;
+        for &(rank, announced) in &announced {
+            gone_all = gone_all.wrapping_sub(u64::from(announced & IN_ALL != 0));
+            gone_shared = gone_shared.wrapping_sub(ra.get(self.own_word(rank, word))? >> bit & 1);
+        }
+        if self.look(ra, failed)? != Some(announced) {
+            return Ok(None);
+        }
+        if gone_all != 0 {
+            ra.fetch_add(self.master, gone_all.wrapping_mul(ALL).wrapping_neg())?;
+        }
+        if gone_shared != 0 {
+            ra.fetch_add(self.word_of(target), gone_shared.wrapping_mul(SHARED).wrapping_neg())?;
+        }
+        Ok(Some(()))
+    }
+
+    /// If no live rank holds an exclusive lock: takes over all targets whose owners have failed, and takes the other failed ranks out of
+    /// the master's count. Returns whether no failed rank is counted.
+    fn take_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, failed: &Failed) -> Result<Option<bool>> {
+        let Some(announced) = self.look(ra, failed)? else { return Ok(None) };
+        if announced.iter().any(|(_, word)| word & IN_EXCLUSIVES != 0) {
+            // That one keeps this rank out in any case.
+            return Ok(Some(false));
+        }
+        let mut owned = Vec::new();
+        for target in (0..ra.size()).map(Rank) {
+            owned.extend(orphaned(ra.get(self.word_of(target))?, failed).map(|owner| (target, owner)));
+        }
+        let mut owners: Vec<u64> = owned.iter().map(|&(_, owner)| owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let counted = ra.get(self.master)? & LOW & !SOME_LOST;
+        if self.look(ra, failed)? != Some(announced) {
+            return Ok(None);
+        }
+        let gone = counted.wrapping_sub(owners.len() as u64);
+        if gone != 0 {
+            ra.fetch_add(self.master, gone.wrapping_neg())?;
+        }
+        for &(target, owner) in &owned {
+            self.own(ra, target, owner)?;
+        }
+        Ok(Some(owned.is_empty()))
+    }
+}
