@@ -1,6 +1,6 @@
 //! What every window lock promises, on threads, and what each policy says of its own limits.
 
-use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
+use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, Until, WORD, World};
 use rmalab_locks::{
     Assert, Contended, Entry, Error, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LockKind, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, RobustTwoLevel,
@@ -505,6 +505,34 @@ fn costs_what_the_paper_says<W: WindowLock>(params: W::Params) {
 #[test]
 fn two_level_costs_what_the_paper_says() {
     costs_what_the_paper_says::<TwoLevel>(TwoLevelParams { master: Rank(1), ..Default::default() });
+}
+
+/// The first attempt counts this rank by one addition, whatever the master counts. A retry compares.
+#[test]
+fn two_level_costs_the_same_beside_exclusive_locks_of_other_targets() {
+    let world = World::threads(3).run(|ra| {
+        let params = TwoLevelParams { master: Rank(1), ..Default::default() };
+        let mut locks = WindowLocks::<TwoLevel>::new(ra, params).unwrap();
+        let flag = ra.heap().alloc(8, 8).unwrap();
+        match ra.rank() {
+            Rank(0) => {
+                ra.wait_until(flag, Until::Ne(0)).unwrap();
+                let counted = Counted::new(ra);
+                locks.lock(&counted, EXCLUSIVE, Rank(1), Assert::None).unwrap();
+                assert_eq!(counted.take().remote_operations(), 2);
+                locks.unlock(ra, Rank(1)).unwrap();
+                ra.put(Rank(2).at(flag), 1).unwrap();
+            }
+            Rank(2) => {
+                locks.lock(ra, EXCLUSIVE, Rank(2), Assert::None).unwrap();
+                ra.put(Rank(0).at(flag), 1).unwrap();
+                ra.wait_until(flag, Until::Ne(0)).unwrap();
+                locks.unlock(ra, Rank(2)).unwrap();
+            }
+            _ => {}
+        }
+    });
+    world.unwrap();
 }
 
 #[test]

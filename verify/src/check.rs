@@ -205,6 +205,7 @@ impl Check {
         match self {
             _ if !self.subject.recovers() => Some("it does not recover from the failure of a rank"),
             _ if self.active() > u64::BITS => Some("at most 64 ranks take part where ranks fail"),
+            _ if self.scenario.targets() > u64::BITS => Some("at most 64 targets are locked where ranks fail"),
             _ if self.has_attempts() => Some("where ranks fail, all acquisitions wait"),
             _ if self.section == Section::Data => {
                 Some("a rank that fails leaves the data half written; use --section empty")
