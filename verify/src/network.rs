@@ -162,8 +162,8 @@ pub struct Deaths {
     pub known: Vec<u64>,
     /// For each live rank, those that it has acknowledged.
     pub acknowledged: Vec<u64>,
-    /// The data that a rank has left half written by its failure inside, and of which no rank that has entered since was told: those of
-    /// [`Check::told`](crate::Check::told).
+    /// The data that a rank has left half written by its failure inside, and of which no rank that has entered since was told: a bit
+    /// for each target where these are told apart, and one bit otherwise.
     pub untold: u64,
 }
 
