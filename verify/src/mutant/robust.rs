@@ -171,8 +171,6 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [See(get("target").of_all(), |target| target & !(ALL - 1))].after(1);
     "robust-two-level-dropped-live" "a lock_all takes the counts of live exclusive locks away"
         [See(get("announced").of_all(), |announced| announced & !IN_EXCLUSIVES)].after(1);
-    "robust-two-level-uncounted" "a shared lock or lock_all that takes over is not counted in the master"
-        [Answer(fetch_add("master").reading().acquiring().of(1), 0)].after(1);
     "robust-two-level-kept-exclusives" "a failed rank stays counted among the exclusive locks"
         [Change(fetch_add("master").of_all().acquiring(), uncounted)].after(1);
     "robust-two-level-kept-shared" "a failed rank stays counted in a target"
