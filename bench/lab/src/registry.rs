@@ -177,12 +177,13 @@ mod tests {
         assert!(message.contains(" list locks` prints them"), "{message}");
     }
 
-    /// The studies measure every policy that windows know by name, and `lease`: a window's epoch does not end with time.
+    /// The studies measure every policy that windows know by name, and two other locks: a window's epoch does not end with time, and
+    /// its ranks do not come back.
     #[test]
     fn windows_know_the_same_names() {
         let registry = Registry::standard();
         let mut subjects: Vec<&str> = registry.subjects().map(|subject| subject.info().name.as_str()).collect();
-        let mut policies: Vec<&str> = PolicyKind::NAMES.iter().copied().chain(["lease"]).collect();
+        let mut policies: Vec<&str> = PolicyKind::NAMES.iter().copied().chain(["lease", "rme-mcs"]).collect();
         subjects.sort_unstable();
         policies.sort_unstable();
         assert_eq!(policies, subjects);
