@@ -53,6 +53,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [See(get("announced").another(), |announced| unseen(announced, TAKES))].returning(1);
     "rme-mcs-past-leaving" "a repair does not wait for a rank that leaves"
         [See(get("announced").another(), |announced| unseen(announced, LEAVES))].returning(1);
+    "rme-mcs-forgets-its-place" "a rank that comes back does not see that it had a place"
+        [See(get("announced").own(), |announced| unseen(announced, HAS))].returning(1);
     "rme-mcs-repair-kept" "a rank that comes back does not give up the repair that it has begun"
         [Skip(compare_and_swap("repairer").expecting(1)), Skip(compare_and_swap("repairer").expecting(2))].returning(2);
     "rme-mcs-no-repairer" "repairs are not one at a time"
