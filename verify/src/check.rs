@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use rmalab_atomics::controlled::Shape;
+use rmalab_atomics::controlled::{Answer, Call, Shape};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Topology, WORD};
 use rmalab_locks::LINE;
 use rmalab_locks::recoverable::Stage as Resumed;
@@ -146,6 +146,21 @@ impl Check {
     /// Returns whether a rank may fail and come back once more, after that has happened so often.
     pub(crate) fn may_restart(&self, restarts: u32) -> bool {
         restarts < self.scenario.restarts()
+    }
+
+    /// The answer to `call` if it is a silent step: no rank can observe when it happens. The clock of a rank with deadlines moves
+    /// (`is_timed`). Where ranks fail, a pause may end with that.
+    pub(crate) fn silent(&self, is_timed: bool, call: Call) -> Option<Answer> {
+        let late = matches!(self.network, Network::LatePuts | Network::UnorderedBulk);
+        let crashes = self.scenario.crashes() > 0;
+        match call {
+            Call::Pause { .. } if !crashes => Some(Answer::Done),
+            Call::Failed if !crashes => Some(Answer::Word(0)),
+            Call::Acknowledge { ranks } | Call::Silence { ranks } if !crashes => Some(Answer::Word(ranks)),
+            Call::Now if !is_timed => Some(Answer::Word(0)),
+            Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
+            _ => None,
+        }
     }
 
     /// Returns an error if the check makes no sense.

@@ -73,7 +73,6 @@ use node::Failure;
 pub use options::{Options, Search};
 use path::{Last, Then};
 use runs::Runs;
-pub(crate) use runs::silent;
 use space::{Assumed, Sometimes, Space, Walker};
 use store::Store;
 

@@ -9,7 +9,6 @@ use rmalab_atomics::{Address, Rank};
 use crate::actor::{Actor, RESTART};
 use crate::check::Check;
 use crate::choice::Choice;
-use crate::explorer::silent;
 use crate::network::{Issued, Memory, Posted};
 use crate::panics::panicked;
 use crate::play::Event;
@@ -295,7 +294,7 @@ impl Live {
                         let unfenced = call.address(rank).and_then(|at| self.fenced(rank, at, before));
                         let player = &mut self.players[rank.index()];
                         player.status.answered();
-                        player.asked |= silent(&self.check, player.actor.is_timed(), call).is_none();
+                        player.asked |= self.check.silent(player.actor.is_timed(), call).is_none();
                         (events, violation) = self.resume(rank, answer);
                         violation = unfenced.or(violation);
                         Effect::Answered(call, answer)

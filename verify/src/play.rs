@@ -11,7 +11,8 @@ use crate::Access;
 ///
 /// An acquisition begins with the first call of `acquire`, and succeeds with the answer to its last call. It ends with
 /// the first call of `release`. So [`Told`](Event::Told), [`Entered`](Event::Entered), [`GaveUp`](Event::GaveUp),
-/// [`Left`](Event::Left) and [`Idle`](Event::Idle) belong to the call before them, [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) to the call after them.
+/// [`Left`](Event::Left) and [`Idle`](Event::Idle) belong to the call before them, [`Begins`](Event::Begins) and
+/// [`Leaves`](Event::Leaves) to the call after them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// The rank is about to acquire.

@@ -80,14 +80,18 @@ impl<A: RemoteAtomics + ?Sized, P: Copy> Failing<'_, A, P> {
     fn turn<L: Resumable<Params = P>>(&self, lock: L, next: &mut dyn FnMut() -> Option<u64>) -> Result<(L, u64)> {
         let (mut handle, mut is_inside, mut has_written) = (Some(lock), false, false);
         let mut failures = 0;
+        // Whether it has failed inside: ahead of the first operation of its release.
+        let mut keeps = false;
         loop {
             if is_inside && !has_written {
                 self.pair.increment(self.ra)?;
                 has_written = true;
             }
+            let ahead_of = next();
+            let releases = is_inside && handle.is_some();
             let survived = match handle.take() {
-                None => self.survive(next(), || L::resume(self.ra, self.place, self.params))?,
-                Some(mut lock) => self.survive(next(), || {
+                None => self.survive(ahead_of, || L::resume(self.ra, self.place, self.params))?,
+                Some(mut lock) => self.survive(ahead_of, || {
                     if is_inside {
                         lock.release(self.ra)?;
                         return Ok((lock, Stage::Idle));
@@ -98,10 +102,12 @@ impl<A: RemoteAtomics + ?Sized, P: Copy> Failing<'_, A, P> {
             };
             let Some((lock, stage)) = survived else {
                 failures += 1;
+                keeps |= releases && ahead_of == Some(1);
                 continue;
             };
-            assert!(stage == Stage::Inside || !is_inside || has_written, "{}: it was inside", self.ra.rank());
             is_inside = stage == Stage::Inside;
+            assert!(is_inside || !keeps, "{}: it has failed inside, and comes back without the lock", self.ra.rank());
+            keeps = false;
             if !is_inside && has_written {
                 return Ok((lock, failures));
             }

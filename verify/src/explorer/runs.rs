@@ -25,7 +25,6 @@ use rustc_hash::FxBuildHasher;
 use super::node::Failure;
 use crate::actor::{Actor, Move, Prompt, RESTART};
 use crate::check::Check;
-use crate::network::Network;
 use crate::outcome::Limit;
 use crate::panics::panicked;
 use crate::play::Event;
@@ -397,7 +396,7 @@ impl Runs {
                     let time_stands = !actor.is_timed();
                     self.seen.deadline |= time_stands && matches!(call, Call::WaitUntil { deadline: Some(_), .. });
                     self.seen.clock |= time_stands && call == Call::Now;
-                    match silent(&self.check, actor.is_timed(), call) {
+                    match self.check.silent(actor.is_timed(), call) {
                         Some(silent) if !stop.is_inside() => {
                             stop.paused |= matches!(call, Call::Pause { .. });
                             answer = silent;
@@ -501,7 +500,7 @@ impl Prompt for Script {
         }
         if !self.is_inside
             && self.silent < SILENT
-            && let Some(silent) = silent(&self.check, self.is_timed, call)
+            && let Some(silent) = self.check.silent(self.is_timed, call)
         {
             self.silent += 1;
             self.paused |= matches!(call, Call::Pause { .. });
@@ -536,21 +535,6 @@ impl Prompt for Script {
             _ => {}
         }
         true
-    }
-}
-
-/// The answer to `call` if it is a silent step of `check`. The clock of a rank with deadlines moves. Where ranks fail, a pause
-/// may end with that.
-pub(crate) fn silent(check: &Check, is_timed: bool, call: Call) -> Option<Answer> {
-    let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
-    let crashes = check.scenario.crashes() > 0;
-    match call {
-        Call::Pause { .. } if !crashes => Some(Answer::Done),
-        Call::Failed if !crashes => Some(Answer::Word(0)),
-        Call::Acknowledge { ranks } | Call::Silence { ranks } if !crashes => Some(Answer::Word(ranks)),
-        Call::Now if !is_timed => Some(Answer::Word(0)),
-        Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
-        _ => None,
     }
 }
 

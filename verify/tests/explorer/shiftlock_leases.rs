@@ -61,9 +61,6 @@ enum Fault {
     UncheckedRelease,
 }
 
-/// The lock was reset, so that a rank has to begin anew.
-struct Reset;
-
 #[derive(Debug)]
 struct ShiftLease {
     lock: Address,
@@ -79,30 +76,25 @@ struct ShiftLease {
 type Watch = Option<(u64, Time)>;
 
 impl ShiftLease {
-    /// Looks at the lock, which this rank has entered in the era of `lock`.
-    fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A, lock: u64) -> Result<std::result::Result<u64, Reset>> {
+    /// Looks at the lock. `None` if it was reset since this rank has seen `lock`: here and below, the rank has to begin anew then.
+    fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A, lock: u64) -> Result<Option<u64>> {
         let now = ra.get(self.lock)?;
-        Ok(if era(now) == era(lock) { Ok(now) } else { Err(Reset) })
+        Ok((era(now) == era(lock)).then_some(now))
     }
 
     /// Asks for a reset when that is due. The lock is `now`.
-    fn watch<A: RemoteAtomics + ?Sized>(
-        &self,
-        ra: &A,
-        watch: &mut Watch,
-        now: u64,
-    ) -> Result<std::result::Result<(), Reset>> {
+    fn watch<A: RemoteAtomics + ?Sized>(&self, ra: &A, watch: &mut Watch, now: u64) -> Result<Option<()>> {
         match *watch {
             Some((seen, since)) if seen == changes(now) => {
                 if ra.now().since(since) >= LAPSE {
                     self.reset(ra, now)?;
-                    return Ok(Err(Reset));
+                    return Ok(None);
                 }
             }
             _ => *watch = Some((changes(now), ra.now())),
         }
         ra.pause(1)?;
-        Ok(Ok(()))
+        Ok(Some(()))
     }
 
     /// What the home does for a request: it resets the lock that it finds, in one step.
@@ -120,7 +112,7 @@ impl ShiftLease {
         }
     }
 
-    fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<std::result::Result<(), Reset>> {
+    fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Option<()>> {
         ra.put(ra.rank().at(self.suc), NIL)?;
         ra.put(ra.rank().at(self.note), 0)?;
         let mut lock = ra.get(self.lock)?;
@@ -138,78 +130,69 @@ impl ShiftLease {
         self.seen = lock + self.me;
         let drained = (releases(lock) + readers(lock)) & MASK;
         if readers(lock) == 0 {
-            return Ok(Ok(()));
+            return Ok(Some(()));
         }
         loop {
             match self.look(ra, lock)? {
-                Ok(now) if releases(now) == drained => return self.enter(ra, now),
-                Ok(now) => {
-                    if let Err(reset) = self.watch(ra, &mut watch, now)? {
-                        return Ok(Err(reset));
+                Some(now) if releases(now) == drained => return self.enter(ra, now),
+                Some(now) => {
+                    if self.watch(ra, &mut watch, now)?.is_none() {
+                        return Ok(None);
                     }
                 }
-                Err(reset) => return Ok(Err(reset)),
+                None => return Ok(None),
             }
         }
     }
 
     /// Enters after a wait, in the era of `lock`.
-    fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, lock: u64) -> Result<std::result::Result<(), Reset>> {
+    fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, lock: u64) -> Result<Option<()>> {
         self.seen = lock;
         if self.fault == Fault::UncountedEntry {
-            return Ok(Ok(()));
+            return Ok(Some(()));
         }
-        match self.add(ra, ENTRY)? {
-            Some(now) => {
-                self.seen = now;
-                Ok(Ok(()))
-            }
-            None => Ok(Err(Reset)),
-        }
+        let entered = self.add(ra, ENTRY)?;
+        self.seen = entered.unwrap_or(0);
+        Ok(entered.map(|_| ()))
     }
 
     /// Waits behind another writer.
-    fn wait<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        ra: &A,
-        lock: u64,
-        watch: &mut Watch,
-    ) -> Result<std::result::Result<(), Reset>> {
+    fn wait<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, lock: u64, watch: &mut Watch) -> Result<Option<()>> {
         loop {
             let note = ra.get(ra.rank().at(self.note))?;
             let is_mine = note & HANDOVER != 0 && era(note - HANDOVER) == era(lock);
             if is_mine && self.fault == Fault::UncheckedHandover {
                 self.seen = note - HANDOVER;
-                return Ok(Ok(()));
+                return Ok(Some(()));
             }
             match self.look(ra, lock)? {
-                Ok(now) if is_mine => return self.enter(ra, now),
-                Ok(now) => {
-                    if let Err(reset) = self.watch(ra, watch, now)? {
-                        return Ok(Err(reset));
+                Some(now) if is_mine => return self.enter(ra, now),
+                Some(now) => {
+                    if self.watch(ra, watch, now)?.is_none() {
+                        return Ok(None);
                     }
                 }
-                Err(reset) => return Ok(Err(reset)),
+                None => return Ok(None),
             }
         }
     }
 
-    fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<std::result::Result<(), Reset>> {
+    fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Option<()>> {
         let lock = ra.fetch_add(self.lock, READER)?;
         self.seen = lock;
         let mut watch = None;
         while tail(lock) != NIL {
             match self.look(ra, lock)? {
-                Ok(now) if (now ^ lock) & MODE != 0 => return self.enter(ra, now),
-                Ok(now) => {
-                    if let Err(reset) = self.watch(ra, &mut watch, now)? {
-                        return Ok(Err(reset));
+                Some(now) if (now ^ lock) & MODE != 0 => return self.enter(ra, now),
+                Some(now) => {
+                    if self.watch(ra, &mut watch, now)?.is_none() {
+                        return Ok(None);
                     }
                 }
-                Err(reset) => return Ok(Err(reset)),
+                None => return Ok(None),
             }
         }
-        Ok(Ok(()))
+        Ok(Some(()))
     }
 
     /// Adds to the lock, unless it has begun another era. Returns the lock's word then.
@@ -238,7 +221,7 @@ impl RawRwLock for ShiftLease {
     }
 
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        while self.read(ra)?.is_err() {}
+        while self.read(ra)?.is_none() {}
         Ok(())
     }
 
@@ -253,7 +236,7 @@ impl RawRwLock for ShiftLease {
     }
 
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        while self.write(ra)?.is_err() {}
+        while self.write(ra)?.is_none() {}
         Ok(())
     }
 

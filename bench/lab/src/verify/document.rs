@@ -10,9 +10,8 @@ use super::{Checked, Engine, Outcome, Verdict};
 /// Data of each check that its row does not show.
 const CHECKED: &str = "\
 Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no failing call, none outside
-of the lock's memory; with data
-inside: an entering rank sees all earlier writes; with an order: no rank is overtaken against it; with try: a free lock is
-taken; with timed: no rank gives up ahead of its deadline. Checks may run side by side (`--jobs`), which lengthens their times.
+of the lock's memory; with data inside: an entering rank sees all earlier writes; with an order: no rank is overtaken against
+it; with try: a free lock is taken; with timed: no rank gives up ahead of its deadline. Checks may run side by side (`--jobs`), which lengthens their times.
 Columns: section is what a rank does inside; order is the claimed order of entries; depth is the number of steps to the
 farthest state; bypass is the most entries of others while a rank waits.";
 
