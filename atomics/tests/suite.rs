@@ -483,6 +483,8 @@ fn every_fault_fails_its_check() {
         (Bend::FlushIsEmpty, "store_buffering_flushed_put", 2),
         (Bend::FlushIsEmpty, "store_buffering_bulk", 2),
         (Bend::FlushIsEmpty, "message_passing_flushed_put", 2),
+        (Bend::FlushIsEmpty, "message_passing_ordered_put", 2),
+        (Bend::FlushIsEmpty, "message_passing_ordered_put_then_atomic", 2),
         (Bend::FlushIsEmpty, "message_passing_bulk", 2),
         (Bend::FlushIsEmpty, "return_values", 1),
         (Bend::FlushIsEmpty, "bulk_agrees_with_a_model", 2),

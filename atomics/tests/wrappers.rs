@@ -73,6 +73,10 @@ impl Fabric for Probe {
         self.note(format!("complete {target:?}"), Ok(()))
     }
 
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.note(format!("keep_order {target:?}"), Ok(()))
+    }
+
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         self.note(format!("wait_on {own:?} {until:?} {deadline:?}"), Ok(Some(0)))
     }
@@ -201,6 +205,7 @@ const METHODS: &[Method] = &[
     ("wait", |ra, _| _ = ra.wait(Request(8))),
     ("flush", |ra, rank| _ = ra.flush(rank)),
     ("flush_all", |ra, _| _ = ra.flush_all()),
+    ("order", |ra, rank| _ = ra.order(rank)),
     ("wait_until", |ra, _| _ = ra.wait_until(AT, Until::Eq(0))),
     ("wait_until_deadline", |ra, _| _ = ra.wait_until_deadline(AT, Until::Eq(0), Time(0))),
     ("wait_until_from", |ra, rank| _ = ra.wait_until_from(AT, Until::Eq(0), rank)),

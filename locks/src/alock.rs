@@ -35,7 +35,7 @@
 //!
 //! # Memory ordering
 //! All steps on the home's words are atomic and complete; I2 needs that of the swap of `victim`. Links and wake-ups are posted
-//! puts. A rank resets its words by posted puts, and flushes them before it is visible in a tail again.
+//! puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it visible in a tail again.
 //!
 //! # Deviations from the paper
 //! - A head reads the other tail and `victim` one after the other. The paper reads both at once, in a line of 64 bytes.
@@ -122,7 +122,7 @@ impl RawMutex for ALock {
 
     #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let pred = ra.fetch_store(self.tail, self.me)?;
         self.k = 0;
         if pred != NIL {

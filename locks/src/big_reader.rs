@@ -31,7 +31,7 @@
 //! # Memory ordering
 //! I2 needs that each side's write is seen before its look. The writer flushes the gates. The reader's write is a swap, which is
 //! complete when it returns. Where ranks can fence for each other, it is a put: the writer fences for the reader. A reader
-//! flushes its last clear of `here` before the swap, or the clear could erase it; a put is in order with the clear. A writer
+//! orders its last clear of `here` ahead of the swap, or the clear could erase it; a put is in order with the clear. A writer
 //! flushes the open gates before it releases the mutex, or they could open gates that the next writer has closed.
 //!
 //! # Deviations from the paper
@@ -140,7 +140,7 @@ impl BigReader {
             ra.fence_light();
             return Ok(());
         }
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         ra.fetch_store(self.here, 1)?;
         Ok(())
     }

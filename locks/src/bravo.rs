@@ -37,7 +37,7 @@
 //!
 //! # Memory ordering
 //! I3 needs that each side's write is seen before its look. The writer flushes the words that it has cleared. The reader's write is
-//! a swap, which is complete when it returns. A reader flushes its last clear of `slot` before the swap, or the clear could erase it.
+//! a swap, which is complete when it returns. A reader orders its last clear of `slot` ahead of the swap, or the clear could erase it.
 //! A reader that sets the bias flushes before it releases the inner lock: a late 1 could follow the 0 of the next writer.
 //!
 //! # Deviations from the paper
@@ -127,7 +127,7 @@ impl<L: RawRwLock> RawRwLock for Bravo<L> {
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if ra.get(self.biased)? != 0 {
             // A late clear would erase the swap (see Memory ordering).
-            ra.flush(ra.rank())?;
+            ra.order(ra.rank())?;
             ra.fetch_store(self.slot, 1)?;
             if ra.get(self.biased)? != 0 {
                 self.fast = true;

@@ -29,7 +29,7 @@
 //! I2 needs that each side's write is seen before its look. The writer's compare-and-swap and the reader's swap are
 //! complete when they return. Both releases are posted puts. Until the put arrives, the lock looks held to every rank, its last holder
 //! included. That does no harm, but a late clear of `here` must not erase the flag of the next acquisition. So a reader looks at its
-//! own flag first, and flushes its own rank if the clear has not arrived.
+//! own flag first, and orders the clear ahead of its swap if it has not arrived.
 //!
 //! # Deviations from the paper
 //! The word of the writers shows which rank writes. Readers cannot nest.
@@ -108,7 +108,7 @@ impl BrLock {
     fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         if ra.get(self.mine)? != 0 {
             // The last clear is under way, and could erase the flag.
-            ra.flush(ra.rank())?;
+            ra.order(ra.rank())?;
         }
         let writer = self.writer;
         ra.fetch_store(self.mine, 1)?;

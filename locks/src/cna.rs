@@ -45,9 +45,9 @@
 //!   the main queue has run empty, is the next to write it.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders the main queue. Links and wake-ups are posted puts. Only the nil of I5 is flushed: a late nil could erase
+//! The swap on `tail` orders the main queue. Links and wake-ups are posted puts. Only the nil of I5 is ordered ahead of the wake-up: a late nil could erase
 //! the link of a rank that arrives behind it. A link that is late hides its rank from a walk, and a release waits for it. A rank
-//! flushes the resets of its own words before it arrives again.
+//! orders the resets of its own words ahead of its next swap of `tail`.
 //!
 //! # Deviations from the paper
 //! - `spin` carries both ends of the secondary queue. In the paper it points to the head, whose node has the pointer of the last
@@ -157,7 +157,7 @@ impl RawMutex for Cna {
 
     #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let pred = ra.fetch_store(self.tail, self.me)?;
         self.secondary = Secondary::EMPTY;
         if pred != NIL {
@@ -223,9 +223,9 @@ impl Cna {
                     ra.put(rank_of(self.secondary.last).at(self.next), first)?;
                 }
                 self.secondary.last = last;
-                // I5: complete before the lock is passed on.
+                // I5: ahead of the wake-up that passes the lock on.
                 ra.put(rank_of(last).at(self.next), NIL)?;
-                ra.flush(rank_of(last))?;
+                ra.order(rank_of(last))?;
                 return Ok(cur);
             }
             last = cur;
@@ -250,7 +250,7 @@ impl Cna {
 
 impl RawMutexTry for Cna {
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         self.secondary = Secondary::EMPTY;
         Ok(ra.compare_and_swap(self.tail, NIL, self.me)? == NIL)
     }

@@ -37,7 +37,7 @@
 //!
 //! # Memory ordering
 //! The swaps on the tails order the queues. Links and wake-ups in the local queue are posted puts, as in [`crate::mcs`]. A
-//! rank resets its own words by posted puts, and flushes them before it is visible in a queue again.
+//! rank resets its own words by posted puts, and orders them ahead of the swap that makes it visible in a queue again.
 //!
 //! # Deviations from the paper
 //! - Another rank may release the global lock than the one that acquired it. In the paper, threads trade their nodes for
@@ -125,7 +125,7 @@ impl RawMutex for Cohort {
     }
 
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let pred = ra.fetch_store(self.local_tail, self.me)?;
         if pred != NIL {
             ra.put(rank_of(pred).at(self.next), self.me)?;
@@ -182,7 +182,7 @@ impl Cohort {
                 return Ok(());
             }
             // The reset of `global` may be under way, and this rank may be told anew from here on.
-            ra.flush(ra.rank())?;
+            ra.order(ra.rank())?;
             succ = ra.compare_and_swap(self.global_next, NIL, self.me)?;
         }
         if succ == NIL {

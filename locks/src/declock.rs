@@ -36,7 +36,7 @@
 //!
 //! # Memory ordering
 //! Additions to the header order the queue. Entries and wake-ups are posted puts, and the ranks that need them wait for them. A
-//! rank flushes the reset of its grant before it draws a ticket, or it could erase the next wake-up.
+//! rank orders the reset of its grant ahead of the next ticket that it draws, or it could erase the next wake-up.
 //!
 //! # Deviations from the paper
 //! - A writer reads the entries of the readers behind it before it releases, and releases by a compare-and-swap, which fails if
@@ -176,7 +176,7 @@ impl RawRwLock for DecLock {
 
     #[inline]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let header = ra.fetch_add(self.header, self.layout.draw(0))?;
         if self.layout.excl(header) == 0 { Ok(()) } else { self.wait(ra, header, 0) }
     }
@@ -189,7 +189,7 @@ impl RawRwLock for DecLock {
 
     #[inline]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let header = ra.fetch_add(self.header, self.layout.draw(1))?;
         self.ticket = self.ticket_of(header);
         if self.layout.size(header) == 0 { Ok(()) } else { self.wait(ra, header, WRITER) }

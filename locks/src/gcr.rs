@@ -43,8 +43,8 @@
 //!   compare-and-swap fails only if another rank has become active, which then leaves later, or has taken the head.
 //!
 //! # Memory ordering
-//! All steps on `gate` are atomic and complete. The approval is a posted put. A rank resets its `approved` by a posted put, and flushes
-//! it when it enters the passive queue again: a late reset could erase an approval.
+//! All steps on `gate` are atomic and complete. The approval is a posted put. A rank resets its `approved` by a posted put, and orders
+//! it ahead of its next swap in the passive queue: a late reset could erase an approval.
 //!
 //! # Deviations from the paper
 //! - One rank is active by default. The paper lets in two, and two ranks may share a core: then each handover between them is a

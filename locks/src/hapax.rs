@@ -39,7 +39,7 @@
 //!
 //! # Memory ordering
 //! The swaps on `arrive` order the ranks. All steps on `depart` are atomic and complete. The wake-up is a posted put. A rank resets its
-//! `go` by a posted put, and flushes it before it arrives again: a late reset could erase a wake-up.
+//! `go` by a posted put, and orders it ahead of its next swap of `arrive`: a late reset could erase a wake-up.
 //!
 //! # Deviations from the paper
 //! - The paper has one word `Depart` beside the lock and a table of 4,096 slots that all locks share, in which waiters show themselves. A
@@ -96,7 +96,7 @@ impl RawMutex for Hapax {
 
     #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         self.hapax = self.hapax.wrapping_add(ONE);
         let pred = ra.fetch_store(self.arrive, self.hapax)?;
         if self.is_another(pred) {

@@ -49,8 +49,8 @@
 //!   it, and no late put arrives at a rank that is passive no more.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders the queue. Links and wake-ups are posted puts. The words of passive ranks are flushed (I5). A rank flushes
-//! the resets of its own words before it arrives again.
+//! The swap on `tail` orders the queue. Links and wake-ups are posted puts. The words of passive ranks are ordered ahead of
+//! the wake-up (I5). A rank orders the resets of its own words ahead of its next swap of `tail`.
 //!
 //! # Deviations from the paper
 //! - `spin` carries both ends of the stack, which the paper keeps beside the lock: two gets and two puts of the home for each change.
@@ -165,7 +165,7 @@ impl RawMutex for Malthusian {
 
     #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let pred = ra.fetch_store(self.tail, self.me)?;
         self.passive = Passive::NONE;
         if pred == NIL {
@@ -228,11 +228,11 @@ impl Malthusian {
         } else {
             ra.put(rank.at(self.older), newest)?;
             ra.put(rank_of(newest).at(self.newer), waiter)?;
-            ra.flush(rank_of(newest))?;
+            ra.order(rank_of(newest))?;
         }
         self.passive.newest = waiter;
         // I4 and I5.
-        Ok(ra.flush(rank)?)
+        Ok(ra.order(rank)?)
     }
 
     /// Passes the lock to `back`, the newest or the oldest passive rank.
@@ -257,7 +257,7 @@ impl Malthusian {
 
 impl RawMutexTry for Malthusian {
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         self.passive = Passive::NONE;
         Ok(ra.compare_and_swap(self.tail, NIL, self.me)? == NIL)
     }

@@ -45,7 +45,7 @@
 //!   is W. The number in W ensures that this is still the same acquisition.
 //!
 //! # Memory ordering
-//! `next_writer` is put and flushed before `reader_count` is read or lowered. So either the writer sees the count at 0, or a
+//! `next_writer` is put and flushed before `reader_count` is read, and ordered ahead of the addition that lowers it. So either the writer sees the count at 0, or a
 //! reader that lowers it to 0 sees the writer. That needs the sequential consistency of the trait's operations: with acquire
 //! and release alone both could miss each other. Links and wake-ups are posted: see [`crate::qnode`].
 //!
@@ -141,7 +141,7 @@ impl RawRwLock for McsRwNeutral {
         if next & WRITER != 0 {
             ra.put(self.next_writer, next)?;
             // Before this reader is uncounted, or nobody might wake the writer (I4).
-            ra.flush(self.next_writer.rank)?;
+            ra.order(self.next_writer.rank)?;
         }
         if ra.fetch_add(self.reader_count, 1u64.wrapping_neg())? == 1 {
             let writer = ra.get(self.next_writer)?;

@@ -43,7 +43,7 @@
 //! - I5: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
 //!
 //! # Memory ordering
-//! `w_hd` is put and flushed before WIFLAG, from which on it is read. Links and wake-ups are posted: see [`crate::qnode`].
+//! `w_hd` is put ahead of WIFLAG, in order; from WIFLAG on it is read. Links and wake-ups are posted: see [`crate::qnode`].
 //!
 //! # Deviations from the paper
 //! - A writer first tries to swap `rcnt` from 0 to WAFLAG. This is the paper's "set WIFLAG; compare-and-swap WIFLAG to
@@ -199,11 +199,11 @@ impl McsRwRp {
         Ok(false)
     }
 
-    /// Flushed, since `w_hd` must be there before WIFLAG (I4), and gone before anybody sets it again.
+    /// In order, since `w_hd` must be there before WIFLAG (I4), and gone before anybody sets it again.
     #[inline]
     fn set_w_hd<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<()> {
         ra.put(self.w_hd, writer)?;
-        Ok(ra.flush(self.w_hd.rank)?)
+        Ok(ra.order(self.w_hd.rank)?)
     }
 }
 

@@ -51,7 +51,7 @@
 //! - I6: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
 //!
 //! # Memory ordering
-//! `w_hd` is put and flushed before W1, from which on it is read. Links and wake-ups are posted: see [`crate::qnode`].
+//! `w_hd` is put ahead of W1, in order; from W1 on it is read. Links and wake-ups are posted: see [`crate::qnode`].
 //!
 //! # Deviations from the paper
 //! - A writer that finds readers waits on its node, and the witness of I4 wakes it.
@@ -199,10 +199,10 @@ impl McsRwWp {
         Ok(false)
     }
 
-    /// Flushed, since `w_hd` must be there before W1 (I5), and gone before anybody sets it again.
+    /// In order, since `w_hd` must be there before W1 (I5), and gone before anybody sets it again.
     fn set_w_hd<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<()> {
         ra.put(self.w_hd, writer)?;
-        Ok(ra.flush(self.w_hd.rank)?)
+        Ok(ra.order(self.w_hd.rank)?)
     }
 }
 

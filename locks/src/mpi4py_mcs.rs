@@ -21,13 +21,13 @@
 //! Those of [`crate::mcs`].
 //!
 //! # Memory ordering
-//! As in [`crate::mcs`]: links and wake-ups are posted puts, and a rank flushes the resets of its own words before it swaps the tail.
+//! As in [`crate::mcs`]: links and wake-ups are posted puts, and a rank orders the resets of its own words ahead of its swap of the tail.
 //!
 //! # Deviations from the source
 //! - The source resets `next` at the start of an acquire, by an accumulate that it does not flush before it swaps the tail. The two have
 //!   different targets, so that the reset may arrive last, and erase the link of the successor. Then the releasing rank waits for a link
 //!   for ever: the mutant `mpi4py-unflushed-reset`, 2 ranks × 1 with late puts. Here the release that has read `next` resets it, and the
-//!   next acquire flushes that.
+//!   next acquire orders that ahead of its swap.
 //! - Nor does the source flush the link before it waits. MPI promises that an accumulate is complete at its origin's next flush or unlock,
 //!   and the origin makes none of that target until it has the lock. Here a posted put arrives by itself, so no flush is needed. No
 //!   search can show that defect: it is one of the progress of an MPI.

@@ -9,7 +9,7 @@
 //! A pointer is a rank plus one, so nil is 0. A lock may use the bits from 32 on for itself.
 //!
 //! # Invariants
-//! - I1: a node that is in no queue is all zero once its rank has called [`prepare`](Qnode::prepare).
+//! - I1: a node that is in no queue is all zero once its rank has called [`prepare`](Qnode::prepare) and makes its next put or atomic.
 //! - I2: while a node is in a queue, at most one other rank writes each of its words, and only once: the successor writes `next`, and one
 //!   waker writes `unblocked`.
 //! - I3: a rank's node leaves the queue only when no write to it is outstanding. The rank has seen `unblocked` if it had to wait, and `next`
@@ -17,8 +17,8 @@
 //!
 //! # Memory ordering
 //! The puts of `next` and `unblocked` are posted. Only the rank that waits for them depends on when they arrive, and by I3 none arrives at
-//! a node that is in use again. A rank's resets of its node are posted as well. [`prepare`](Qnode::prepare) completes them before the node
-//! is published again; a late reset could erase a link or a wake-up.
+//! a node that is in use again. A rank's resets of its node are posted as well. [`prepare`](Qnode::prepare) orders them ahead of the
+//! atomic that publishes the node again; a late reset could erase a link or a wake-up.
 //!
 //! # Deviation from the papers
 //! The papers have the flag `blocked`. A rank sets it before it publishes its node, and the waker clears it. Here the flag is inverted, and
@@ -64,10 +64,10 @@ impl Qnode {
         Qnode { next: node, unblocked: node.word(1) }
     }
 
-    /// Completes the resets of the last acquisition, before the node is published again (I1).
+    /// Orders the resets of the last acquisition ahead of the atomic that publishes the node again (I1).
     #[inline]
     pub fn prepare<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
-        Ok(ra.flush(ra.rank())?)
+        Ok(ra.order(ra.rank())?)
     }
 
     /// Waits until this rank is unblocked, and resets its flag.

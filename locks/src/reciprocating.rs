@@ -33,8 +33,8 @@
 //! - I4: a rank writes `gate` of another rank only to wake it, once for each of its waits.
 //!
 //! # Memory ordering
-//! The swap on `arrivals` orders the stack. Wake-ups are posted puts. A rank resets its gate by a posted put, and flushes it
-//! before it arrives again: a late reset could erase a wake-up.
+//! The swap on `arrivals` orders the stack. Wake-ups are posted puts. A rank resets its gate by a posted put, and orders it
+//! ahead of its next swap of `arrivals`: a late reset could erase a wake-up.
 //!
 //! # Deviations from the paper
 //! - The paper's waiting elements are addresses of one element for each thread, and the value 1 marks a held lock. Here they are
@@ -79,7 +79,7 @@ impl RawMutex for Reciprocating {
 
     #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         (self.succ, self.eos) = (NIL, self.me);
         let tail = ra.fetch_store(self.arrivals, self.me)?;
         if tail == NIL {
@@ -127,7 +127,7 @@ impl Reciprocating {
 impl RawMutexTry for Reciprocating {
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         // As in acquire: the next arrival may be followed by a wake-up of this rank.
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         (self.succ, self.eos) = (NIL, self.me);
         Ok(ra.compare_and_swap(self.arrivals, NIL, self.me)? == NIL)
     }

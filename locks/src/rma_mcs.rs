@@ -40,7 +40,7 @@
 //!
 //! # Memory ordering
 //! The swaps on tails order the queues. Links and statuses are posted puts, and only the rank that waits for one depends on
-//! when it arrives. A rank's resets of its own words are posted; it flushes its own segment before it enters a queue. A swap
+//! when it arrives. A rank's resets of its own words are posted, and ordered ahead of the swap by which it enters a queue. A swap
 //! resets the `next` of an element, and is complete when it returns, since another rank may use the element next. The reset
 //! comes after the link: where puts are not atomic with atomics, an earlier reset could lose the link.
 //!
@@ -182,7 +182,7 @@ impl Tree {
     pub(crate) fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         for level in (1..=self.levels.count()).rev() {
             // Completes the resets of this rank's own words (I4, I5).
-            ra.flush(self.me)?;
+            ra.order(self.me)?;
             let pred = ra.fetch_store(self.tail(level), pointer(self.member(level)))?;
             if pred == NIL {
                 continue;

@@ -49,7 +49,7 @@
 //!   the one chain of I2 that is not lost. If there is none, it is first: no rank finds `tail` nil meanwhile.
 //!
 //! # Memory ordering
-//! Announcements are puts to the rank's own memory, and are complete as I1 says. Links of an acquire are posted. A rank that has come back
+//! Announcements are puts to the rank's own memory, ordered or complete as I1 says. Links of an acquire are posted. A rank that has come back
 //! links and grants by compare-and-swap. So a step that it repeats changes nothing when it is too late: each `next` and
 //! `grant` has the number of its acquisition.
 //!
@@ -60,7 +60,7 @@
 //!
 //! # Cost
 //! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
-//! acquire 2, with a successor release 1. In addition, a rank writes its own words, and waits for these writes three times. A
+//! acquire 2, with a successor release 1. In addition, a rank writes its own words. A
 //! repair reads each rank's word twice or more.
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
@@ -109,10 +109,10 @@ impl RawMutex for RmeMcs {
         ra.put(self.own_word(0), self.open())?;
         ra.put(self.own_word(1), self.number << 1)?;
         self.announce(ra, TAKES, NIL)?;
-        ra.flush(self.me)?;
+        ra.order(self.me)?;
         let pred = ra.fetch_store(self.tail, self.pointer())?;
         self.announce(ra, HAS, pred)?;
-        ra.flush(self.me)?;
+        ra.order(self.me)?;
         if pred == NIL {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl RawMutex for RmeMcs {
     #[inline]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.announce(ra, LEAVES, NIL)?;
-        ra.flush(self.me)?;
+        ra.order(self.me)?;
         let next = ra.get(self.own_word(0))?;
         if next != self.open() {
             return self.hand_over(ra, next);
@@ -223,7 +223,7 @@ impl RmeMcs {
     fn hand_over_to_next<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         let next = ra.wait_until(self.place.node, Until::Ne(self.open()))?;
         self.announce(ra, LEAVES, NIL)?;
-        ra.flush(self.me)?;
+        ra.order(self.me)?;
         self.hand_over(ra, next)
     }
 

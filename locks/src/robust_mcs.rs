@@ -124,7 +124,7 @@ impl RawMutex for RobustMcs {
                 continue;
             }
             self.announce(ra, LOOKS, NIL)?;
-            ra.flush(self.me)?;
+            ra.order(self.me)?;
             if ra.compare_and_swap(self.tail, self.pointer(), self.leaves)? == self.pointer() {
                 return self.leave(ra);
             }
@@ -184,7 +184,7 @@ impl RobustMcs {
             ra.put(self.grant_of(pointer(self.me)), NO_GRANT)?;
         }
         self.announce(ra, TAKES, NIL)?;
-        ra.flush(self.me)?;
+        ra.order(self.me)?;
         let before = ra.fetch_store(self.tail, self.pointer())?;
         if before == NIL {
             self.announce(ra, HAS, NIL)?;

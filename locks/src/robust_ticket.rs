@@ -32,7 +32,7 @@
 //!   has changed.
 //!
 //! # Memory ordering
-//! The announcement 1 is complete before the addition (I2). The ticket and the end of the announcement are posted. If they
+//! The announcement 1 is ordered ahead of the addition (I2). The ticket and the end of the announcement are posted. If they
 //! are late, a repair waits for them.
 //!
 //! # Deviations from the paper
@@ -41,7 +41,7 @@
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (add), release 1 (add), as `ticket`. With contention: acquire 1 and the
-//! polls, release 1. In addition, each acquire and release writes its own rank's word, once completely. A repair on p ranks
+//! polls, release 1. In addition, each acquire and release writes its own rank's word. A repair on p ranks
 //! adds a silence and p − 1 at most for each skipped ticket.
 
 use rmalab_atomics::{Address, Failed, Rank, RemoteAtomics, WORD};
@@ -133,7 +133,7 @@ impl RobustTicket {
     #[inline]
     fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         ra.put(self.announced, TAKES)?;
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let lock = ra.fetch_add(self.lock, TICKET)?;
         let (next_ticket, now_serving) = split(lock);
         self.my_ticket = next_ticket;

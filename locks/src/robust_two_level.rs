@@ -58,7 +58,7 @@
 //!
 //! # Memory ordering
 //!
-//! Bit 0 is complete before the count changes (I5). The end of the announcement is posted, after the bits of `shared`. If it is
+//! Bit 0 is ordered ahead of the change of the count (I5). The end of the announcement is posted, after the bits of `shared`. If it is
 //! late, a recount waits for it.
 //!
 //! # Deviations from the paper
@@ -78,7 +78,7 @@
 //!
 //! Remote operations, uncontended: those of `two-level`, shared 1 / 1, lock_all 1 / 1, the first exclusive lock of a rank 2 / 2,
 //! each further one 1 / 1. A retry of an exclusive lock adds 2 gets. In addition, each change of a count writes the rank's own
-//! words, once completely. A repair on p ranks reads 3p - 1 words at most in each round.
+//! words. A repair on p ranks reads 3p - 1 words at most in each round.
 
 use std::thread::panicking;
 
@@ -252,7 +252,7 @@ impl RobustTwoLevel {
     #[inline]
     fn begin<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         ra.put(self.own_word(self.me, 0), self.announced | CHANGES)?;
-        Ok(ra.flush(self.me)?)
+        Ok(ra.order(self.me)?)
     }
 
     /// Announces that the change is over, after which these bits are the opposite.

@@ -30,8 +30,8 @@
 //!
 //! # Memory ordering
 //! The put that resets `global` may be late. That delays the next compare-and-swap, also one of the same rank, and does no harm (I2).
-//! Links and wake-ups are posted puts. A rank resets its words by posted puts, and flushes them before it is visible in a
-//! queue again.
+//! Links and wake-ups are posted puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it
+//! visible in a queue again.
 //!
 //! # Deviations from the paper
 //! - One word belongs to one lock. In the paper, tree nodes hash to a table of small words in the adapter's memory. There,
@@ -113,7 +113,7 @@ impl RawMutex for Sherman {
     }
 
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let pred = ra.fetch_store(self.local_tail, self.me)?;
         if pred != NIL {
             ra.put(rank_of(pred).at(self.next), self.me)?;

@@ -35,7 +35,8 @@
 //!
 //! # Memory ordering
 //! All steps on `lock` are atomic and complete. Links and notes are posted puts, and the ranks that need them wait for them. A writer
-//! resets `suc` and `note` by posted puts, and flushes them before it is visible in `tail` again: a late reset could erase a link.
+//! resets `suc` and `note` by posted puts, and orders them ahead of the step that makes it visible in `tail` again: a late reset could
+//! erase a link.
 //!
 //! # Deviations from the paper
 //! - The paper has a word of 128 bits and atomics on parts of it, with which a writer swaps `tail` alone. Here the word has 64 bits. A
@@ -173,7 +174,7 @@ impl RawRwLock for ShiftLock {
 
     #[inline]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.flush(ra.rank())?;
+        ra.order(ra.rank())?;
         let lock = self.enqueue(ra)?;
         self.k = 0;
         self.seen = lock - tail(lock) + self.me;

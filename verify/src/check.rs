@@ -158,7 +158,9 @@ impl Check {
             Call::Failed if !crashes => Some(Answer::Word(0)),
             Call::Acknowledge { ranks } | Call::Silence { ranks } if !crashes => Some(Answer::Word(ranks)),
             Call::Now if !is_timed => Some(Answer::Word(0)),
-            Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
+            Call::Flush { .. } | Call::Order { .. } | Call::Stored | Call::FenceEverywhere if !late => {
+                Some(Answer::Done)
+            }
             _ => None,
         }
     }

@@ -316,8 +316,11 @@ fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>
     let is_used = |rank: Rank| {
         steps.iter().any(|step| match (step.effect, step.choice) {
             (Effect::Answered(call, _) | Effect::Halfway(call), Choice::Step(actor)) => {
-                let flushed = matches!(call, Call::Flush { target: Some(target) } if target == rank);
-                flushed || call.address(actor).is_some_and(|at| at.rank == rank)
+                let is_target = match call {
+                    Call::Flush { target: Some(target) } | Call::Order { target } => target == rank,
+                    _ => false,
+                };
+                is_target || call.address(actor).is_some_and(|at| at.rank == rank)
             }
             _ => false,
         })
@@ -406,7 +409,7 @@ impl Replay<'_> {
                 }
                 let at = call.address(rank);
                 let to = match call {
-                    Call::Flush { target: Some(target) } => self.column(target),
+                    Call::Flush { target: Some(target) } | Call::Order { target } => self.column(target),
                     _ => at.map_or(rank.index(), |at| self.column(at.rank)),
                 };
                 let late = check.network.is_late(&call);

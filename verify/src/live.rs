@@ -196,7 +196,8 @@ impl Live {
             if self.may_crash(rank) {
                 choices.push(Choice::Crash(rank));
             }
-            if self.players[rank.index()].calls.is_some() && self.check.may_restart(self.memory.restarts) {
+            let comes_back = self.players[rank.index()].calls.is_some() && self.memory.may_fail(rank.index());
+            if comes_back && self.check.may_restart(self.memory.restarts) {
                 choices.push(Choice::Restart(rank));
             }
             if let Some(call) = self.players[rank.index()].calls {
@@ -215,7 +216,7 @@ impl Live {
     /// Returns whether `rank` may fail now. After its end, it can only lose what it has posted.
     fn may_crash(&self, rank: Rank) -> bool {
         let has_more = self.players[rank.index()].calls.is_some() || !self.memory.posts[rank.index()].is_empty();
-        has_more && self.check.may_crash(rank, self.memory.deaths.down)
+        has_more && self.memory.may_fail(rank.index()) && self.check.may_crash(rank, self.memory.deaths.down)
     }
 
     /// Returns whether the deadline of an acquisition of `rank` may pass. Its next acquisition begins where the last one

@@ -551,6 +551,8 @@ impl One<'_> {
             // A wait writes its puts itself. Bulk operations and the clock are no steps for loom.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
             Call::Store { .. } | Call::Stored | Call::Finish { .. } | Call::Test { .. } => {}
+            // Puts are written in their order, and ahead of each atomic operation.
+            Call::Order { .. } => {}
             // No rank fails.
             Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => {}
             Call::Start { .. }
@@ -605,7 +607,7 @@ impl One<'_> {
                 self.pause(call);
                 Answer::Done
             }
-            Call::Flush { .. } | Call::Stored => Answer::Done,
+            Call::Flush { .. } | Call::Order { .. } | Call::Stored => Answer::Done,
             Call::FenceEverywhere => {
                 self.fence_everywhere(call);
                 Answer::Done

@@ -17,8 +17,8 @@ pub enum Network {
     #[default]
     Sc,
     /// A posted put takes effect at any time before the next flush of its target. Puts of one rank to one target take
-    /// effect in the order of their posting, all other puts in any order. No other operation waits for a put, not even
-    /// a get by the same rank.
+    /// effect in the order of their posting, all other puts in any order. An ordered put takes effect before the rank's later puts and
+    /// atomics. No other operation waits for a put, not even a get by the same rank.
     ///
     /// A started operation takes effect at any time before its finish or a flush of its target. It is in order with its
     /// rank's puts to the target.
@@ -81,8 +81,23 @@ pub struct Posted {
     pub target: Rank,
     /// True if it is unordered with the rank's other operations to the target.
     pub unordered: bool,
+    /// True if the rank's later puts and atomics of words come after it.
+    pub ahead: bool,
     /// Its effect on the word.
     pub change: Change,
+}
+
+impl Posted {
+    /// An operation that is in order with the rank's other ones to the target.
+    fn new(slot: u16, target: Rank, change: Change) -> Posted {
+        Posted { slot, target, unordered: false, ahead: false, change }
+    }
+
+    /// Returns whether it takes effect before `later`, which the same rank has posted after it.
+    fn comes_before(&self, later: &Posted) -> bool {
+        let is_of_word = !later.unordered || matches!(later.change, Change::Start { .. });
+        self.ahead && is_of_word || !self.unordered && !later.unordered && self.target == later.target
+    }
 }
 
 /// The effect of an operation on its word.
@@ -245,6 +260,12 @@ impl Memory {
         }
     }
 
+    /// Returns whether `rank` may fail: its ordered puts have taken effect. They do so in any case. No rank notices whether that is
+    /// ahead of the failure, so a search loses no behaviour.
+    pub fn may_fail(&self, rank: usize) -> bool {
+        self.posts[rank].iter().all(|post| !post.ahead)
+    }
+
     /// Lets `rank` fail, which leaves `untold` half written. What it has posted may arrive until it is silenced, or never.
     pub fn crash(&mut self, rank: usize, untold: u64) {
         self.deaths.down |= 1 << rank;
@@ -332,8 +353,9 @@ impl Memory {
         self.posts.iter().all(Vec::is_empty) && self.halfway.iter().all(Option::is_none)
     }
 
-    /// Returns whether `issued` of `rank` is enabled. Four calls are not: a wait whose condition is false ahead of its
-    /// deadline, a finish without a result, a flush of operations under way, and an atomic operation on a locked word.
+    /// Returns whether `issued` of `rank` is enabled. Five calls are not: a wait whose condition is false ahead of its
+    /// deadline, a finish without a result, a flush of operations under way, and an atomic operation on a locked word, or behind an
+    /// ordered put.
     ///
     /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
@@ -357,10 +379,12 @@ impl Memory {
             Call::Failed | Call::Acknowledge { .. } | Call::Silence { .. } => true,
             // The adapter's writes are not ordered with its atomics.
             Call::Put { .. } | Call::BulkPut { .. } | Call::Load { .. } | Call::Store { .. } | Call::Stored => true,
+            Call::Order { .. } => true,
             Call::Start { op: WordOp::Get | WordOp::Put(_), .. } => true,
             // A processor's operations on one word are in order. The adapter's operations on a word join that order if
             // the processor has stored to it.
             _ if self.stored(rank, issued.slot).is_some() => false,
+            _ if self.posts[rank].iter().any(|post| post.ahead) => false,
             _ if issued.by_cpu => true,
             _ => {
                 let locked = |(other, half): (usize, &Option<(u16, u64)>)| {
@@ -396,12 +420,11 @@ impl Memory {
         match issued.call {
             Call::Start { at, request, op } => {
                 if network.is_late(&issued.call) {
-                    let change = Change::Start { request, op };
-                    return self.put(
-                        true,
-                        rank,
-                        Posted { slot, target: at.rank, unordered: network.bulk_is_late(), change },
-                    );
+                    let posted = Posted {
+                        unordered: network.bulk_is_late(),
+                        ..Posted::new(slot, at.rank, Change::Start { request, op })
+                    };
+                    return self.put(true, rank, posted);
                 }
                 let at_once = Issued { call: Call::new(at, op), ..*issued };
                 let word = match self.carry_out(network, rank, &at_once)? {
@@ -425,12 +448,12 @@ impl Memory {
             Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => Some(Answer::Word(self.word(slot))),
             Call::Put { at, value } => {
                 let change = Change::Put { mask: u64::MAX, value };
-                self.put(network.puts_are_late(), rank, Posted { slot, target: at.rank, unordered: false, change })
+                self.put(network.puts_are_late(), rank, Posted::new(slot, at.rank, change))
             }
             Call::Load { .. } => Some(Answer::Word(self.stored(rank, slot).unwrap_or_else(|| self.word(slot)))),
             Call::Store { at, value } => {
                 let change = Change::Store { value, flushed: false };
-                self.put(network.puts_are_late(), rank, Posted { slot, target: at.rank, unordered: false, change })
+                self.put(network.puts_are_late(), rank, Posted::new(slot, at.rank, change))
             }
             Call::Stored => {
                 for post in &mut self.posts[rank] {
@@ -441,8 +464,14 @@ impl Memory {
                 Some(Answer::Done)
             }
             Call::BulkPut { at, mask, value } => {
-                let change = Change::Put { mask, value };
-                self.put(network.bulk_is_late(), rank, Posted { slot, target: at.rank, unordered: true, change })
+                let posted = Posted { unordered: true, ..Posted::new(slot, at.rank, Change::Put { mask, value }) };
+                self.put(network.bulk_is_late(), rank, posted)
+            }
+            Call::Order { target } => {
+                for post in &mut self.posts[rank] {
+                    post.ahead |= post.target == target && !post.unordered && matches!(post.change, Change::Put { .. });
+                }
+                Some(Answer::Done)
             }
             Call::Pause { .. } => Some(self.deaths.news(rank).map_or(Answer::Done, Answer::PeerFailed)),
             Call::Flush { .. } | Call::FenceEverywhere => Some(Answer::Done),
@@ -481,8 +510,7 @@ impl Memory {
     /// Returns whether operation `index` of those of `rank` under way may take effect now.
     pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
         let posts = &self.posts[rank];
-        let Posted { target, unordered, .. } = posts[index];
-        unordered || posts[..index].iter().all(|post| post.unordered || post.target != target)
+        !posts[..index].iter().any(|post| post.comes_before(&posts[index]))
     }
 
     /// Lets operation `index` of `rank` take effect.

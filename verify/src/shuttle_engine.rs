@@ -223,7 +223,8 @@ impl Executor for One {
         observer.issues(self.rank, call);
         self.exit.guard(|| match call {
             // These change nothing, and nothing changes them.
-            Call::Flush { .. } | Call::FenceEverywhere | Call::Now if !self.execution.every_call => {}
+            Call::Flush { .. } | Call::Order { .. } | Call::FenceEverywhere | Call::Now
+                if !self.execution.every_call => {}
             Call::Pause { .. } => shuttle::thread::yield_now(),
             // Shuttle has no time: a sleep only lets the director choose.
             _ => shuttle::thread::sleep(Duration::ZERO),

@@ -101,6 +101,11 @@ fn flush(at: Address) -> Step {
     Call::Flush { target: Some(at.rank) }.into()
 }
 
+/// An order of the word's home.
+fn order(at: Address) -> Step {
+    Call::Order { target: at.rank }.into()
+}
+
 fn flush_all() -> Step {
     Call::Flush { target: None }.into()
 }
@@ -189,6 +194,43 @@ const TESTS: &[Test] = &[
         why: "a flush is remote completion: stronger than a poll of the put, after which it may still be on its way",
         programs: |x, y| vec![vec![put(x, 1), flush(x), put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_ordered_put",
+        why: "an ordered put arrives ahead of a later put, to whatever target; a fence of the queue pair orders one target only",
+        programs: |x, y| vec![vec![put(x, 1), order(x), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_ordered_put_then_atomic",
+        why: "an ordered put arrives ahead of a later atomic, to whatever target",
+        programs: |x, y| vec![vec![put(x, 1), order(x), fetch_store(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_ordered_put_then_started_atomic",
+        why: "an ordered put arrives ahead of a later started operation",
+        programs: |x, y| vec![vec![put(x, 1), order(x), start_add(0, y)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_order_of_the_flag",
+        why: "an order of one target does not order the puts to another",
+        programs: |x, y| vec![vec![put(x, 1), order(y), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_ordered_put_then_bulk",
+        why: "an order concerns later operations on words only",
+        programs: |x, y| vec![vec![put(x, 1), order(x), bulk_put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
         ..PLAIN
     },
     Test {
@@ -327,6 +369,26 @@ const TESTS: &[Test] = &[
         why: "a flushed put is complete; in RDMA^TSO a polled one is not, and both reads may miss",
         programs: |x, y| vec![vec![put(x, 1), flush(x), get(y)], vec![put(y, 1), flush(y), get(x)]],
         sc: SEEN,
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_ordered_put",
+        why: "an order is no flush: a get may still come ahead of the put",
+        programs: |x, y| vec![vec![put(x, 1), order(x), get(y)], vec![put(y, 1), order(y), get(x)]],
+        sc: SEEN,
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_ordered_put_then_put",
+        why: "a later put does not complete an ordered one: it is late itself, and a get may come ahead of both",
+        homes: [2, 2],
+        programs: |x, y| {
+            let further = Rank(3).at(Disp(128));
+            vec![vec![put(x, 1), order(x), put(further, 1), get(y)], vec![put(y, 1), order(y), put(further, 2), get(x)]]
+        },
+        sc: SEEN,
+        late_puts: &["0 0"],
         ..PLAIN
     },
     Test {

@@ -337,6 +337,12 @@ impl Fabric for Mapped {
     }
 
     #[inline(always)]
+    fn keep_order(&self, _target: Rank) -> Result<()> {
+        // Each later put or atomic of a word releases.
+        Ok(())
+    }
+
+    #[inline(always)]
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         self.wait_for(own, until, deadline, None)
     }

@@ -156,6 +156,8 @@ pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics + ?Sized>(
     for rank in [size, u32::MAX].map(Rank) {
         let seen = ra.flush(rank);
         require!(refuses_rank(&seen, Operation::Flush, rank, size), "flush of {rank}: {seen:?}");
+        let seen = lab.ra.order(rank);
+        require!(refuses_rank(&seen, Operation::Order, rank, size), "order of {rank}: {seen:?}");
     }
     for target in lab.ranks() {
         ra.flush(target)?;

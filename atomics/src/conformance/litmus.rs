@@ -208,6 +208,10 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
         Ok(self.ra.flush(self.homes[variable])?)
     }
 
+    fn order(&self, variable: usize) -> Outcome {
+        Ok(self.ra.order(self.homes[variable])?)
+    }
+
     /// Reads a variable; returns bit number `bit` if this instance's write was seen.
     fn get(&self, variable: usize, bit: u32) -> Outcome<u32> {
         self.step()?;
@@ -409,6 +413,14 @@ tests! {
         i.get(other, role)
     }, |seen| seen == 0);
 
+    /// An ordered put may be late for its own rank's next get: every outcome is allowed.
+    store_buffering_ordered_put store_buffering(|role, i| {
+        let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.put(mine)?;
+        i.order(mine)?;
+        i.get(other, role)
+    }, NEVER);
+
     /// A posted put may be late: every outcome is allowed.
     store_buffering_put store_buffering(|role, i| {
         let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
@@ -466,6 +478,28 @@ tests! {
             i.put(X)?;
             i.flush(X)?;
             i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get(X, 1)?)
+    }, STALE);
+
+    /// Two puts to different targets are in order if the first is ordered.
+    message_passing_ordered_put message_passing(Homes::Apart, |role, i| {
+        if role == 0 {
+            i.put(X)?;
+            i.order(X)?;
+            i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get(X, 1)?)
+    }, STALE);
+
+    /// A put that is ordered comes ahead of a later atomic.
+    message_passing_ordered_put_then_atomic message_passing(Homes::Mixed, |role, i| {
+        if role == 0 {
+            i.put(X)?;
+            i.order(X)?;
+            i.fetch_store(Y)?;
             return Ok(0);
         }
         Ok(i.get(Y, 0)? | i.get(X, 1)?)

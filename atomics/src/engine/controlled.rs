@@ -109,6 +109,11 @@ pub enum Call {
         /// The target, or all targets if there is none.
         target: Option<Rank>,
     },
+    /// Orders the word puts that this rank has posted to the target ahead of its later puts and atomics of words: answered at once.
+    Order {
+        /// The target.
+        target: Rank,
+    },
     /// Answered with a word of the rank's own segment, once the condition holds.
     WaitUntil {
         /// The word.
@@ -191,6 +196,7 @@ impl Call {
             | Call::BulkPut { .. }
             | Call::Start { .. }
             | Call::Flush { .. }
+            | Call::Order { .. }
             | Call::FenceEverywhere
             | Call::Pause { .. } => false,
         }
@@ -214,6 +220,7 @@ impl Call {
             Call::Stored
             | Call::Test { .. }
             | Call::Flush { .. }
+            | Call::Order { .. }
             | Call::FenceEverywhere
             | Call::Pause { .. }
             | Call::Failed
@@ -245,6 +252,7 @@ impl fmt::Display for Call {
             Call::Stored => f.write_str("stored"),
             Call::Flush { target: Some(target) } => write!(f, "flush({target})"),
             Call::Flush { target: None } => f.write_str("flush_all"),
+            Call::Order { target } => write!(f, "order({target})"),
             Call::WaitUntil { own, until, deadline } => {
                 write!(f, "wait_until(own {own} {until}")?;
                 if deadline.is_some() {
@@ -562,6 +570,10 @@ impl<E: Executor> Fabric for Controlled<E> {
             self.give_up(target);
         }
         completed
+    }
+
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.make(Call::Order { target })
     }
 
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {

@@ -38,6 +38,8 @@ pub enum Operation {
     PutBytes,
     /// [`RemoteAtomics::flush`](crate::RemoteAtomics::flush)
     Flush,
+    /// [`RemoteAtomics::order`](crate::RemoteAtomics::order)
+    Order,
     /// [`RemoteAtomics::wait_until`](crate::RemoteAtomics::wait_until)
     WaitUntil,
     /// [`RemoteAtomics::pin`](crate::RemoteAtomics::pin)
@@ -55,6 +57,7 @@ impl std::fmt::Display for Operation {
             Operation::GetBytes => "get_bytes",
             Operation::PutBytes => "put_bytes",
             Operation::Flush => "flush",
+            Operation::Order => "order",
             Operation::WaitUntil => "wait_until",
             Operation::Pin => "pin",
         })

@@ -249,6 +249,12 @@ pub trait Fabric {
     /// After an error, operations under way are abandoned, and no longer touch a buffer of this rank.
     fn complete(&self, target: Option<Rank>) -> Result<()>;
 
+    /// Orders the word puts to `target` ahead of later puts and atomics of words. Without a cheaper way, it completes them.
+    #[inline]
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.complete(Some(target))
+    }
+
     /// Waits until a word of this rank's segment meets `until`, and returns it; `None` at the deadline.
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>>;
 
@@ -299,6 +305,11 @@ impl<F: Fabric + ?Sized> Fabric for &F {
     #[inline]
     fn complete(&self, target: Option<Rank>) -> Result<()> {
         (**self).complete(target)
+    }
+
+    #[inline]
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        (**self).keep_order(target)
     }
 
     #[inline]

@@ -174,7 +174,7 @@ impl<F: Fabric> WholeWorld for F {
 ///   sequentially consistent among themselves.
 /// * `put` is *posted*. It is *ordered* after the earlier word operations of this rank to the same target (release), becomes visible some
 ///   time later, and is *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible before its next step
-///   flushes, or uses `fetch_store`.
+///   flushes, or uses `fetch_store`. If that step is a put or an atomic, to any rank, [`order`](Self::order) is enough.
 /// * A rank's own segment is a target like any other. A rank that posts a put to its own word flushes itself before it, or any rank that it
 ///   notifies, may rely on the value.
 /// * Bulk operations are atomic only for each aligned word, and complete at flush. They are ordered neither among themselves nor with the
@@ -352,6 +352,21 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     fn flush(&self, target: Rank) -> Result<()> {
         self.view().check_rank(Operation::Flush, target)?;
         self.complete(Some(target))
+    }
+
+    /// Orders the word puts of this rank to `target` ahead of its later puts and atomics of words, to any rank: a rank that finds the effect
+    /// of a later one also finds these puts.
+    ///
+    /// They take effect also if this rank fails. A later get of this rank may still come ahead of them, which a [`flush`](Self::flush)
+    /// excludes. On coherent memory this costs nothing, where a flush is a fence. Elsewhere it is a flush.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`flush`](Self::flush).
+    #[inline(always)]
+    fn order(&self, target: Rank) -> Result<()> {
+        self.view().check_rank(Operation::Order, target)?;
+        self.keep_order(target)
     }
 
     /// Waits until all operations of this rank are complete.

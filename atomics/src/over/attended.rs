@@ -148,6 +148,10 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'
         self.inner.complete(target)
     }
 
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.inner.keep_order(target)
+    }
+
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         match self.attend(own, until, deadline)? {
             Some(value) => Ok(Some(value)),

@@ -411,6 +411,12 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Counted<'_, A> {
         Ok(())
     }
 
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.inner.keep_order(target)?;
+        self.count(&self.flush, target);
+        Ok(())
+    }
+
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let value = self.inner.wait_on(own, until, deadline)?;
         increment(&self.wait);

@@ -121,6 +121,11 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Crashing<'_, A> {
         self.inner.complete(target)
     }
 
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.count();
+        self.inner.keep_order(target)
+    }
+
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         self.count();
         self.inner.wait_on(own, until, deadline)

@@ -152,6 +152,10 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Probed<'_, A> {
         self.inner.complete(target)
     }
 
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.inner.keep_order(target)
+    }
+
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         self.note(Operation::WaitUntil, own.address())?;
         loop {

@@ -425,6 +425,11 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Subset<'_, A> {
     }
 
     #[inline]
+    fn keep_order(&self, target: Rank) -> Result<()> {
+        self.parent.keep_order(self.outer(target))
+    }
+
+    #[inline]
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         self.parent.wait_on(own.renumbered(self.outer(own.rank())), until, deadline)
     }

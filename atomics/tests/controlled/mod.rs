@@ -157,6 +157,7 @@ fn every_allowed_outcome_is_seen() {
         only_late.extend(seen.difference(&at_once).map(|reads| format!("{}: {reads}", test.name)));
     }
     let expected = [
+        "store_buffering_ordered_put: r0:y=0 r1:x=0",
         "store_buffering_put: r0:y=0 r1:x=0",
         "message_passing_put_two_targets: r1:y=1 r1:x=0",
         "own_put_then_get: r0:x=0",

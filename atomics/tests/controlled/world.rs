@@ -42,6 +42,23 @@ impl Chance {
 struct Post {
     at: Address,
     what: What,
+    /// Whether later puts and atomics of words come after it.
+    ahead: bool,
+}
+
+impl Post {
+    fn new(at: Address, what: What) -> Post {
+        Post { at, what, ahead: false }
+    }
+
+    /// Returns whether it takes effect before `later`, which the same rank has posted after it.
+    fn comes_before(&self, later: &Post) -> bool {
+        match (self.what, later.what) {
+            (What::Put(_), What::Put(_)) => self.ahead || self.at.rank == later.at.rank,
+            (What::Put(_), What::Started { .. }) => self.ahead,
+            _ => false,
+        }
+    }
 }
 
 /// The kind of a posted operation.
@@ -257,10 +274,11 @@ impl<T: 'static> World<T> {
     /// Lets put number `index` of `rank` take effect, or the put that has to come before it.
     fn arrive(&mut self, rank: usize, index: usize) {
         let posts = &mut self.posts[rank];
-        let (ordered, target) = (matches!(posts[index].what, What::Put(_)), posts[index].at.rank);
-        let before = |post: &Post| matches!(post.what, What::Put(_)) && post.at.rank == target;
-        let index = if ordered { posts.iter().position(before).expect("this one, if no other") } else { index };
-        let Post { at, what } = posts.remove(index);
+        let mut index = index;
+        while let Some(before) = posts[..index].iter().position(|post| post.comes_before(&posts[index])) {
+            index = before;
+        }
+        let Post { at, what, .. } = posts.remove(index);
         if posts.is_empty() {
             self.posting.retain(|&other| other != rank);
         }
@@ -281,7 +299,14 @@ impl<T: 'static> World<T> {
     /// Returns the answer to the rank's call; `None` if it is not done yet: the rank is blocked, or must be tried
     /// again.
     fn carry_out(&mut self, rank: usize) -> Option<Answer> {
-        match self.calls[rank] {
+        let call = self.calls[rank];
+        if let Call::FetchAdd { .. } | Call::FetchStore { .. } | Call::CompareAndSwap { .. } = call
+            && let Some(ahead) = self.posts[rank].iter().position(|post| post.ahead)
+        {
+            self.arrive(rank, ahead);
+            return None;
+        }
+        match call {
             Call::FetchAdd { at, value } => self.update(at, |old| old.wrapping_add(value)),
             Call::FetchStore { at, value } => self.update(at, |_| value),
             Call::CompareAndSwap { at, expected, desired } => {
@@ -296,9 +321,9 @@ impl<T: 'static> World<T> {
             }
             Call::Stored => Some(Answer::Done),
             Call::Get { at } | Call::BulkGet { at } => self.update(at, |old| old),
-            Call::Put { at, value } | Call::Store { at, value } => self.post(rank, Post { at, what: What::Put(value) }),
-            Call::BulkPut { at, mask, value } => self.post(rank, Post { at, what: What::Bulk { mask, value } }),
-            Call::Start { request, at, op } => self.post(rank, Post { at, what: What::Started { request, op } }),
+            Call::Put { at, value } | Call::Store { at, value } => self.post(rank, Post::new(at, What::Put(value))),
+            Call::BulkPut { at, mask, value } => self.post(rank, Post::new(at, What::Bulk { mask, value })),
+            Call::Start { request, at, op } => self.post(rank, Post::new(at, What::Started { request, op })),
             Call::Finish { request, .. } => match self.results.remove(&(rank, request)) {
                 Some(old) => Some(Answer::Word(old)),
                 None => {
@@ -318,6 +343,12 @@ impl<T: 'static> World<T> {
                     }
                     None => Some(Answer::Done),
                 }
+            }
+            Call::Order { target } => {
+                for post in &mut self.posts[rank] {
+                    post.ahead |= post.at.rank == target && matches!(post.what, What::Put(_));
+                }
+                Some(Answer::Done)
             }
             Call::FenceEverywhere => {
                 let word = |posts: &Vec<Post>| posts.iter().rposition(|post| matches!(post.what, What::Put(_)));

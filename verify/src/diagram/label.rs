@@ -62,6 +62,15 @@ fn condition(check: &Check, at: Address, until: Until) -> String {
     }
 }
 
+/// The memory of `target` as a call of `rank` names it.
+fn memory(check: &Check, rank: Rank, target: Rank) -> String {
+    match target {
+        _ if target == rank => "local".to_owned(),
+        _ if check.subject.has_home() && target == check.home() => "home".to_owned(),
+        _ => target.to_string(),
+    }
+}
+
 /// A call of `rank`, without the answer.
 pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
     let name = |at| word(check, Some(rank), at);
@@ -88,11 +97,8 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
         Call::Store { at, value: new } => format!("store {} := {}", name(at), value(check, at, new)),
         Call::Stored => "stored".to_owned(),
         Call::Flush { target: None } => "flush all".to_owned(),
-        Call::Flush { target: Some(target) } if target == rank => "flush local".to_owned(),
-        Call::Flush { target: Some(target) } if check.subject.has_home() && target == check.home() => {
-            "flush home".to_owned()
-        }
-        Call::Flush { target: Some(target) } => format!("flush {target}"),
+        Call::Flush { target: Some(target) } => format!("flush {}", memory(check, rank, target)),
+        Call::Order { target } => format!("order {}", memory(check, rank, target)),
         Call::WaitUntil { own, until, .. } => {
             let at = rank.at(own);
             format!("wait {} {}", name(at), condition(check, at, until))

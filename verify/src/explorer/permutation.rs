@@ -96,6 +96,7 @@ impl Permutation {
             Call::Load { at } => Call::Load { at: self.address(at) },
             Call::Store { at, value } => Call::Store { at: self.address(at), value: word(value) },
             Call::Flush { target } => Call::Flush { target: target.map(|rank| Rank(self.rank(rank.index()) as u32)) },
+            Call::Order { target } => Call::Order { target: Rank(self.rank(target.index()) as u32) },
             Call::WaitUntil { own, until, deadline } => {
                 let until = match until {
                     Until::Eq(value) => Until::Eq(word(value)),

@@ -371,7 +371,7 @@ impl<'s> Walker<'s> {
             choices.push(self.space.check.lapse(&self.statuses(state)));
         }
         if self.space.check.may_restart(state.memory.restarts) {
-            let comes_back = |&rank: &usize| self.node(state, rank).issued.is_some();
+            let comes_back = |&rank: &usize| self.node(state, rank).issued.is_some() && state.memory.may_fail(rank);
             let ranks = (0..self.space.parts.ranks).filter(comes_back);
             choices.extend(ranks.map(|rank| Choice::Restart(Rank(rank as u32))));
         }
@@ -379,7 +379,8 @@ impl<'s> Walker<'s> {
             for rank in 0..self.space.parts.ranks {
                 choices.extend(self.notices(state, rank));
                 let has_more = self.node(state, rank).issued.is_some() || !state.memory.posts[rank].is_empty();
-                if has_more && self.space.check.may_crash(Rank(rank as u32), state.memory.deaths.down) {
+                let may_fail = has_more && state.memory.may_fail(rank);
+                if may_fail && self.space.check.may_crash(Rank(rank as u32), state.memory.deaths.down) {
                     choices.push(Choice::Crash(Rank(rank as u32)));
                 }
             }
@@ -563,7 +564,7 @@ impl<'s> Walker<'s> {
         Ok(edge)
     }
 
-    /// Takes the next local steps of `rank`: those that post a put, and flushes of puts that have arrived.
+    /// Takes the next local steps of `rank`: those that post or order puts, and flushes of puts that have arrived.
     ///
     /// Such a step reads and writes only the rank's own list of posted puts, and appends to its end. So it commutes
     /// with every step of other ranks and with every arrival, and it stays enabled until it is taken. If the rank
@@ -581,12 +582,15 @@ impl<'s> Walker<'s> {
         if !self.space.settles || self.next.memory.deaths.is_down(rank) {
             return Ok(());
         }
+        let may_fail = self.space.parts.deaths || self.space.parts.restarts;
         for _ in 0..SETTLED {
             let from = self.next.locals[rank];
             let node = &self.automata.nodes[from as usize];
             let Some(issued) = node.issued else { return Ok(()) };
             let local = match issued.call {
                 Call::Flush { .. } => self.next.memory.ready(rank, &issued),
+                // A rank that fails ahead of it may lose the puts.
+                Call::Order { .. } => !may_fail || self.next.memory.posts[rank].is_empty(),
                 Call::Acknowledge { ranks } => ranks & !self.next.memory.deaths.known[rank] == 0,
                 Call::Failed | Call::Pause { .. } => self.nothing_new(rank, issued.call),
                 // A fence of another rank observes posted puts.

@@ -124,6 +124,7 @@ const HAS_RESULTS: u64 = NodeId::MAX as u64;
 
 /// The bit of an operation under way whose kind is encoded next.
 const HAS_MORE: u64 = 2;
+const AHEAD: u64 = 4;
 
 /// The kind of a put to some bits of a word; the other kinds are started operations.
 const MASKED: u8 = 5;
@@ -185,7 +186,7 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
                         (Some((kind, u64::from(request))), first, Some(second))
                     }
                 };
-                let head = u64::from(post.slot) << 2 | u64::from(post.unordered);
+                let head = u64::from(post.slot) << 3 | AHEAD * u64::from(post.ahead) | u64::from(post.unordered);
                 push(bytes, if more.is_some() { head | HAS_MORE } else { head });
                 if let Some((kind, number)) = more {
                     push(bytes, u64::from(kind));
@@ -285,7 +286,7 @@ pub(super) fn decode(
             posts.clear();
             for _ in 0..pull(bytes) {
                 let head = pull(bytes);
-                let slot = (head >> 2) as u16;
+                let slot = (head >> 3) as u16;
                 let Some(target) = owner(slot) else { return false };
                 let kind = if head & HAS_MORE == 0 { None } else { Some(pull(bytes) as u8) };
                 let number = if kind.is_some() { pull(bytes) } else { u64::MAX };
@@ -298,7 +299,7 @@ pub(super) fn decode(
                         Change::Start { request: number as u32, op: put_together(kind, [first, second]) }
                     }
                 };
-                posts.push(Posted { slot, target, unordered: head & 1 == 1, change });
+                posts.push(Posted { slot, target, unordered: head & 1 == 1, ahead: head & AHEAD != 0, change });
             }
         }
     }

@@ -102,7 +102,7 @@ constructors! {
     wait_until WaitUntil "Waits for the local word of this name."
     bulk_get BulkGet "Bulk gets of the word of this name.";
     any_call Any "All calls."
-    flush Flush "Flushes of any target."
+    flush Flush "Flushes and orders of any target."
     fence_everywhere FenceEverywhere "Fences for all ranks."
     bulk_put BulkPut "Bulk puts of any word."
     now Now "Reads of the clock."
@@ -186,7 +186,7 @@ impl Calls {
             Call::FetchStore { value, .. } => (Operation::FetchStore, Some(value), None),
             Call::Get { .. } => (Operation::Get, None, None),
             Call::Put { value, .. } => (Operation::Put, Some(value), None),
-            Call::Flush { .. } => (Operation::Flush, None, None),
+            Call::Flush { .. } | Call::Order { .. } => (Operation::Flush, None, None),
             Call::WaitUntil { until: Until::Eq(word) | Until::Ge(word), .. } => {
                 (Operation::WaitUntil, Some(word), None)
             }
@@ -203,6 +203,7 @@ impl Calls {
         let word = || call.address(now.rank).and_then(|at| subject.word_at(at, now.home));
         let target = match *call {
             Call::Flush { target } => target,
+            Call::Order { target } => Some(target),
             _ => call.address(now.rank).map(|at| at.rank),
         };
         let in_phase = match (self.phase, now.phase) {

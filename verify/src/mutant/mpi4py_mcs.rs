@@ -12,7 +12,7 @@ use crate::subject::WORDS;
 /// The reset of the local `next`, in place of a flush.
 fn reset(call: Call) -> Call {
     match call {
-        Call::Flush { target: Some(rank) } => Call::Put { at: rank.at(WORDS.plus(LINE)), value: 0 },
+        Call::Order { target: rank } => Call::Put { at: rank.at(WORDS.plus(LINE)), value: 0 },
         other => other,
     }
 }

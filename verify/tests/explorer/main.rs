@@ -13,6 +13,7 @@ mod limits;
 mod local;
 mod nested;
 mod oracle;
+mod ordered;
 mod pinned;
 mod planted;
 mod protocols;
@@ -66,7 +67,7 @@ fn is_silent(check: &Check, rank: Rank, call: Call) -> bool {
             check.scenario.crashes() == 0
         }
         Call::Now => !check.is_timed(rank) && check.scenario.lapses() == 0,
-        Call::Flush { .. } | Call::Stored | Call::FenceEverywhere => {
+        Call::Flush { .. } | Call::Order { .. } | Call::Stored | Call::FenceEverywhere => {
             !matches!(check.network, Network::LatePuts | Network::UnorderedBulk)
         }
         _ => false,

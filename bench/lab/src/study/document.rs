@@ -17,7 +17,8 @@ impl Outcome {
         for &backend in &self.options.backends {
             let of = Of { outcome: self, backend };
             if of.cells().next().is_some() {
-                document.sections.push(of.section());
+                let section = of.section();
+                document.sections.push(if document.sections.is_empty() { section.paragraph(COLUMNS) } else { section });
             }
         }
         document.sections.push(subjects(self));
@@ -26,6 +27,11 @@ impl Outcome {
         document
     }
 }
+
+/// The columns that their titles do not explain.
+const COLUMNS: &str = "\
+Jain's index: 1 when all ranks get the same number of acquisitions, one over the number of ranks when one gets all. Bypass: how \
+often others enter while a rank waits. A pair is an acquisition and its release.";
 
 /// The cells of one backend.
 struct Of<'a> {

@@ -7,14 +7,6 @@ use rmalab_verify::Network;
 
 use super::{Checked, Engine, Outcome, Verdict};
 
-/// Data of each check that its row does not show.
-const CHECKED: &str = "\
-Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no failing call, none outside
-of the lock's memory; with data inside: an entering rank sees all earlier writes; with an order: no rank is overtaken against
-it; with try: a free lock is taken; with timed: no rank gives up ahead of its deadline. Checks may run side by side (`--jobs`), which lengthens their times.
-Columns: section is what a rank does inside; order is the claimed order of entries; depth is the number of steps to the
-farthest state; bypass is the most entries of others while a rank waits.";
-
 /// From this number of states on, memory grows with it; below, it is that of an empty search.
 const MANY: u64 = 500_000;
 
@@ -61,9 +53,35 @@ impl Outcome {
         for checked in &self.checks {
             table.row(row(checked));
         }
-        document.sections.push(Section::new("checks", "Checks").table(table).paragraph(CHECKED.replace('\n', " ")));
+        document.sections.push(Section::new("checks", "Checks").table(table).paragraph(self.legend()));
         document.data = Some(self.data());
         document
+    }
+
+    /// What every check looked for, and the columns that their titles do not explain.
+    fn legend(&self) -> String {
+        let any = |holds: &dyn Fn(&Checked) -> bool| self.checks.iter().any(holds);
+        let parts = [
+            (
+                true,
+                "Each check looks for two ranks inside, a deadlock, a lost wake-up, a livelock, words that do not rest at zero, a failing \
+                 call, and a call outside of the lock's memory.",
+            ),
+            (any(&|checked| checked.section == "data"), "Section data: an entering rank sees all earlier writes."),
+            (
+                any(&|checked| checked.order.is_some()),
+                "Order: no rank is overtaken against the order that the lock claims.",
+            ),
+            (any(&|checked| checked.scenario.contains("try")), "With try: a free lock is taken."),
+            (any(&|checked| checked.scenario.contains("timed")), "With timed: no rank gives up ahead of its deadline."),
+            (
+                true,
+                "Depth: the steps to the farthest state. Bypass: how often others enter while a rank waits, at most. Checks may run \
+                 side by side (--jobs), which lengthens their times.",
+            ),
+        ];
+        let shown: Vec<&str> = parts.iter().filter(|(is_shown, _)| *is_shown).map(|&(_, text)| text).collect();
+        shown.join(" ")
     }
 
     /// The same, but with the largest search of each lock and network first.
