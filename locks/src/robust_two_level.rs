@@ -249,21 +249,21 @@ impl RobustTwoLevel {
     }
 
     /// Announces a change of a count.
-    #[inline]
+    #[inline(always)]
     fn begin<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         ra.put(self.own_word(self.me, 0), self.announced | CHANGES)?;
         Ok(ra.order(self.me)?)
     }
 
     /// Announces that the change is over, after which these bits are the opposite.
-    #[inline]
+    #[inline(always)]
     fn end<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, changed: u64) -> Result<()> {
         self.announced = (self.announced ^ changed).wrapping_add(NUMBER);
         Ok(ra.put(self.own_word(self.me, 0), self.announced)?)
     }
 
     /// Changes a count in the master, and returns the word from before.
-    #[inline]
+    #[inline(always)]
     fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
         self.begin(ra)?;
         let before = ra.fetch_add(self.master, difference)?;
@@ -272,7 +272,7 @@ impl RobustTwoLevel {
     }
 
     /// Changes the count in the target, and returns the word from before.
-    #[inline]
+    #[inline(always)]
     fn count_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, difference: u64) -> Result<u64> {
         self.begin(ra)?;
         let before = ra.fetch_add(self.word_of(target), difference)?;

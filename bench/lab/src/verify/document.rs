@@ -64,7 +64,7 @@ impl Outcome {
         let parts = [
             (
                 true,
-                "Each check looks for two ranks inside, a deadlock, a lost wake-up, a livelock, words that do not rest at zero, a failing \
+                "Each check looks for two ranks inside, a deadlock, a lost wake-up, a livelock, words that do not rest as the lock says, a failing \
                  call, and a call outside of the lock's memory.",
             ),
             (any(&|checked| checked.section == "data"), "Section data: an entering rank sees all earlier writes."),
