@@ -1,10 +1,11 @@
 //! One check: its subject, scenario, network and mutant.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use rmalab_atomics::controlled::{Answer, Call, Shape};
+use rmalab_atomics::controlled::{Answer, Call, Executor, Shape};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Topology, WORD};
 use rmalab_locks::LINE;
 use rmalab_locks::recoverable::Stage as Resumed;
@@ -192,6 +193,10 @@ impl Check {
                 tries: self.subject.supports(Form::Try),
             });
         }
+        if let Some(source) = self.too_many_ranks() {
+            let home = self.world() > self.active();
+            return Err(crate::Error::TooManyRanks { scenario: self.scenario.to_string(), source, home });
+        }
         if self.scenario.crashes() > 0
             && let Some(why) = self.no_crashes()
         {
@@ -215,6 +220,16 @@ impl Check {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// The error of the lock if it cannot count the ranks of the world.
+    fn too_many_ranks(&self) -> Option<rmalab_locks::Error> {
+        let (Workload::Lock(bind) | Workload::Window(bind)) = self.subject.workload() else { return None };
+        let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
+        let player: &dyn Player = &Mute;
+        let stage = Stage::new(player, &shape, Rank(0));
+        stage.heap().alloc(LINE, LINE).ok()?;
+        bind.bind(&stage, self.home()).err().filter(|error| matches!(error, rmalab_locks::Error::TooManyRanks { .. }))
     }
 
     /// Why no rank may fail in this check, if so.
@@ -356,6 +371,19 @@ impl Check {
         }
         Ok(())
     }
+}
+
+/// Answers no call.
+struct Mute;
+
+impl Executor for Mute {
+    fn call(&self, _call: Call) -> Answer {
+        Answer::GivenUp
+    }
+}
+
+impl Player for Mute {
+    fn event(&self, _event: Event, _handle: &dyn Debug) {}
 }
 
 /// What one rank has done before it failed: a function of its status.

@@ -49,6 +49,16 @@ pub enum Error {
         /// True if it can be tried.
         tries: bool,
     },
+    /// The world of the check has more ranks than the lock can count.
+    #[error("scenario {scenario}: {source}{home}", home = if *home { "; one rank more than the scenario has holds the lock's words" } else { "" })]
+    TooManyRanks {
+        /// The scenario.
+        scenario: String,
+        /// The lock's error.
+        source: rmalab_locks::Error,
+        /// True if a rank that takes no part has the lock's words.
+        home: bool,
+    },
     /// Ranks fail in a check that has no failures.
     #[error("scenario {scenario}: {lock}: {why}")]
     Crashes {

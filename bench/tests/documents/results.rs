@@ -82,6 +82,19 @@ fn the_study_has_every_lock() {
 }
 
 #[test]
+fn the_readme_names_the_origin_of_its_figure() {
+    let study = result("study.md");
+    let made = study.lines().find(|line| line.starts_with("Made by")).expect("a line of origin");
+    let between =
+        |from: &str, to: &str| made.split_once(from).and_then(|(_, rest)| Some(rest.split_once(to)?.0.to_owned()));
+    let readme = read(&root().join("README.md"));
+    for (from, to) in [("`rmalab ", "`"), ("commit ", ","), ("processors of ", ". ")] {
+        let origin = between(from, to).expect("a part of the origin");
+        assert!(readme.contains(&origin), "README.md's figure is of docs/results/study.md, but does not name {origin}");
+    }
+}
+
+#[test]
 fn the_arena_has_every_lock() {
     let text = result("arena.md");
     let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();

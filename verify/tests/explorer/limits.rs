@@ -162,3 +162,16 @@ fn one_thread_and_one_state_are_enough() {
         assert_eq!(outcome.finding, Finding::Holds);
     }
 }
+
+#[test]
+fn a_lock_that_cannot_count_the_ranks_is_not_broken() {
+    let refused = |scenario: &str| {
+        let error = explore(&check(subject("robust-rw").unwrap(), scenario), &plain(), &|_| true).unwrap_err();
+        assert!(matches!(error, rmalab_verify::Error::TooManyRanks { .. }), "{error:?}");
+        error.to_string()
+    };
+    let expected = "scenario 58Wx1: robust-rw: 59 ranks are more than its words can count, which is 58; one rank more than the \
+                    scenario has holds the lock's words";
+    assert_eq!(refused("58Wx1"), expected);
+    refused("59Wx1");
+}
