@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueHint};
 
 use crate::command::failed;
+use crate::output::OutputArgs;
 use crate::simulate_command::{self, PointsArgs};
 use crate::{Registry, verify_command};
 
@@ -28,6 +29,11 @@ enum Task {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Simulate the workloads of the paper on RMA-RW and RMA-MCS
+    RmaRw {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Simulate all locks under lock_all from 4 to 1,000,000 ranks, with their growth
     Scale {
         #[command(flatten)]
@@ -40,6 +46,7 @@ pub fn xtask() -> ExitCode {
     crate::BUILD.keep();
     let done = match Xtask::parse().task {
         Task::KillMatrix { file, quiet } => verify_command::kill_matrix(&file, quiet),
+        Task::RmaRw { output } => simulate_command::rma_rw(&output),
         Task::Scale { points } => simulate_command::scale(Registry::standard(), &points),
     };
     done.unwrap_or_else(|error| failed(&error))

@@ -18,7 +18,8 @@ use crate::output::OutputArgs;
 use crate::quantities::{Sweep, ranks};
 use crate::simulate::validate::{self, Check};
 use crate::simulate::{
-    self, Ended, LeftOut, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, arena, machine, scale,
+    self, Ended, LeftOut, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, arena, machine,
+    rma_rw, scale,
 };
 use crate::workload::{Benchmark, Table};
 use crate::{Error, Registry, Result, interrupt};
@@ -489,6 +490,19 @@ pub(crate) fn scale(registry: Registry, arguments: &PointsArgs) -> Result<ExitCo
     let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
     watch.finish();
     let Some(document) = made else {
+        say!("interrupted: no page was written");
+        return Ok(ExitCode::from(interrupt::exit_code()));
+    };
+    outlet.write(&document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Simulates the workloads of the paper on RMA-RW and RMA-MCS, and writes the page.
+pub(crate) fn rma_rw(output: &OutputArgs) -> Result<ExitCode> {
+    let outlet = output.prepare(None)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let Some(document) = rma_rw::run(&stop)? else {
         say!("interrupted: no page was written");
         return Ok(ExitCode::from(interrupt::exit_code()));
     };

@@ -11,6 +11,7 @@ mod options;
 mod parameters;
 mod point;
 mod rank;
+pub mod rma_rw;
 pub mod scale;
 pub mod validate;
 

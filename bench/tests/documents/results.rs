@@ -122,6 +122,7 @@ fn results_name_their_commands() {
         "checked-by-executions.md",
         "mutants.md",
         "scale.md",
+        "rma-rw.md",
         "arena.md",
         "study.md",
         "ratios.md",

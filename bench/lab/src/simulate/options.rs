@@ -334,7 +334,7 @@ pub enum Section {
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The lengths of the paper's work and wait.
-const LENGTHS: (Duration, Duration) = (Duration::from_micros(1), Duration::from_micros(4));
+pub(super) const LENGTHS: (Duration, Duration) = (Duration::from_micros(1), Duration::from_micros(4));
 
 impl FromStr for Section {
     type Err = String;
