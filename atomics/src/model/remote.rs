@@ -202,7 +202,8 @@ impl<F: Fabric> WholeWorld for F {
 ///
 /// A rank *fails* when its process is killed or ends with an error, when its thread panics, or when it leaves something
 /// [undone](Self::forsake). It does so between two calls, and makes no call afterwards. Of the puts that it has posted to one target, the
-/// first ones arrive and the others do not; which ones is unknown, and they may arrive late. Of its bulk puts, any words may arrive.
+/// first ones arrive and the others do not; which ones is unknown, and they may arrive late. Puts that it has [ordered](Self::order) do
+/// arrive. Of its bulk puts, any words may arrive.
 ///
 /// A program that never asks ends with the failure, since each of its waits does. A program can also go on:
 ///
