@@ -297,6 +297,12 @@ impl RobustMcs {
         let Some(spots) = self.spots(ra, failed)? else { return Ok(None) };
         let (mine, last) = chain(&spots, self.pointer());
         if !mine.contains(&tail) {
+            // The last rank is to look for a successor again, since it may be linked to one that has failed.
+            let link = self.word_of(rank_of(last), 0);
+            let old = ra.get(link)?;
+            if old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old)) {
+                ra.compare_and_swap(link, old, last >> 32 << 32)?;
+            }
             let before = ra.fetch_store(self.tail, last)?;
             self.announce(ra, HAS, if before == NOT_RECOVERABLE { NIL } else { before })?;
             return Ok(match before {

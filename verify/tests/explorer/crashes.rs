@@ -1,6 +1,6 @@
 //! Ranks that fail at any step: locks that recover, and what an engine may do with a rank that has failed.
 
-use rmalab_verify::explorer::Options;
+use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Event;
 use rmalab_verify::{Check, Choice, Effect, Error, Finding, Live, Network, Property, TOLD, diagram, mutant, subject};
 
@@ -44,6 +44,15 @@ fn longer_a_repair_has_a_bounded_number_of_puts_under_way() {
     let outcome = run(&check, &Options { max_states: Some(1_200_000), max_bytes: 2 << 30, ..Options::default() });
     assert_eq!(outcome.finding, Finding::Holds, "{:?}", outcome.progress);
     assert!(outcome.sometimes.contains(&(TOLD, true)), "{:?}", outcome.sometimes);
+}
+
+/// A rank that links itself to one in a repair, and fails then, is no successor of it any more.
+#[test]
+#[ignore = "takes a minute"]
+fn longer_two_failures_leave_no_link_to_a_failed_rank() {
+    let check = robust("robust-mcs", "3Wx1 crash2", Sc);
+    let outcome = run(&check, &Options { search: Search::DepthFirst, ..Options::default() });
+    assert_eq!(outcome.finding, Finding::Holds, "{:?}", outcome.progress);
 }
 
 #[test]
