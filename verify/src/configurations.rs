@@ -407,7 +407,18 @@ const ROBUST_TWO_LEVEL: &[Row] = &[
     ),
     (UnorderedBulk, Data, &["1A1E@1x1"]),
     (Hca, Plain, &["1A1E@0 1S@1x1"]),
-    (Sc, Long, &["2E@0x2 crash1", "2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash2"]),
+    (
+        Sc,
+        Long,
+        &[
+            "2E@0x2 crash1",
+            "2A1E@0x1 crash1",
+            "1A1E@0 1S@1x1 crash2",
+            "1A1E@0 1E@1x1 crash1",
+            "1S@0 1E@0 1E@1x1 crash1",
+        ],
+    ),
+    (LatePuts, Long, &["2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash2"]),
 ];
 
 /// It has no queues, and few states.

@@ -60,7 +60,7 @@ fn the_page_of_the_explorer_has_every_standard_check() {
 #[test]
 fn the_other_pages_of_checks_name_locks_that_exist() {
     let names: BTreeSet<String> = standard(true).into_iter().map(|check| check[1].clone()).collect();
-    for name in ["checked-long.md", "checked-by-executions.md"] {
+    for name in ["checked-long.md", "checked-by-executions.md", "checked-failures.md"] {
         let page = checks(name);
         assert!(!page.is_empty());
         let gone: Vec<_> = page.iter().filter(|check| !names.contains(&check[1])).collect();
@@ -120,6 +120,7 @@ fn results_name_their_commands() {
         "checked.md",
         "checked-long.md",
         "checked-by-executions.md",
+        "checked-failures.md",
         "mutants.md",
         "scale.md",
         "rma-rw.md",
