@@ -468,9 +468,10 @@ fn making(team: &Team<'_, Mapped>) -> Vec<Row> {
                     let fd = rustix::fs::memfd_create("raw", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
                     rustix::fs::ftruncate(&fd, layout.total_bytes()).expect("room");
                     use std::os::fd::AsFd;
-                    let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout, true).expect("a mapping"));
+                    // SAFETY: a new file, which no other code knows.
+                    let mapping = Arc::new(unsafe { Mapping::shared(fd.as_fd(), layout, true) }.expect("a mapping"));
                     let topology = rmalab_atomics::Topology::one_node(1);
-                    let raw = Mapped::new(mapping, Rank(0), topology, "raw", Box::new(Alone)).expect("a rank");
+                    let raw = Mapped::new(mapping, Rank(0), topology, "raw").expect("a rank");
                     let words = raw.shared_words(Rank(0).at(rmalab_atomics::Disp(0)), bytes / 8).expect("mapped");
                     for word in words.iter().step_by(512) {
                         word.store(1, Ordering::Relaxed);
@@ -496,15 +497,6 @@ fn making(team: &Team<'_, Mapped>) -> Vec<Row> {
     });
     rows.push(("create over 4 KiB, free".to_owned(), created, 0.0, Goal::Told));
     rows
-}
-
-/// A world of one rank, which has no other ranks to check.
-struct Alone;
-
-impl rmalab_atomics::mapped::Liveness for Alone {
-    fn dead_peer(&self) -> Option<Rank> {
-        None
-    }
 }
 
 /// Eight ranks on the available cores.

@@ -30,7 +30,9 @@ use crate::model::words::LocalWords;
 use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
 /// Tells a waiting rank whether its peers live.
-pub trait Liveness: Send + Sync {
+///
+/// A deregistration returns memory that a dead rank has pinned. So a wrong "dead" is unsound, and this trait is the crate's own.
+pub(crate) trait Liveness: Send + Sync {
     /// A rank that has died without a word, if there is one.
     fn dead_peer(&self) -> Option<Rank>;
 
@@ -43,7 +45,7 @@ pub trait Liveness: Send + Sync {
 
 /// Peers that report their own end: threads, whose panics are caught.
 #[derive(Debug)]
-pub(crate) struct Vocal;
+struct Vocal;
 
 impl Liveness for Vocal {
     fn dead_peer(&self) -> Option<Rank> {
@@ -99,10 +101,17 @@ impl std::fmt::Debug for Mapped {
 impl Mapped {
     /// The handle of `rank` in a world over `mapping`.
     ///
+    /// A rank that ends without dropping its handle is not noticed. So the ranks are threads, or a launcher ends all of them when one dies.
+    ///
     /// # Errors
     ///
     /// [`Error::World`] when there is no such rank, or when the topology is one of another number of ranks.
-    pub fn new(
+    pub fn new(mapping: Arc<Mapping>, rank: Rank, topology: Topology, backend: &'static str) -> Result<Mapped> {
+        Mapped::watching(mapping, rank, topology, backend, Box::new(Vocal))
+    }
+
+    /// As [`new`](Self::new), for peers that may die without a word.
+    pub(crate) fn watching(
         mapping: Arc<Mapping>,
         rank: Rank,
         topology: Topology,
@@ -530,7 +539,8 @@ mod tests {
         let layout = Layout::new(1, 1 << 20).unwrap();
         check(Mapping::anonymous(layout).unwrap());
         let file = crate::backend::shm::create(layout).unwrap();
-        check(Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap());
+        // SAFETY: a new sealed file, which no other code writes.
+        check(unsafe { Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap() });
     }
 
     #[test]
@@ -559,6 +569,7 @@ mod tests {
         let layout = Layout::new(1, 1 << 20).unwrap();
         check(Mapping::anonymous(layout).unwrap());
         let file = crate::backend::shm::create(layout).unwrap();
-        check(Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap());
+        // SAFETY: a new sealed file, which no other code writes.
+        check(unsafe { Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap() });
     }
 }

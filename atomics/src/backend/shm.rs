@@ -230,12 +230,13 @@ fn inherited(number: RawFd, layout: Layout) -> Result<OwnedFd> {
 
 /// Maps the memory file, locks the rank's byte, and so joins.
 fn join(fd: OwnedFd, layout: Layout, rank: Rank, topology: Topology) -> Result<Mapped> {
-    let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout, false)?);
+    // SAFETY: the memory file of a launcher or of another rank, which is sealed and which its processes only map in this way.
+    let mapping = Arc::new(unsafe { Mapping::shared(fd.as_fd(), layout, false)? });
     if !mapping.is_absent(rank) {
         return Err(Error::world(format!("{rank} has joined this world before, as another process")));
     }
     let locks = Locks::hold(fd, Arc::clone(&mapping), rank)?;
-    Mapped::new(mapping, rank, topology, BACKEND, Box::new(locks))
+    Mapped::watching(mapping, rank, topology, BACKEND, Box::new(locks))
 }
 
 /// The number of lock queries that the ranks of a world make together each time that all of them check.
@@ -361,7 +362,8 @@ mod tests {
     fn the_living_hold_their_bytes() {
         // Locks belong to the process, which is every rank here: the process always looks dead to itself.
         let fd = create(layout()).unwrap();
-        let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout(), true).unwrap());
+        // SAFETY: a new sealed file, which no other code writes.
+        let mapping = Arc::new(unsafe { Mapping::shared(fd.as_fd(), layout(), true).unwrap() });
         let locks = Locks::hold(fd, Arc::clone(&mapping), Rank(1)).unwrap();
         assert_eq!(locks.dead_peer(), None, "a rank that has not attached is not dead");
         mapping.mark_attached(Rank(2));
@@ -374,7 +376,8 @@ mod tests {
     fn in_a_large_world_all_ranks_are_checked_in_turn() {
         let layout = Layout::new(1000, 8).unwrap();
         let fd = create(layout).unwrap();
-        let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout, true).unwrap());
+        // SAFETY: as above.
+        let mapping = Arc::new(unsafe { Mapping::shared(fd.as_fd(), layout, true).unwrap() });
         let locks = Locks::hold(fd, Arc::clone(&mapping), Rank(7)).unwrap();
         mapping.mark_attached(Rank(3));
         let looks = 1000 / (QUESTIONS / 1000);

@@ -333,7 +333,8 @@ impl Launcher {
 fn shared_memory(size: u32, segment_bytes: Option<u64>) -> Result<(OwnedFd, Mapping)> {
     let map = |layout| {
         let memory = shm::create(layout)?;
-        let mapping = Mapping::shared(memory.as_fd(), layout, true)?;
+        // SAFETY: a new sealed file, which only the ranks of this job get, to map it in the same way.
+        let mapping = unsafe { Mapping::shared(memory.as_fd(), layout, true)? };
         Ok((memory, mapping))
     };
     map(shm::layout(size, segment_bytes)?).or_else(|error| match segment_bytes {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::mapped::{Layout, Mapped, Mapping, Vocal};
+use crate::backend::mapped::{Layout, Mapped, Mapping};
 use crate::model::world::{SEGMENT_BYTES, SHARED_SEGMENT_BYTES, World};
 use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 
@@ -84,7 +84,7 @@ impl Threads {
             });
         let mapping = Arc::new(mapping?);
         let ranks = (0..self.size)
-            .map(|rank| Mapped::new(Arc::clone(&mapping), Rank(rank), topology.clone(), "local", Box::new(Vocal)))
+            .map(|rank| Mapped::new(Arc::clone(&mapping), Rank(rank), topology.clone(), "local"))
             .collect::<Result<Vec<Mapped>>>()?;
         let body = &body;
         std::thread::scope(|scope| {

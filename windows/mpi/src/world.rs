@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use rmalab_atomics::mapped::{Layout, Liveness, Mapping};
+use rmalab_atomics::mapped::{Layout, Mapping};
 use rmalab_atomics::{Mapped, Mpi, Rank, RemoteAtomics, Topology, shm};
 
 use crate::boundary::engine::{Ranks, Shared};
@@ -190,15 +190,6 @@ const RANGE: u64 = 1 << 40;
 /// Bytes of them where the system limits the addresses of a process.
 const SMALL_RANGE: u64 = 1 << 27;
 
-/// The ranks' launcher ends all of them when one dies, so that no rank has to look.
-struct Launched;
-
-impl Liveness for Launched {
-    fn dead_peer(&self) -> Option<Rank> {
-        None
-    }
-}
-
 /// Makes the world over a memory file of rank 0, which returns the file, too.
 fn shared(
     comm: Comm,
@@ -229,8 +220,8 @@ fn shared(
         None => (None, open(size, place)),
     };
     let world = mapping.and_then(|mapping| {
-        Mapped::new(Arc::new(mapping), Rank(rank), Topology::one_node(size), "shm", Box::new(Launched))
-            .map_err(|error| error.to_string())
+        // The ranks' launcher ends all of them when one dies.
+        Mapped::new(Arc::new(mapping), Rank(rank), Topology::one_node(size), "shm").map_err(|error| error.to_string())
     });
     Ok((file, world))
 }
@@ -272,7 +263,8 @@ fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
         return Err(format!("a memory file of {need} bytes is longer than the limit of {limit} (ulimit -f)"));
     }
     let file = File::from(shm::create(layout).map_err(|error| error.to_string())?);
-    let mapping = Mapping::shared(file.as_fd(), layout, true).map_err(|error| error.to_string())?;
+    // SAFETY: a new sealed file, which the ranks open in order to map it in the same way.
+    let mapping = unsafe { Mapping::shared(file.as_fd(), layout, true) }.map_err(|error| error.to_string())?;
     let [kernel, boot] = kernel()?;
     let [device, number] = identity(&file.metadata().map_err(|error| format!("reading a memory file: {error}"))?);
     let descriptor = u64::try_from(file.as_raw_fd()).expect("an open descriptor is not negative");
@@ -295,7 +287,8 @@ fn open(size: u32, place: Place) -> Result<Mapping, String> {
         return Err(format!("{path} is not rank 0's memory file: the ranks do not see the same processes"));
     }
     let layout = Layout::new(size, segment).map_err(|error| error.to_string())?;
-    Mapping::shared(file.as_fd(), layout, false).map_err(|error| error.to_string())
+    // SAFETY: rank 0's memory file (just compared), which is sealed and which the ranks only map in this way.
+    unsafe { Mapping::shared(file.as_fd(), layout, false) }.map_err(|error| error.to_string())
 }
 
 /// Returns the identity of a file of this kernel.

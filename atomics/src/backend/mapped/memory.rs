@@ -162,7 +162,12 @@ impl Mapping {
     ///
     /// [`Error::World`] when the file is too short or belongs to another world, and [`Error::System`] when it cannot be
     /// mapped.
-    pub fn shared(fd: BorrowedFd<'_>, layout: Layout, create: bool) -> Result<Mapping> {
+    ///
+    /// # Safety
+    ///
+    /// As long as the mapping lives, the file keeps its length, and its bytes change only through mappings of this type, in every process.
+    /// With `create`, the file is all zero, and has no other mapping yet.
+    pub unsafe fn shared(fd: BorrowedFd<'_>, layout: Layout, create: bool) -> Result<Mapping> {
         let len = layout.total_bytes();
         let stat = rustix::fs::fstat(fd).map_err(|error| Error::system("reading the shared memory's size", error))?;
         if u64::try_from(stat.st_size).unwrap_or(0) < len {
@@ -460,12 +465,14 @@ mod tests {
         let layout = Layout::new(2, 4096).unwrap();
         rustix::fs::ftruncate(&fd, layout.total_bytes()).unwrap();
         let fd = std::os::fd::AsFd::as_fd(&fd);
-        assert!(matches!(Mapping::shared(fd, layout, false), Err(Error::World(_))), "no header yet");
-        drop(Mapping::shared(fd, layout, true).unwrap());
-        Mapping::shared(fd, layout, false).unwrap();
+        // SAFETY: a new file, which no other code knows.
+        let shared = |layout, create| unsafe { Mapping::shared(fd, layout, create) };
+        assert!(matches!(shared(layout, false), Err(Error::World(_))), "no header yet");
+        drop(shared(layout, true).unwrap());
+        shared(layout, false).unwrap();
         let other = Layout::new(1, 4096).unwrap();
-        assert!(matches!(Mapping::shared(fd, other, false), Err(Error::World(_))), "other rank count");
+        assert!(matches!(shared(other, false), Err(Error::World(_))), "other rank count");
         let larger = Layout::new(3, 4096).unwrap();
-        assert!(matches!(Mapping::shared(fd, larger, true), Err(Error::World(_))), "file too short");
+        assert!(matches!(shared(larger, true), Err(Error::World(_))), "file too short");
     }
 }

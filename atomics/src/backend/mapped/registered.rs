@@ -55,8 +55,8 @@
 //!   after the last time. A copy could reach another process only if in that time the owner died and every other
 //!   process number (2^15 or more) was used.
 //! * A process that can write the file of the shared memory without this crate can forge an entry, and so direct copies
-//!   at any process of the user, as with `/proc/PID/mem`. Pointers are not taken from there: a rank reaches its own
-//!   registered memory through its own table.
+//!   at any process of the user, as with `/proc/PID/mem`. Pointers and lengths are not taken from there: a rank reaches
+//!   its own registered memory through its own table.
 //!
 //! # Cost
 //!
@@ -154,9 +154,9 @@ impl Registrations {
         Note { registrations: self, place }
     }
 
-    /// Returns the start of memory of this same handle.
-    fn start(&self, key: RegisteredKey) -> Option<NonNull<u8>> {
-        self.memory().get(&key).map(UserMemory::start)
+    /// Returns the start and the length of memory of this same handle.
+    fn place(&self, key: RegisteredKey) -> Option<(NonNull<u8>, u64)> {
+        self.memory().get(&key).map(|memory| (memory.start(), memory.len() as u64))
     }
 }
 
@@ -276,19 +276,20 @@ impl Mapped {
         let pin = Pin { mapping: &self.mapping, entry };
         let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
         let direct = if self.mapping.is_private() {
-            NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
+            NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize)).map(|start| (start, bytes))
         } else if owner == self.view.rank() {
-            self.cells.registrations.start(key)
+            self.cells.registrations.place(key)
         } else {
             None
         };
-        let way = match direct {
-            Some(start) => Way::Direct(start),
+        let (way, bytes) = match direct {
+            Some((start, bytes)) => (Way::Direct(start), bytes),
             None => {
                 let process = entry.owner();
                 process.probe(owner, start, bytes)?;
                 let note = self.cells.registrations.write_down(owner, key.0 as u32 as usize);
-                Way::Kernel(Box::new(Kernel { process, start, checked: Cell::new(coarse_time()), _note: note }))
+                let kernel = Kernel { process, start, checked: Cell::new(coarse_time()), _note: note };
+                (Way::Kernel(Box::new(kernel)), bytes)
             }
         };
         let everywhere = self.mapping.is_private() || self.view.size() == 1;
@@ -740,6 +741,22 @@ mod tests {
                 assert!(matches!(ra.pin(Rank(0), key), Err(Error::NotRegistered { .. })));
             })
             .unwrap();
+    }
+
+    #[test]
+    fn a_rank_takes_the_length_of_its_own_memory_from_no_file() {
+        let layout = crate::mapped::Layout::new(1, 8).unwrap();
+        let file = crate::backend::shm::create(layout).unwrap();
+        // SAFETY: a new sealed file, which no other code writes.
+        let mapping = unsafe { Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap() };
+        let ra = Mapped::new(Arc::new(mapping), Rank(0), crate::Topology::one_node(1), "test").unwrap();
+        let key = ra.register(UserMemory::from_vec(vec![0u8; 24])).unwrap();
+        ra.mapping().registry(Rank(0)).entries[0].bytes.store(1 << 40, Ordering::Relaxed);
+        let pin = ra.pin(Rank(0), key).unwrap();
+        assert!(matches!(pin.put(16, &[1; 9]), Err(Error::OutOfRegistered { bytes: 24, .. })));
+        pin.put(16, &[1; 8]).unwrap();
+        drop(pin);
+        assert_eq!(ra.deregister(key).unwrap().into_vec::<u8>().unwrap()[15..], [0, 1, 1, 1, 1, 1, 1, 1, 1]);
     }
 
     #[test]
