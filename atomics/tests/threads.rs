@@ -145,3 +145,40 @@ fn a_segment_of_the_default_length_holds_megabytes() {
     assert!(matches!(World::threads(2).run(alloc).unwrap()[..], [Ok(()), Ok(())]));
     assert!(World::threads(1).segment_bytes(SEGMENT_BYTES).run(alloc).unwrap()[0].is_err());
 }
+
+#[test]
+fn a_rank_that_returns_an_error_has_failed() {
+    let seen = Mutex::new(Vec::new());
+    let outcome = World::threads(3).try_run(|ra| {
+        if ra.rank() == Rank(1) {
+            return Err("no input".to_owned());
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        let error = ra.wait_until(word, Until::Ne(0)).unwrap_err();
+        seen.lock().unwrap().push(format!("{error:?}"));
+        Err::<(), _>(error.to_string())
+    });
+    assert_eq!(*seen.lock().unwrap(), ["PeerFailed { rank: Rank(1) }"; 2]);
+    assert_eq!(outcome.unwrap_err().to_string(), "rank 1: no input");
+    assert_eq!(World::threads(3).try_run(|ra| Ok::<_, Error>(ra.rank().0)).unwrap(), [0, 1, 2]);
+}
+
+#[test]
+fn the_first_failure_is_the_one_that_is_passed_on() {
+    for panics in [false, true] {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            World::threads(2).try_run(|ra| {
+                if ra.rank() == Rank(1) {
+                    return if panics { panic!("it") } else { Err("it") };
+                }
+                let word = ra.heap().alloc(8, 8).unwrap();
+                ra.wait_until(word, Until::Ne(0)).unwrap_err();
+                if panics { Err::<(), _>("a later failure") } else { panic!("a later failure") }
+            })
+        }));
+        match outcome {
+            Ok(outcome) => assert!(!panics && outcome.unwrap_err().to_string() == "rank 1: it"),
+            Err(panic) => assert!(panics && panic.downcast_ref::<&str>() == Some(&"it")),
+        }
+    }
+}

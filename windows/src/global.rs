@@ -111,7 +111,7 @@ impl Reserve {
 ///
 /// // Four units on two nodes.
 /// let world = World::threads(4).topology(Topology::blocks(4, 2, 1)?);
-/// let seen = world.run(|ra| {
+/// let seen = world.try_run(|ra| {
 ///     let team = Team::new(ra)?;
 ///     GlobalMemory::run(&team, Reserve { collective: 1 << 16, pool: 1 << 12 }, |memory| {
 ///         let array = memory.team_memalloc_aligned(8)?;
@@ -121,7 +121,6 @@ impl Reserve {
 ///         memory.get_value::<u64>(array.at_unit(memory.rank()))
 ///     })
 /// })?;
-/// let seen = seen.into_iter().collect::<rmalab_windows::Result<Vec<u64>>>()?;
 /// assert_eq!(seen, [3, 0, 1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -19,7 +19,7 @@
 //! use rmalab_atomics::{Rank, RemoteAtomics, World};
 //! use rmalab_windows::{Op, Team, Window, WindowDisp};
 //!
-//! let totals = World::threads(3).run(|ra| {
+//! let mut totals = World::threads(3).try_run(|ra| {
 //!     let team = Team::new(ra)?;
 //!     let mut window = Window::allocate(&team, 8)?;
 //!     let epoch = window.lock_all()?;
@@ -28,7 +28,6 @@
 //!     window.free()?;
 //!     Ok::<u64, rmalab_windows::Error>(before)
 //! })?;
-//! let mut totals = totals.into_iter().collect::<Result<Vec<u64>, _>>()?;
 //! totals.sort();
 //! assert_eq!(totals, [0, 5, 10]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

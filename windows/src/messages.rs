@@ -209,7 +209,7 @@ pub enum Error {
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
 /// use rmalab_windows::messages::{ANY_SOURCE, Messages, Tag};
 ///
-/// let seen = World::threads(3).run(|ra| {
+/// let seen = World::threads(3).try_run(|ra| {
 ///     let messages = Messages::new(ra)?;
 ///     if ra.rank() != Rank(0) {
 ///         messages.send(Rank(0), Tag(7), &[ra.rank().0 as u8])?;
@@ -219,7 +219,7 @@ pub enum Error {
 ///     let (second, _) = messages.recv_vec(ANY_SOURCE, Tag(7))?;
 ///     Ok::<u8, rmalab_windows::messages::Error>(first[0] + second[0])
 /// })?;
-/// assert_eq!(seen.into_iter().collect::<Result<Vec<u8>, _>>()?, [3, 0, 0]);
+/// assert_eq!(seen, [3, 0, 0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Messages<'a, A: RemoteAtomics + ?Sized> {

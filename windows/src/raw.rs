@@ -32,7 +32,7 @@ use crate::{
 /// use rmalab_atomics::{Rank, World};
 /// use rmalab_windows::{Assert, Call, LockKind, Team, Window, WindowDisp};
 ///
-/// World::threads(2).run(|ra| {
+/// World::threads(2).try_run(|ra| {
 ///     let team = Team::new(ra)?;
 ///     let window = Window::allocate(&team, 8)?.into_raw();
 ///     window.lock(LockKind::Exclusive, Rank(0), Assert::None)?;
@@ -41,7 +41,7 @@ use crate::{
 ///     // Outside of an epoch.
 ///     assert!(window.operate(Call::Put, Rank(0), |target| target.put(WindowDisp(0), &[1_u8])).is_err());
 ///     window.free()
-/// })?.into_iter().collect::<Result<(), _>>()?;
+/// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -8,26 +8,25 @@
 //! use rmalab_atomics::{Rank, RemoteAtomics, World};
 //! use rmalab_windows::replay::Replay;
 //! use rmalab_windows::trace::Trace;
-//! use rmalab_windows::{LockKind, Result, Team, Window, WindowDisp};
+//! use rmalab_windows::{LockKind, Team, Window, WindowDisp};
 //!
 //! let dir = tempfile::tempdir()?;
-//! let all = |ranks: Vec<Result<()>>| ranks.into_iter().collect::<Result<Vec<()>>>();
-//! all(World::threads(2).run(|ra| {
+//! World::threads(2).try_run(|ra| {
 //!     let team = Team::new(ra)?;
 //!     let window = Window::builder(&team).record(dir.path()).allocate(64)?;
 //!     let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
 //!     epoch.put(WindowDisp(8), &[1_u64, 2])?;
 //!     epoch.unlock()?;
 //!     window.free()
-//! })?)?;
+//! })?;
 //!
 //! let trace = Trace::open(dir.path())?;
-//! all(World::threads(trace.ranks()).run(|ra| {
+//! World::threads(trace.ranks()).try_run(|ra| {
 //!     let team = Team::new(ra)?;
 //!     let mut replay = Replay::new(Window::builder(&team).info(trace.info()), trace.shape())?;
 //!     replay.run(trace.steps(ra.rank()), |_| ())?;
 //!     replay.free()
-//! })?)?;
+//! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -44,7 +44,7 @@ use crate::{Error, Open, Result};
 /// use rmalab_atomics::{RemoteAtomics, Subset, World};
 /// use rmalab_windows::{Op, Team, Window, WindowDisp};
 ///
-/// World::threads(4).run(|ra| {
+/// World::threads(4).try_run(|ra| {
 ///     let world = Team::new(ra)?;
 ///     let half = world.split(Some(ra.rank().0 / 2), 0)?.expect("every rank has a colour");
 ///     let team = Team::new(&half)?;
@@ -61,7 +61,7 @@ use crate::{Error, Open, Result};
 ///     drop(team);
 ///     Subset::free(Some(half), &world)?;
 ///     Ok::<(), rmalab_windows::Error>(())
-/// })?.into_iter().collect::<Result<(), _>>()?;
+/// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

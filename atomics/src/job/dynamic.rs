@@ -4,15 +4,12 @@
 //! each operation, which do not matter compared to a network's microseconds. To measure shared memory, use [`Mapped`] itself.
 
 use std::fmt::{self, Display};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::join::environment::{Environment, Identity};
-use crate::model::error::of_rank;
 use crate::{Error, Joined, Mapped, Output, Rank, RemoteAtomics, Result, Wishes, World};
 
 /// A backend whose ranks a program can be, by its name.
@@ -149,7 +146,7 @@ impl Backend {
         E: Display,
     {
         match self {
-            Backend::Local => threads(ranks, body),
+            Backend::Local => World::threads(ranks).try_run(|ra| body(ra)),
             Backend::Shm => processes::<Mapped, T, E>(ranks, body),
             #[cfg(feature = "verbs")]
             Backend::Verbs => processes::<crate::backend::verbs::Verbs, T, E>(ranks, body),
@@ -175,28 +172,6 @@ where
     E: Display,
 {
     World::processes(ranks).output(Output::Inherit).over::<J>().try_run(|ra| body(ra))
-}
-
-/// A rank whose body fails unwinds, so that the others do not wait for it.
-fn threads<T: Send, E: Display>(
-    ranks: u32,
-    body: impl Fn(&dyn RemoteAtomics) -> Result<T, E> + Sync,
-) -> Result<Vec<T>> {
-    let first = Mutex::new(None);
-    let rank = |ra: &Mapped| {
-        body(ra).unwrap_or_else(|error| {
-            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-            first.get_or_insert_with(|| Error::world(of_rank(ra.rank(), &error)));
-            drop(first);
-            resume_unwind(Box::new(()))
-        })
-    };
-    let done = catch_unwind(AssertUnwindSafe(|| World::threads(ranks).run(rank)));
-    match (done, first.into_inner().unwrap_or_else(PoisonError::into_inner)) {
-        (Ok(done), _) => done,
-        (Err(panic), Some(error)) if panic.is::<()>() => Err(error),
-        (Err(panic), _) => resume_unwind(panic),
-    }
 }
 
 impl Display for Backend {

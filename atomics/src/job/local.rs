@@ -1,8 +1,11 @@
 //! The `local` backend: ranks are threads of one process.
 
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::backend::mapped::{Layout, Mapped, Mapping};
+use crate::model::error::of_rank;
 use crate::model::world::{SEGMENT_BYTES, SHARED_SEGMENT_BYTES, World};
 use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 
@@ -65,6 +68,9 @@ impl Threads {
 
     /// Runs `body` on every rank at the same time and returns the results in the order of the ranks.
     ///
+    /// A result is a value like any other, also an `Err`: that rank has left in good order, and another rank that waits for it waits
+    /// forever. [`try_run`](Self::try_run) is for bodies that can fail.
+    ///
     /// # Errors
     ///
     /// [`Error::World`] when the world is empty or does not fit into memory, [`Error::System`] when the system does not provide the memory
@@ -74,6 +80,32 @@ impl Threads {
     ///
     /// When a rank panics, with the first panic. Waits of the other ranks then return [`Error::PeerFailed`], so that no rank waits forever.
     pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
+        self.try_run(|ra| Ok::<T, Infallible>(body(ra)))
+    }
+
+    /// Does what [`run`](Self::run) does, for a body that can fail. A rank that returns an error has failed, as if it had panicked.
+    ///
+    /// ```
+    /// use rmalab_atomics::{Error, RemoteAtomics, Result, Until, World};
+    ///
+    /// let outcome = World::threads(2).try_run(|ra| -> Result<u64> {
+    ///     if ra.rank().0 == 0 {
+    ///         return Err(Error::world("no input"));
+    ///     }
+    ///     let word = ra.heap().alloc(8, 8)?;
+    ///     ra.wait_until(word, Until::Ne(0)) // ends with `PeerFailed`
+    /// });
+    /// assert_eq!(outcome.unwrap_err().to_string(), "rank 0: no input");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`run`](Self::run), and [`Error::World`] with the error of the first rank whose body failed.
+    ///
+    /// # Panics
+    ///
+    /// When the first rank to fail has panicked.
+    pub fn try_run<T: Send, E: Display>(self, body: impl Fn(&Mapped) -> Result<T, E> + Sync) -> Result<Vec<T>> {
         room_for_threads(self.size)?;
         let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
         let mapping = Layout::new(self.size, self.segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))
@@ -96,8 +128,19 @@ impl Threads {
                 // The handle moves into the thread, and leaves the world when the thread is done or unwinds.
                 match builder.spawn_scoped(scope, move || {
                     let ra = ra;
-                    let value = body(&ra);
-                    (value, ra.forsaken())
+                    match body(&ra) {
+                        Ok(value) => match ra.forsaken() {
+                            None => Ok(value),
+                            Some(what) => {
+                                Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() })
+                            }
+                        },
+                        Err(error) => {
+                            let error = Error::world(of_rank(rank, &error));
+                            ra.fail();
+                            Err(error)
+                        }
+                    }
                 }) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
@@ -109,30 +152,25 @@ impl Threads {
                 }
             }
             let mut results = Vec::with_capacity(threads.len());
-            let mut panics = Vec::new();
-            let mut forsaken = None;
+            let mut failures = Vec::new();
             for (rank, thread) in threads.into_iter().enumerate() {
                 match thread.join() {
-                    Ok((value, undone)) => {
-                        results.push(value);
-                        forsaken = forsaken.or(undone.map(|what| (Rank(rank as u32), what)));
-                    }
-                    Err(panic) => panics.push((rank, panic)),
+                    Ok(Ok(value)) => results.push(value),
+                    Ok(Err(error)) => failures.push((rank, Ok(error))),
+                    Err(panic) => failures.push((rank, Err(panic))),
                 }
             }
             if let Some(error) = refused {
                 return Err(error);
             }
-            if !panics.is_empty() {
-                let first = mapping.failed().map(Rank::index);
-                let at = panics.iter().position(|&(rank, _)| Some(rank) == first).unwrap_or(0);
-                std::panic::resume_unwind(panics.swap_remove(at).1);
+            if failures.is_empty() {
+                return Ok(results);
             }
-            match forsaken {
-                Some((rank, what)) => {
-                    Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() })
-                }
-                None => Ok(results),
+            let first = mapping.failed().map(Rank::index);
+            let at = failures.iter().position(|&(rank, _)| Some(rank) == first).unwrap_or(0);
+            match failures.swap_remove(at).1 {
+                Ok(error) => Err(error),
+                Err(panic) => std::panic::resume_unwind(panic),
             }
         })
     }

@@ -41,12 +41,12 @@ pub enum Served {
 /// ```
 /// use rmalab_atomics::{Attended, Rank, RemoteAtomics, Served, Until, World};
 ///
-/// World::threads(1).run(|ra| {
+/// World::threads(1).try_run(|ra| {
 ///     let word = ra.heap().alloc(8, 8)?;
 ///     // The function, which this rank calls while it waits, ends the wait.
 ///     let attended = Attended::new(ra, || ra.fetch_add(Rank(0).at(word), 1).map(|_| Served::Something));
 ///     attended.wait_until(word, Until::Ge(3)).map(drop)
-/// })?.into_iter().collect::<Result<(), _>>()?;
+/// })?;
 /// # Ok::<(), rmalab_atomics::Error>(())
 /// ```
 pub struct Attended<'a, A: RemoteAtomics + ?Sized, F> {

@@ -17,7 +17,7 @@ use crate::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Unt
 /// ```
 /// use rmalab_atomics::{Disp, Region, RemoteAtomics, World};
 ///
-/// let first = World::threads(2).run(|ra| {
+/// let first = World::threads(2).try_run(|ra| {
 ///     let objects = ra.heap().alloc(100 * 128, 128)?;
 ///     // Rank 1 makes object 7 only; rank 0 also makes others.
 ///     let made = if ra.rank().0 == 0 { 5..8 } else { 7..8 };
@@ -27,7 +27,6 @@ use crate::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Unt
 ///     }
 ///     Ok::<u64, rmalab_atomics::Error>(last.0 - objects.0)
 /// })?;
-/// let first = first.into_iter().collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(first, [7 * 128, 7 * 128]);
 /// # Ok::<(), rmalab_atomics::Error>(())
 /// ```

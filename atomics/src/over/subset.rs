@@ -151,7 +151,7 @@ impl Members {
 /// ```
 /// use rmalab_atomics::{Collectives, RemoteAtomics, Subset, World};
 ///
-/// let sums = World::threads(5).run(|ra| {
+/// let sums = World::threads(5).try_run(|ra| {
 ///     let world = Collectives::new(ra)?;
 ///     // The even ranks and the odd ones, in their old order.
 ///     let part = Subset::split(&world, Some(ra.rank().0 % 2), 0)?.expect("every rank has a colour");
@@ -160,7 +160,6 @@ impl Members {
 ///     Subset::free(Some(part), &world)?;
 ///     Ok::<u64, rmalab_atomics::Error>(sum[0])
 /// })?;
-/// let sums: Vec<u64> = sums.into_iter().collect::<Result<_, _>>()?;
 /// assert_eq!(sums, [6, 4, 6, 4, 6]);
 /// # Ok::<(), rmalab_atomics::Error>(())
 /// ```

@@ -107,14 +107,14 @@ impl RankTrace {
 /// use rmalab_windows::{LockKind, Team, Window, WindowDisp};
 ///
 /// let dir = tempfile::tempdir()?;
-/// World::threads(2).run(|ra| {
+/// World::threads(2).try_run(|ra| {
 ///     let team = Team::new(ra)?;
 ///     let window = Window::builder(&team).name("table").record(dir.path()).allocate(64)?;
 ///     let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
 ///     epoch.put(WindowDisp(8), &[1_u64, 2])?;
 ///     epoch.unlock()?;
 ///     window.free()
-/// })?.into_iter().collect::<Result<(), _>>()?;
+/// })?;
 ///
 /// let trace = Trace::open(dir.path())?;
 /// assert_eq!((trace.window(), trace.ranks()), ("table", 2));

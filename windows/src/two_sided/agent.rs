@@ -19,7 +19,7 @@ use crate::{Error, Result, WindowCore};
 /// use rmalab_windows::{Config, Op, Team, Transport, Window, WindowDisp};
 ///
 /// let config = Config { transport: Transport::TwoSidedAgent, ..Config::default() };
-/// World::threads(2).run(|ra| {
+/// World::threads(2).try_run(|ra| {
 ///     let team = Team::new(ra)?;
 ///     let mut window = Window::builder(&team).config(config).allocate(8)?;
 ///     let agent = window.agent()?;
@@ -35,7 +35,7 @@ use crate::{Error, Result, WindowCore};
 ///         served.join().expect("the agent does not panic")
 ///     })?;
 ///     window.free()
-/// })?.into_iter().collect::<Result<(), _>>()?;
+/// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
