@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use rmalab_atomics::{Error, Mapped, Rank, RemoteAtomics, SEGMENT_BYTES, Topology, Until, World};
+use rmalab_atomics::{Disp, Error, Mapped, Rank, RemoteAtomics, SEGMENT_BYTES, Topology, Until, World, bulk};
 
 #[test]
 fn every_rank_runs_once_and_results_keep_their_order() {
@@ -181,4 +181,19 @@ fn the_first_failure_is_the_one_that_is_passed_on() {
             Err(panic) => assert!(panics && panic.downcast_ref::<&str>() == Some(&"it")),
         }
     }
+}
+
+#[test]
+fn a_displacement_beyond_all_segments_does_not_come_round() {
+    for beyond in [Disp(u64::MAX).plus(9), Disp(8).word(u64::MAX), Disp(16).word(1 << 61), Disp(u64::MAX - 7).word(1)] {
+        assert_eq!(beyond, Disp(u64::MAX));
+    }
+    World::threads(1)
+        .run(|ra| {
+            let error = ra.get(Rank(0).at(Disp(u64::MAX).plus(9))).unwrap_err();
+            assert!(matches!(error, Error::OutOfSegment { .. } | Error::Misaligned { .. }), "{error}");
+            let error = bulk::scope(ra, |bulk| bulk.put(Rank(0).at(Disp(16).word(1 << 61)), &[1_u8])).unwrap_err();
+            assert!(matches!(error, Error::OutOfSegment { .. }), "{error}");
+        })
+        .unwrap();
 }

@@ -44,7 +44,7 @@ pub struct Mutex<'a, A: RemoteAtomics + ?Sized, L: RawMutex> {
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
     /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
-    /// allocations.
+    /// allocations, with the same home and parameters; [`Place::alloc`] says what happens otherwise.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
         Self::at(ra, place, params)
     }
 
-    /// Makes this rank's only handle of the lock at `place`.
+    /// Makes this rank's only handle of the lock at `place`. All ranks pass the same place and parameters, as to [`Place::alloc`].
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ pub struct RwLock<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
     /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
-    /// allocations.
+    /// allocations, with the same home and parameters; [`Place::alloc`] says what happens otherwise.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
         Self::at(ra, place, params)
     }
 
-    /// Makes this rank's only handle of the lock at `place`.
+    /// Makes this rank's only handle of the lock at `place`. All ranks pass the same place and parameters, as to [`Place::alloc`].
     ///
     /// # Errors
     ///

@@ -23,7 +23,8 @@ pub const LINE: u64 = 128;
 impl Place {
     /// Allocates memory for one lock: `words` bytes of shared words at `home`, and a queue node of `node` bytes at each rank.
     ///
-    /// Every rank calls this at the same point of its sequence of allocations. The ranks do not communicate.
+    /// Every rank calls this at the same point of its sequence of allocations, with the same arguments. The ranks do not communicate, so a
+    /// difference is no error. Then the ranks use different words: the lock excludes nobody, or a wait does not end.
     ///
     /// # Errors
     ///

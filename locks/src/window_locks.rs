@@ -56,7 +56,8 @@ pub struct WindowLocks<W> {
 }
 
 impl<W: WindowLock> WindowLocks<W> {
-    /// Makes the locks of a new window. All ranks call it at the same point of their sequences of allocations.
+    /// Makes the locks of a new window. All ranks call it at the same point of their sequences of allocations, with the same parameters;
+    /// [`Place::alloc`](crate::Place::alloc) says what happens otherwise.
     ///
     /// # Errors
     ///

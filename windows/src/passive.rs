@@ -81,7 +81,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 ///
 /// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it calls the window's error handler and keeps
 /// the error, and the next call that opens an epoch of the window returns it. A drop never panics. A forgotten epoch
-/// (`std::mem::forget`) leaves its target locked, but is sound: no buffer is in use.
+/// (`std::mem::forget`) leaves its target locked until the window is freed or dropped, but is sound: no buffer is in use. If the program
+/// forgets the window, too, the target stays locked: a rank that locks it waits forever, also after this rank has left.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {

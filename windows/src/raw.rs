@@ -186,7 +186,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Err(core.not_open(call, target))
     }
 
-    /// Frees the window (`MPI_Win_free`). Collective, with a barrier before and after.
+    /// Frees the window (`MPI_Win_free`). Collective, with a barrier before and after. All ranks free their windows in one order: otherwise
+    /// memory of a window may be freed while another rank still uses it.
     ///
     /// # Errors
     ///

@@ -252,6 +252,21 @@ fn forgotten_values_cost_only_their_memory() {
     everywhere("soundness::forgotten_values_cost_only_their_memory", 3, forget);
 }
 
+#[test]
+fn a_window_ends_its_forgotten_epoch() {
+    everywhere("soundness::a_window_ends_its_forgotten_epoch", 2, |team| {
+        let window = Window::allocate(team, 64).unwrap();
+        if team.rank() == Rank(0) {
+            std::mem::forget(window.lock(LockKind::Exclusive, Rank(0)).unwrap());
+        }
+        team.barrier().unwrap();
+        // The drop of rank 0's window comes at any time.
+        if team.rank() == Rank(1) {
+            window.lock(LockKind::Exclusive, Rank(0)).unwrap().unlock().unwrap();
+        }
+    });
+}
+
 /// Windows that are not freed, but forgotten or dropped, while others still put.
 fn abandon(team: &Team<'_, Mapped>, forget: bool) {
     let me = team.rank();

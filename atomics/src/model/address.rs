@@ -36,15 +36,19 @@ pub struct Disp(pub u64);
 
 impl Disp {
     /// Returns the displacement of the 64-bit word number `index` of an array that starts here.
+    ///
+    /// Beyond the largest displacement the result is the largest one, and an access there is an error.
     #[inline(always)]
     pub const fn word(self, index: u64) -> Disp {
-        Disp(self.0.wrapping_add(index.wrapping_mul(crate::WORD)))
+        self.plus(index.saturating_mul(crate::WORD))
     }
 
     /// Returns the displacement `bytes` later.
+    ///
+    /// Beyond the largest displacement the result is the largest one, and an access there is an error.
     #[inline(always)]
     pub const fn plus(self, bytes: u64) -> Disp {
-        Disp(self.0.wrapping_add(bytes))
+        Disp(self.0.saturating_add(bytes))
     }
 }
 

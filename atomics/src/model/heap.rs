@@ -50,7 +50,8 @@ impl SymmetricHeap {
 
     /// Allocates `bytes` bytes (at least one) at a multiple of `align`, which is a power of two.
     ///
-    /// All ranks make the same sequence of calls. They do not communicate.
+    /// All ranks make the same allocations and releases in the same order. They do not communicate, so a difference is no error. Then one
+    /// displacement names different objects on different ranks.
     ///
     /// # Errors
     ///

@@ -86,6 +86,7 @@ const SHORT: usize = 8;
 /// Collective operations of all ranks of a world.
 ///
 /// Every method that communicates is collective: all ranks call it, in the same order, and with arguments that agree as the method says.
+/// The ranks do not check this. If lengths, roots or the order of calls disagree, a call waits forever or returns other data.
 /// After an error the ranks may be at different points, and the object cannot be used any more. Errors come from wrong arguments, from a
 /// failed peer, or from a peer that has left before it made the call ([`PeerLeft`](crate::Error::PeerLeft), on backends that know).
 ///
