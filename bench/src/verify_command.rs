@@ -84,6 +84,9 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     if !arguments.output.quiet {
         let locks: HashSet<&str> = jobs.iter().map(|job| job.check.subject.name()).collect();
         say!("verify: {} of {}", counted(jobs.len() as u64, "check"), counted(locks.len() as u64, "lock"));
+        if let Some(note) = verify::without_end(&jobs) {
+            say!("{note}");
+        }
     }
     let watch = Watch::new(jobs.len(), arguments.output.quiet);
     let mut checks = Vec::with_capacity(jobs.len());

@@ -45,6 +45,32 @@ fn a_correct_lock_holds() {
 }
 
 #[test]
+fn a_search_that_may_not_end_says_so_ahead() {
+    let at = tempfile::tempdir().unwrap();
+    // The first lines, of a search that the test ends.
+    let head = |arguments: &[&str]| {
+        let mut child = verify(at.path(), arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines().take(2);
+        let lines: Vec<String> = lines.map(Result::unwrap).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        lines
+    };
+    let counts = ["--lock", "hapax", "--scenario", "2Wxinf", "--network", "sc"];
+    let lines = head(&counts);
+    assert!(lines[1].starts_with("note: hapax, 2Wxinf: the search may not end"), "{lines:?}");
+    assert!(lines[1].contains("--max-time"), "{lines:?}");
+    for silent in [
+        &[&counts[..], &["--max-time", "1ms"]].concat()[..],
+        &["--lock", "hapax", "--scenario", "2Wx1", "--network", "sc"],
+        &["--lock", "mcs", "--scenario", "2Wxinf", "--network", "sc"],
+    ] {
+        let text = stderr(&run(at.path(), silent));
+        assert!(!text.contains("may not end"), "{text}");
+    }
+}
+
+#[test]
 fn the_standard_configurations_of_a_small_lock_hold() {
     let at = tempfile::tempdir().unwrap();
     // A lock whose ranks poll, and keep a counter meanwhile.

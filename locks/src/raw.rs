@@ -84,8 +84,8 @@ pub trait RawMutex: Sized {
 
     /// Acquires the lock, and returns when this rank holds it.
     ///
-    /// A loop that polls calls [`pause`](RemoteAtomics::pause) in each round. The explorer takes that as the end of a poll; without it,
-    /// every further round is a new state, and the search does not end.
+    /// A loop that polls calls [`pause`](RemoteAtomics::pause) in each round. There a rank learns that another rank has failed, and the
+    /// explorer takes it as the end of a round. Without it, each further round may be a new state, and the search may not end.
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
     /// Releases the lock, which this rank holds.

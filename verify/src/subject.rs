@@ -366,6 +366,14 @@ impl Subject {
         self
     }
 
+    /// Returns whether its shared words are zero at rest, by the constants of its locks. Others may count without end.
+    pub fn words_rest(&self) -> bool {
+        match &self.workload {
+            Workload::Lock(bind) | Workload::Window(bind) => bind.words_rest(),
+            Workload::Program(_) => true,
+        }
+    }
+
     /// The bits of the word at `disp` that may be set at rest, in a world of so many ranks; `name` is its name, if it has one.
     ///
     /// For words without a name, a lock's constants say whether they are zero at rest.

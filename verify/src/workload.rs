@@ -198,6 +198,11 @@ impl Bind {
         self.memory().map(|memory| (lines(memory.named), lines((memory.words)(ranks))))
     }
 
+    /// Returns whether the constants of the locks promise that all their shared words are zero at rest.
+    pub(crate) fn words_rest(&self) -> bool {
+        self.memory.iter().all(|memory| memory.words_rest)
+    }
+
     /// Returns whether the lock's constants promise that the word at `disp` is zero at rest, in a world of so many
     /// ranks. Its words begin at `from`.
     pub(crate) fn rests(&self, disp: Disp, from: Disp, ranks: u32) -> bool {

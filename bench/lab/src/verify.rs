@@ -258,6 +258,22 @@ impl Job {
     }
 }
 
+/// Returns a line about checks whose search may not end: a lock that counts in a scenario without end has no last state.
+pub fn without_end(jobs: &[Job]) -> Option<String> {
+    let may_not_end = |job: &&Job| {
+        let has_limit = job.options.max_time.is_some() || job.options.max_states.is_some();
+        let is_endless = job.check.scenario.is_endless() && !job.check.subject.words_rest();
+        job.engine == Engine::Explorer && is_endless && !has_limit
+    };
+    let job = jobs.iter().find(may_not_end)?;
+    Some(format!(
+        "note: {}, {}: the search may not end, since the lock keeps values at rest, which may grow; --max-time ends it, or a scenario \
+         without inf",
+        job.check.subject.name(),
+        job.check.scenario
+    ))
+}
+
 impl std::fmt::Display for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Check { subject, scenario, network, section, mutant, .. } = &self.check;
