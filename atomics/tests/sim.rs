@@ -413,7 +413,7 @@ fn a_busy_word_is_served_at_its_rate_and_the_statistics_show_it() {
     assert_eq!(*outcome.results.iter().max().unwrap(), 32 * pairs);
 }
 
-/// Operations before the begin and after the end of the counts do not count, and the begin waits for the slowest rank.
+/// Operations before the start and after the end of the counts do not count, and the start waits for the slowest rank.
 #[test]
 fn counts_have_a_begin_and_an_end() {
     let outcome = simulate(On::Nodes, 32, 1, |ra| {

@@ -197,3 +197,13 @@ fn a_displacement_beyond_all_segments_does_not_come_round() {
         })
         .unwrap();
 }
+
+#[test]
+fn a_message_about_one_rank_has_no_plural() {
+    World::threads(1)
+        .run(|ra| {
+            let error = ra.get(Rank(3).at(Disp(0))).unwrap_err().to_string();
+            assert_eq!(error, "get: rank 3 does not exist in a world of 1 rank");
+        })
+        .unwrap();
+}

@@ -78,7 +78,7 @@ fn the_standard_configurations_of_a_small_lock_hold() {
         run(at.path(), &["--lock", "ticket", "--section", "data", "--network", "unordered-bulk,hca", "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
     assert!(output.stderr.is_empty());
-    assert!(stdout(&output).contains("1 of 1 check hold"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("1 of 1 check holds"), "{}", stdout(&output));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_counterexample_is_shown_saved_and_replayed() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let shown = stdout(&output);
     for part in
-        ["mutual-exclusion", "VIOLATED mutual-exclusion", "is inside", "--save DIR", "0 of 1 check hold, 1 VIOLATED"]
+        ["mutual-exclusion", "VIOLATED mutual-exclusion", "is inside", "--save DIR", "0 of 1 check holds, 1 VIOLATED"]
     {
         assert!(shown.contains(part), "{part} is missing:\n{shown}");
     }

@@ -32,7 +32,7 @@ pub enum Error {
         /// The algorithm's name.
         lock: &'static str,
     },
-    /// A rank asked for a second lock before it declared the data consistent that it was told of.
+    /// A rank asked for a second lock. Its first one returned `OwnerDead`, and it has not declared the data consistent.
     #[error(
         "{rank}: lock of {target}, while the data under its lock may be half written, since a holder has failed; repair them and call consistent first"
     )]
@@ -42,7 +42,7 @@ pub enum Error {
         /// The target that the call named.
         target: Rank,
     },
-    /// A rank declared data consistent of which no rank has said otherwise, or whose lock it does not hold.
+    /// A rank declared data consistent, but holds no lock that returned `OwnerDead`.
     #[error(
         "{rank}: consistent, but this rank holds no lock that returned OwnerDead; call it once, between a lock that did and its unlock"
     )]
@@ -50,7 +50,7 @@ pub enum Error {
         /// The rank that called.
         rank: Rank,
     },
-    /// Another rank has taken a lock over whose lease had passed, or has written with a later token.
+    /// The lease has passed. Another rank has taken the lock over, or has written with a later token.
     #[error(
         "{lock}: {token} has expired: another rank has taken the lock over; acquire it again, and look at the data first"
     )]
@@ -77,7 +77,7 @@ pub enum Error {
         why: String,
     },
     /// A home or target is not a rank of this world.
-    #[error("{rank}: {target} does not exist in a world of {size} ranks")]
+    #[error("{rank}: {target} does not exist in a world of {size} rank{}", if *size == 1 { "" } else { "s" })]
     NoSuchTarget {
         /// The rank that called.
         rank: Rank,

@@ -10,13 +10,13 @@
 //!   queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank acquires again and
 //!   again, past the passive ranks.
 //! - It is for nodes with more ranks than cores. Where each rank has a core, every change of the active rank adds operations, and the
-//!   inner lock alone is faster: on the simulated FX100, with 64 ranks that only acquire, mcs takes a third of the time.
+//!   inner lock alone is faster. On the simulated FX100, with 64 ranks that only acquire, mcs takes a third of the time.
 //! - No rank starves. The passive queue is first come, first served. The last active rank that leaves approves its head, and so does
 //!   a rank that has released `threshold` times past a waiting head.
 //! - Every wait is on a word of the waiter's own memory. No rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs: under sequential consistency and with posted
-//!   puts that arrive late 3 ranks × 2 on one node with one active rank, on request (`--long`); 3 × 1 and 2 × 2 on one node
-//!   and 4 × 1 on two nodes of two, with one active rank and with two; with data and bulk puts in any order 2 × 2.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs. Under sequential consistency and with posted
+//!   puts that arrive late, with one active rank and with two: 3 ranks × 1 and 2 × 2 on one node, and 4 × 1 on two nodes of two. With
+//!   one active rank, on request (`--long`): 3 × 2 on one node. With data and bulk puts in any order: 2 × 2.
 //!
 //! # State
 //! Each node has its own restriction. Its words are at the *first*, the first rank of the node. They follow the node of the inner lock,
@@ -58,8 +58,8 @@
 //! # Cost
 //! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs: acquire 1, release 1). Other ranks
 //! of the node need 1 more to acquire (compare-and-swap) and 1 more to release (add), both on the node. A passive rank needs 6 more to
-//! acquire: a failed compare-and-swap, the swap of the tail, the link, the compare-and-swap of the head, an add, and the wake-up of the
-//! next head.
+//! acquire. These are a failed compare-and-swap, the swap of the tail, the link, the compare-and-swap of the head, an add, and the
+//! wake-up of the next head.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 

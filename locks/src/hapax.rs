@@ -7,9 +7,9 @@
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `arrive`.
 //! - A release needs no other rank's word, except the wake-up of a waiter. Every wait is on the waiter's own word: no rank polls.
 //! - No rank writes a link, and no release waits for one.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with posted puts that
-//!   arrive late 4 ranks × 2, 5 × 1, and 4 × 2 of which two try, its order at 3 × 2 (sequentially consistent); with data and bulk
-//!   puts in any order 2 × 2.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself. Under sequential consistency and with posted puts that
+//!   arrive late: 4 ranks × 2, 5 × 1, and 4 × 2 of which two try. Its order, sequentially consistent: 3 × 2. With data and bulk puts
+//!   in any order: 2 × 2.
 //!
 //! # State
 //! A *hapax* names one acquisition: the pointer of its rank in bits 31–0, and in bits 63–32 its number, by which the rank counts its
@@ -43,8 +43,8 @@
 //!
 //! # Deviations from the paper
 //! - The paper has one word `Depart` beside the lock and a table of 4,096 slots that all locks share, in which waiters show themselves. A
-//!   release there writes the home. Here each rank has both in one word, so that a release is local, and one step does what the paper
-//!   needs three for: a waiter shows itself, looks at `Depart` again, and takes itself back if the lock was free.
+//!   release there writes the home. Here each rank has both in one word, so that a release is local. In the paper a waiter shows
+//!   itself, looks at `Depart` again, and takes itself back if the lock was free. Here that is one step.
 //! - A hapax is a rank and its count. The paper deals out blocks of numbers of 64 bits from a counter of the process.
 //! - By I2, waiting compares only the numbers n - 1 and n, so it does no harm that they repeat after 2^32. A try that sleeps between its
 //!   two looks while another rank acquires exactly 2^32 times would be deceived.

@@ -11,10 +11,10 @@
 //! - Every wait is on the waiter's own node, except in a repair.
 //! - The rank that enters after a rank that failed inside is told. It may also be told after a rank that failed while it
 //!   acquired or released.
-//! - Any number of ranks may fail, except for the one with the lock's words on a backend where its memory ends with it. The
-//!   words of a rank that has failed are not read: what no live rank claims was theirs.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included: under sequential
-//!   consistency, and with posted puts that arrive late or are lost, 3 ranks × 1 acquisition and 2 × 2, each with one
+//! - Any number of ranks may fail. Where a rank's memory ends with it, the rank with the lock's words may not. No rank reads
+//!   the words of a rank that has failed: what no live rank claims was theirs.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included. Under sequential
+//!   consistency, and with posted puts that arrive late or are lost: 3 ranks × 1 acquisition and 2 × 2, each with one
 //!   failure at any step and without.
 //!
 //! # State
@@ -29,7 +29,7 @@
 //! | announced | node + 16 | 8 | each rank | what the rank does: nothing, takes a place, has a place behind a pointer, looks for a successor |
 //!
 //! # Invariants
-//! - I1: from the begin of its swap to the end of its release, a live rank announces its place. While the announcement may
+//! - I1: from the start of its swap to the end of its release, a live rank announces its place. While the announcement may
 //!   be older than the swap of the tail, it says so, and a repair waits for it.
 //! - I2: ranks that wait form chains by the pointers they announce. At most one chain of live ranks begins with a rank that
 //!   holds the lock or was granted it. All others begin behind a rank that has failed.

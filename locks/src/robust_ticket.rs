@@ -25,7 +25,7 @@
 //! # Invariants
 //! - I1: `next_ticket` - `now_serving` (modulo 2^31) is the number of tickets that are held, those of ranks that have failed
 //!   included.
-//! - I2: from the begin of the addition that takes its ticket until that ticket is served and released, a live rank's word
+//! - I2: from the start of the addition that takes its ticket until that ticket is served and released, a live rank's word
 //!   `announced` is 1 or says the ticket.
 //! - I3: `now_serving` moves on by the release of the live rank whose ticket it is, or, if no live rank has that ticket, by a
 //!   compare-and-swap of the whole word. No value of the word comes back within 2^31 tickets, so the swap fails if anything

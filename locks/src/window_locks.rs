@@ -64,7 +64,7 @@ impl<W: WindowLock> WindowLocks<W> {
     /// The errors of the policy's [`WindowLock::new`].
     pub fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: W::Params) -> Result<WindowLocks<W>> {
         let policy = W::new(ra, params)?;
-        // Room for a stencil's neighbours; more are no error, only an allocation.
+        // Room for a stencil's neighbours. More locks cost an allocation.
         Ok(WindowLocks {
             policy,
             rank: ra.rank(),

@@ -392,7 +392,7 @@ struct Past {
     has_failed: bool,
     /// The number of acquisitions that are over.
     over: usize,
-    /// True from the begin of a release to its end.
+    /// True from the start of a release to its end.
     releases: bool,
 }
 

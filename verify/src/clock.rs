@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rmalab_atomics::Time;
 
-/// The time from the begin of an acquisition to its deadline: a second.
+/// The time from the start of an acquisition to its deadline: a second.
 const SPAN: u64 = 1_000_000_000;
 
 /// The time that passes at once, at any step.

@@ -76,7 +76,7 @@ impl Check {
     }
 
     /// Returns a violation if `rank` gives up in `acquisition` too early. `alone` is true if it has had the lock to
-    /// itself since the begin of the acquisition, `now` its clock.
+    /// itself since the start of the acquisition, `now` its clock.
     ///
     /// Only a window's policy promises that it tries once although the deadline has passed.
     pub(crate) fn gives_up(&self, rank: Rank, acquisition: u32, alone: bool, now: Time) -> Option<Violation> {

@@ -177,8 +177,8 @@ pub struct Deaths {
     pub known: Vec<u64>,
     /// For each live rank, those that it has acknowledged.
     pub acknowledged: Vec<u64>,
-    /// The data that a rank has left half written by its failure inside, and of which no rank that has entered since was told: a bit
-    /// for each target where these are told apart, and one bit otherwise.
+    /// Whether a rank has failed inside, and no rank that entered later was told: a bit for each target where targets are told apart,
+    /// and one bit otherwise.
     pub untold: u64,
 }
 
@@ -274,8 +274,8 @@ impl Memory {
         self.results[rank].clear();
     }
 
-    /// Lets `rank` fail and come back. What it has posted and has not arrived never does: an arrival between the failure and
-    /// the return is the same as one ahead of the failure, since no other rank notices either.
+    /// Lets `rank` fail and come back. Its posted puts that have not arrived are lost. An arrival between the failure and the
+    /// return is the same as one ahead of the failure, since no other rank notices either.
     pub fn restart(&mut self, rank: usize) {
         self.restarts += 1;
         self.posts[rank].clear();
@@ -494,7 +494,7 @@ impl Memory {
         }
     }
 
-    /// Lets every live rank know that these have failed. What they have posted and has not arrived never will.
+    /// Lets every live rank know that these have failed. Their posted puts that have not arrived are lost.
     fn silence(&mut self, silenced: u64) {
         for rank in 0..self.posts.len() {
             if self.deaths.is_down(rank) {

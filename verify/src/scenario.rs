@@ -199,7 +199,7 @@ pub struct Scenario {
     crashes: u32,
     /// The largest number of times that a rank fails and comes back.
     restarts: u32,
-    /// The largest number of times that time passes.
+    /// The largest number of lapses, in each of which time passes for all ranks.
     lapses: u32,
 }
 
@@ -209,7 +209,7 @@ const CRASH: &str = "crash";
 /// The word before the number of returns, in a scenario's text.
 const RESTART: &str = "restart";
 
-/// The word before the number of times that time passes, in a scenario's text.
+/// The word before the number of lapses, in a scenario's text.
 const LAPSE: &str = "lapse";
 
 impl Scenario {
@@ -283,7 +283,7 @@ impl Scenario {
         Scenario { lapses, ..self }
     }
 
-    /// The largest number of times that time passes.
+    /// The largest number of lapses, in each of which time passes for all ranks.
     pub fn lapses(&self) -> u32 {
         self.lapses
     }

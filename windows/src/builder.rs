@@ -159,8 +159,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Sets when accumulates change from atomics to a lock and back, for tests with few updates: the smallest run, in
-    /// elements, the elements of runs before a change, and the single updates before a change back.
+    /// Sets when accumulates change from atomics to a lock and back, for tests with few updates. `run` is the smallest run in elements,
+    /// `debt` the elements of runs before a change, and `rent` the single updates before a change back.
     #[doc(hidden)]
     pub fn accumulate_limits(mut self, run: usize, debt: u64, rent: u64) -> Self {
         self.limits = Limits { run, debt, rent };

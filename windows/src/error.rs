@@ -23,7 +23,7 @@ pub enum Call {
     FetchAndOp,
     /// `MPI_Compare_and_swap`
     CompareAndSwap,
-    /// A rank's access to its own part.
+    /// An access by loads, stores and copies, without an epoch.
     Local,
     /// A call that makes a window.
     Create,
@@ -45,6 +45,8 @@ pub enum Call {
     Lock,
     /// `MPI_Win_lock_all`
     LockAll,
+    /// The choice of a target in an epoch.
+    At,
     /// `MPI_Win_complete`
     Complete,
     /// `MPI_Win_wait`, `MPI_Win_test`
@@ -78,6 +80,7 @@ impl Call {
             Call::Start => "start",
             Call::Lock => "lock",
             Call::LockAll => "lock_all",
+            Call::At => "at",
             Call::Complete => "complete",
             Call::Wait => "wait",
             Call::Flush => "flush",
@@ -91,6 +94,11 @@ impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// The ending of the word for so many things.
+fn s(number: u64) -> &'static str {
+    if number == 1 { "" } else { "s" }
 }
 
 /// " of rank 3", or nothing.
@@ -178,7 +186,8 @@ pub enum Class {
 pub enum Error {
     /// An operation would reach outside the target's part of the window.
     #[error(
-        "{call} of {len} bytes at {disp} (in units of {unit} bytes) of {target}: the window has {bytes} bytes there"
+        "{call} of {len} byte{} at {disp} (in units of {unit} byte{}) of {target}: the window has {bytes} byte{} there",
+        s(*len), s(u64::from(*unit)), s(*bytes)
     )]
     OutOfWindow {
         /// The call.
@@ -195,7 +204,7 @@ pub enum Error {
         bytes: u64,
     },
     /// The target is not a rank of the window's team.
-    #[error("{call}: {target} does not exist in a team of {size} ranks")]
+    #[error("{call}: {target} does not exist in a team of {size} rank{}", s(u64::from(*size)))]
     NoSuchTarget {
         /// The call.
         call: Call,
@@ -298,7 +307,8 @@ pub enum Error {
     },
     /// The owner of a dynamic window's memory has not attached it, or has detached it.
     #[error(
-        "{call} of {len} bytes at {disp} of {target}: not within attached memory there ({regions} regions are attached)"
+        "{call} of {len} byte{} at {disp} of {target}: not within attached memory there ({regions} {} attached)",
+        s(*len), if *regions == 1 { "region is" } else { "regions are" }
     )]
     NotAttached {
         /// The call.

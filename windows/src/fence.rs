@@ -40,7 +40,7 @@ use crate::{Active, Call, Error, FenceStrategy, Local, Result, Target, Window, W
 
 /// Assertions of a fence. All ranks pass the same values of `noprecede` and `nosucceed`.
 ///
-/// The caller is responsible for their being right.
+/// The program makes sure that they hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FenceAssert {
     /// This rank has not stored to its part since the last synchronization (`MPI_MODE_NOSTORE`).
@@ -146,7 +146,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
             return Err(core.hear(Error::NoEpoch { rank: core.ra.rank(), call: Call::Fence }));
         }
         core.epochs.use_fence();
-        core.target(Call::Fence, target.into(), false)
+        core.target(Call::At, Call::Fence, target.into(), false)
     }
 
     /// Returns access to this rank's part, like [`WindowCore::local`](crate::WindowCore::local).

@@ -53,6 +53,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn load<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
+        self.target.check_local(disp, size_of::<T>())?;
         self.target.get_value(disp)
     }
 
@@ -63,6 +64,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn store<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
+        self.target.check_local(disp, size_of::<T>())?;
         self.target.put_value(disp, value)
     }
 
@@ -73,6 +75,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn read<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
+        self.target.check_local(disp, size_of_val(dest))?;
         self.target.get(disp, dest)
     }
 
@@ -83,6 +86,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn write<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
+        self.target.check_local(disp, size_of_val(source))?;
         self.target.put(disp, source)
     }
 

@@ -51,7 +51,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     #[cold]
     fn lock_null(&self) -> Result<Lock<'_, 't, A, W>> {
         self.raw.check_passive(Call::Lock)?;
-        let target = self.raw.core.target(Call::Lock, None, false)?;
+        let target = self.raw.core.target(Call::Lock, Call::Lock, None, false)?;
         Ok(Lock { window: &self.raw, target, plain: false })
     }
 
@@ -207,7 +207,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'w, A, Passive<'_>>> {
         // The target is of the epoch, its requests are of the window.
         let core: &'w WindowCore<'_, A> = self.window;
-        core.target(Call::LockAll, target.into(), false)
+        core.target(Call::At, Call::LockAll, target.into(), false)
     }
 
     /// Completes all operations of this rank to `target`, at both ends (`MPI_Win_flush`).
@@ -260,8 +260,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// [`Error::NoSuchTarget`], and the errors of the network.
     #[inline]
     pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
-        let target = self.at(target)?.rank();
-        if self.window.under_way.get() == 0 { Ok(()) } else { self.flush(target) }
+        let Some(target) = target.into() else { return Ok(()) };
+        if self.window.under_way.get() == 0 && target.0 < self.ra.size() { Ok(()) } else { self.flush(target) }
     }
 
     /// Completes all operations of this rank at this end, like [`Lock::flush_local`] for all targets (`MPI_Win_flush_local_all`).

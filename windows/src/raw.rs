@@ -159,14 +159,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     fn reach_locked<P>(&self, call: Call, target: Option<Rank>) -> Result<Option<Target<'_, A, P>>> {
         let locks = self.locks.borrow();
         let Some(rank) = target else {
-            return if locks.is_idle() { Ok(None) } else { self.core.target(Call::Lock, None, false).map(Some) };
+            return if locks.is_idle() { Ok(None) } else { self.core.target(call, Call::Lock, None, false).map(Some) };
         };
         if let Some((kind, assert)) = locks.lock_of(rank) {
             let alone = kind == LockKind::Exclusive && assert == Assert::None;
             return Ok(Some(self.core.member(Call::Lock, rank, alone)));
         }
         if locks.holds_all() {
-            return self.core.target(Call::LockAll, target, false).map(Some);
+            return self.core.target(call, Call::LockAll, target, false).map(Some);
         }
         if locks.is_idle() { Ok(None) } else { Err(self.core.not_locked(call, rank)) }
     }
@@ -179,7 +179,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
             return core.member_of_access(target);
         }
         if core.epochs.is_fenced() {
-            let target = core.target(Call::Fence, target, false)?;
+            let target = core.target(call, Call::Fence, target, false)?;
             core.epochs.use_fence();
             return Ok(target);
         }

@@ -406,6 +406,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         walk().map_err(|error| self.core.hear(error))
     }
 
+    /// Checks that `len` bytes at `disp` are in the part, for an access without an epoch. So its error names that access.
+    #[inline]
+    pub(crate) fn check_local(&self, disp: WindowDisp, len: usize) -> Result<()> {
+        let checked = self.reach_part(self.part, Call::Local, disp, (0, len as u64), |_, _| Ok(()));
+        checked.map_err(|error| self.core.hear(error))
+    }
+
     /// Returns the requests that replace operations on this target, if they are not done at the origin.
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {
@@ -450,14 +457,20 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Returns the target `rank`, or the null target.
     #[inline(always)]
-    pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+    pub(crate) fn target<P>(
+        &self,
+        call: Call,
+        epoch: Call,
+        rank: Option<Rank>,
+        alone: bool,
+    ) -> Result<Target<'_, A, P>> {
         match rank {
             Some(rank) if rank.0 >= self.ra.size() => {
                 // The error is reported here, not in the callers: a target that passes through their `map_err` is
                 // copied through memory.
                 Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
             }
-            Some(rank) => Ok(self.member(call, rank, alone)),
+            Some(rank) => Ok(self.member(epoch, rank, alone)),
             None => Ok(Target {
                 ra: self.ra,
                 core: self,
@@ -475,7 +488,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
 
     /// Returns the target `rank`, which is a rank of the team.
     #[inline(always)]
-    pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
+    pub(crate) fn member<P>(&self, epoch: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
         // The usual case is inlined, in parts: a whole value would be copied.
         let mut words = LocalWords::default();
         let (part, bytes, unit) = match self.memory {
@@ -484,7 +497,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
                 (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
             }
             _ => {
-                let (part, bytes, unit) = self.reached(call, rank);
+                let (part, bytes, unit) = self.reached(epoch, rank);
                 if self.plain
                     && let Part::Fixed(Place::Segment(at)) = part
                 {
@@ -502,8 +515,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Returns the part of a rank of the team, its bytes and its displacement unit, for all kinds of memory and
     /// transport.
     #[inline(never)]
-    fn reached(&self, call: Call, rank: Rank) -> (Part<'_>, u64, u32) {
-        let active = matches!(call, Call::Fence | Call::Start);
+    fn reached(&self, epoch: Call, rank: Rank) -> (Part<'_>, u64, u32) {
+        let active = matches!(epoch, Call::Fence | Call::Start);
         let (_, bytes, unit) = self.part(rank);
         let part = if self.recorder.is_some() { Part::Recorded { active } } else { self.unrecorded(rank, active) };
         (part, bytes, unit)

@@ -13,13 +13,13 @@
 //! | put, get and their forms with layouts, with requests and in batches | one, with target, displacement and bytes |
 //! | accumulate, get_accumulate, fetch_and_op, compare_and_swap and their forms | the same, with the element type and the operation |
 //! | flush, flush_all | one |
-//! | a batch | one for its begin and one for its end |
+//! | a batch | one for its start and one for its end |
 //! | fence, with its assertions; [`Team::barrier`](crate::Team::barrier) | one |
 //! | post, start, with group and assertions; complete, wait | one |
 //! | test | one, with its answer |
 //! | attach, detach, of a dynamic window | one, with address and bytes |
 //!
-//! Each event also has the time from the end of the previous call to the begin of this one. So neither the time in calls
+//! Each event also has the time from the end of the previous call to the start of this one. So neither the time in calls
 //! nor the recorder's own time counts as the program's, except for one reading of the clock, some 20 ns. The trace omits
 //! calls with the null target, flush_local, a rank's loads and stores ([`Local`](crate::Local)), the waits of requests,
 //! and the other collectives of a team: these are time between calls.

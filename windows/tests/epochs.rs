@@ -210,6 +210,33 @@ fn accesses_beyond_the_window_are_errors() {
 }
 
 #[test]
+fn an_error_names_the_call_of_the_program() {
+    on(1, |_, team| {
+        let mut window = Window::builder(team).disp_unit(1).allocate(1).unwrap();
+        let local = window.local().unwrap();
+        let beyond =
+            "local access of 4 bytes at displacement 0 (in units of 1 byte) of rank 0: the window has 1 byte there";
+        assert_eq!(local.store(WindowDisp(0), 1_u32).unwrap_err().to_string(), beyond);
+        assert_eq!(local.load::<u32>(WindowDisp(0)).unwrap_err().to_string(), beyond);
+        assert_eq!(local.write(WindowDisp(0), &[1_u32]).unwrap_err().to_string(), beyond);
+        assert_eq!(local.read(WindowDisp(0), &mut [1_u32]).unwrap_err().to_string(), beyond);
+        let nowhere = "at: rank 3 does not exist in a team of 1 rank";
+        let epoch = window.lock_all().unwrap();
+        assert_eq!(epoch.at(Rank(3)).unwrap_err().to_string(), nowhere);
+        epoch.unlock_all().unwrap();
+        let epoch = window.fence().unwrap();
+        assert_eq!(epoch.at(Rank(3)).unwrap_err().to_string(), nowhere);
+        epoch.close().unwrap();
+        let window = window.into_raw();
+        window.lock_all(Assert::None).unwrap();
+        let error = window.operate(Call::Put, Rank(3), |target| target.put(WindowDisp(0), &[1_u8])).unwrap_err();
+        assert_eq!(error.to_string(), "put: rank 3 does not exist in a team of 1 rank");
+        window.unlock_all().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
 fn a_window_of_no_bytes_and_a_team_of_one_rank() {
     on(1, |_, team| {
         let mut window = Window::allocate(team, 0).unwrap();

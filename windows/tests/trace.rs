@@ -446,7 +446,7 @@ fn files_of_different_traces_are_errors() {
     std::fs::remove_file(file("b", 1)).unwrap();
     fails(&dir.path.join("b"), "b-rank-1.trace: this file of the trace is missing");
     std::fs::remove_file(file("b", 2)).unwrap();
-    fails(&dir.path.join("b"), "files of 1 ranks, but the program had 3: b-rank-1.trace is missing");
+    fails(&dir.path.join("b"), "files of 1 rank, but the program had 3: b-rank-1.trace is missing");
     std::fs::write(file("b", 0), "This is some other text.").unwrap();
     fails(&dir.path.join("b"), "byte 0: this is not a trace");
     for old in [1, 2] {

@@ -72,8 +72,8 @@ pub struct Address {
 impl Address {
     /// Returns the same address, for operations on a word on which no rank waits: ranks that need its value poll it.
     ///
-    /// This is a hint. On backends whose ranks park, an operation that changes a watched word checks whether its owner is parked on it. That
-    /// is a load after a locked instruction, which waits for it, and a third of the operation's cost. A rank may still
+    /// This is a hint. On backends whose ranks park, an operation that changes a watched word checks whether its owner is parked on it. The
+    /// check is a load, which waits for the locked instruction before it. It is a third of the operation's cost. A rank may still
     /// [wait](crate::RemoteAtomics::wait_until) on a word that is changed through an unwatched address, but may see the change some hundred
     /// milliseconds later.
     #[inline(always)]

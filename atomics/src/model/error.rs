@@ -12,7 +12,7 @@ pub(crate) fn tell(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// An error of a rank, with the rank at its begin. Many errors begin with their rank already.
+/// An error of a rank, with the rank at its start. Many errors begin with their rank already.
 pub(crate) fn of_rank(rank: Rank, error: &dyn std::fmt::Display) -> String {
     let (name, text) = (format!("{rank}: "), error.to_string());
     if text.starts_with(&name) { text } else { name + &text }
@@ -69,7 +69,7 @@ impl std::fmt::Display for Operation {
 #[non_exhaustive]
 pub enum Error {
     /// The target is not a rank of this world.
-    #[error("{operation}: {rank} does not exist in a world of {size} ranks")]
+    #[error("{operation}: {rank} does not exist in a world of {size} rank{}", if *size == 1 { "" } else { "s" })]
     RankOutOfRange {
         /// The operation.
         operation: Operation,
@@ -153,7 +153,7 @@ pub enum Error {
     /// A rank of this world has died, panicked, or left with an error, so a wait might never end.
     #[error("{rank} has failed")]
     PeerFailed {
-        /// The first rank that failed; after [acknowledged](crate::RemoteAtomics::acknowledge) failures, a rank whose failure this rank
+        /// The first rank that failed. After [acknowledged](crate::RemoteAtomics::acknowledge) failures it is a rank whose failure this rank
         /// has not acknowledged.
         rank: Rank,
     },
@@ -163,7 +163,7 @@ pub enum Error {
         /// The rank.
         rank: Rank,
     },
-    /// A rank of this world has left in good order, and this rank waits for something that only that rank could do.
+    /// A rank of this world has left in good order, but this rank waits for a call of it.
     #[error(
         "{rank} has left, and this rank waits for it; before a rank leaves, it has to make all calls that others wait for"
     )]

@@ -48,7 +48,8 @@ impl WorldView {
         let topology = topology.into();
         let size = topology.size();
         if rank.0 >= size {
-            return Err(Error::world(format!("{rank} does not exist in a world of {size} ranks")));
+            let plural = if size == 1 { "" } else { "s" };
+            return Err(Error::world(format!("{rank} does not exist in a world of {size} rank{plural}")));
         }
         if !segment.is_multiple_of(WORD) {
             return Err(Error::world(format!("a segment of {segment} bytes: make it a multiple of {WORD}")));

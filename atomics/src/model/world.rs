@@ -19,7 +19,7 @@ pub const SEGMENT_BYTES: u64 = 1 << 20;
 /// [`SEGMENT_BYTES`].
 pub const SHARED_SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Binds the calling thread to one core: ranks take the cores that it may run on now in turn.
+/// Binds the calling thread to one of the cores that it may run on. Ranks take these cores in turn.
 ///
 /// Bind ranks that are measured, as MPI's launchers do. Otherwise the scheduler may keep two ranks on one core, where they never contend. A
 /// rank calls this first.

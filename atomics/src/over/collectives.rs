@@ -510,7 +510,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
             let keep = 1 << r;
             let give = keep.min(size - keep);
             let theirs = &mut theirs[..give];
-            // This rank's contribution for rank me + keep + k is part number k to the rank keep further on.
+            // Part keep + k is for rank me + keep + k. The rank keep further on receives it as its part k.
             self.exchange(link, &parts[keep..keep + give], theirs)?;
             for (part, theirs) in parts.iter_mut().zip(theirs) {
                 *part = part.wrapping_add(*theirs);

@@ -276,8 +276,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     pub fn of_with_arena(parent: &'a A, members: &[Rank], arena_bytes: u64) -> Result<Option<Subset<'a, A>>> {
         let size = parent.size();
         if let Some(unknown) = members.iter().find(|member| member.0 >= size) {
+            let plural = if size == 1 { "" } else { "s" };
             return Err(Error::world(format!(
-                "subset: {unknown} is listed as a member and does not exist in a world of {size} ranks"
+                "subset: {unknown} is listed as a member and does not exist in a world of {size} rank{plural}"
             )));
         }
         let mut sorted = members.to_vec();
@@ -357,7 +358,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         self.parent
     }
 
-    /// The parent's number of rank `rank`; the number of no rank at all, if the subset has no such rank.
+    /// The parent's number of `rank`. If the subset has no such rank, it is a number that no rank has.
     #[inline(always)]
     pub fn outer(&self, rank: Rank) -> Rank {
         self.members.outer(rank).unwrap_or(NOWHERE)
@@ -532,7 +533,7 @@ impl<A: RemoteAtomics + ?Sized> Registration for Subset<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> OuterWorld for Subset<'_, A> {
-    /// The number in the whole world, through all levels; the number of no rank at all, if the subset has no such rank.
+    /// The number in the whole world, through all levels. If the subset has no such rank, it is a number that no rank has.
     fn number_of(&self, rank: Rank) -> Rank {
         self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
     }

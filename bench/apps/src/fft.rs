@@ -395,7 +395,7 @@ impl Fft {
     ) -> Result<Option<Checked>> {
         let n = share.n;
         let largest = |numbers: &mut dyn Iterator<Item = f64>| -> Result<f64> {
-            // Values that are not negative have the order of their bits; NaN is larger than all others.
+            // Values that are not negative compare as their bits do. A NaN is above all of them.
             let mut word = [numbers.map(f64::to_bits).max().unwrap_or(0)];
             team.allreduce(&mut word, u64::max)?;
             Ok(f64::from_bits(word[0]))

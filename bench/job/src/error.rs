@@ -16,7 +16,7 @@ pub enum Error {
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
     /// A lock failed.
-    #[error("{lock}: {source}")]
+    #[error("{}", of_lock(lock, source))]
     Lock {
         /// The lock's name.
         lock: String,
@@ -62,6 +62,12 @@ pub enum Error {
     },
 }
 
+/// The error of a lock, with the lock's name at its start, where many errors have it already.
+fn of_lock(lock: &str, error: &rmalab_locks::Error) -> String {
+    let (name, text) = (format!("{lock}: "), error.to_string());
+    if text.starts_with(&name) { text } else { name + &text }
+}
+
 impl Error {
     /// An [`Error::Usage`] with that sentence.
     pub fn usage(what: impl Into<String>) -> Error {
@@ -98,5 +104,20 @@ impl From<rmalab_report::Error> for Error {
             rmalab_report::Error::Document { why } => Error::Usage(why),
             error => Error::Ranks(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_name_of_its_lock_once() {
+        let told = |lock: &str| {
+            let source = rmalab_locks::Error::TooManyRanks { lock: "anderson", size: 20, limit: 16 };
+            Error::Lock { lock: lock.to_owned(), source }.to_string()
+        };
+        assert!(told("anderson").starts_with("anderson: 20 ranks"), "{}", told("anderson"));
+        assert!(told("anderson/wide").starts_with("anderson/wide: anderson: 20 ranks"), "{}", told("anderson/wide"));
     }
 }

@@ -130,18 +130,18 @@ thread_local! {
     static LAUNCHED: RefCell<Option<Member>> = const { RefCell::new(None) };
 }
 
-/// A simulated machine.
+/// A simulated machine. The profile decides what the options leave out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Its profile: a name, or a file.
     pub profile: String,
-    /// Ranks on a node, unless as in the profile.
+    /// Ranks on a node.
     pub ranks_per_node: Option<u32>,
-    /// Engines of an adapter, unless as in the profile.
+    /// Engines of an adapter.
     pub engines: Option<u32>,
-    /// Whether adapters carry out atomics inside a node, unless as in the profile.
+    /// Whether adapters carry out atomics inside a node.
     pub atomics_by_adapter: Option<bool>,
-    /// Whether adapters carry out bulk operations inside a node, unless as in the profile.
+    /// Whether adapters carry out bulk operations inside a node.
     #[serde(default)]
     pub bulk_by_adapter: Option<bool>,
     /// The seed of irregularities.

@@ -43,7 +43,7 @@ pub struct Run {
     pub generator: String,
     /// The command line, without the folders of the program and of the files that it writes.
     pub command: String,
-    /// The time of its begin (RFC 3339, UTC).
+    /// The time of its start (RFC 3339, UTC).
     pub started: String,
     /// Whether it ran to its end. An interrupted run is incomplete.
     pub complete: bool,

@@ -411,7 +411,7 @@ pub struct Bars {
     pub parts: Vec<String>,
     /// Whether the parts follow each other in one lane; otherwise each part has its own lane.
     pub stacked: bool,
-    /// The rows: a name, and for each part the begin and the end of its bar.
+    /// The rows: a name, and for each part the start and the end of its bar.
     pub rows: Vec<(String, Vec<Option<Range>>)>,
     /// A paragraph for a newcomer.
     pub text: String,

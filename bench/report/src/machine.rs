@@ -51,7 +51,7 @@ pub struct Machine {
     pub smt: String,
     /// The frequency governor of the first processor.
     pub governor: String,
-    /// The load average of the last one, five and fifteen minutes, at the begin of the run.
+    /// The load average of the last one, five and fifteen minutes, at the start of the run.
     pub load: String,
     /// The limits of the control group on processors and memory.
     pub limits: String,

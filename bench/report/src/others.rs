@@ -18,7 +18,7 @@ impl Others {
     }
 
     /// The number of processors that programs other than this process and its ended children have kept busy, on average
-    /// since the begin.
+    /// since the start.
     pub fn processors(&self) -> Option<f64> {
         let (all, own) = ticks()?;
         let others = all.saturating_sub(self.ticks.0).saturating_sub(own.saturating_sub(self.ticks.1));

@@ -98,7 +98,7 @@ fn a_file_that_ends_early_is_named_with_its_place_and_what_to_do() {
     cut(0, whole[0].len());
     fs::remove_file(file(1)).unwrap();
     refused(&[
-        "files of 1 ranks, but the program had 2: table-rank-1.trace is missing; copy",
+        "files of 1 rank, but the program had 2: table-rank-1.trace is missing; copy",
         "or record the program again",
     ]);
     cut(1, whole[1].len());

@@ -69,8 +69,8 @@ pub fn recoverable_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     Ok(())
 }
 
-/// One rank's part of [`recoverable_rw`] with a death: rank 1 dies in `die`, and all others go on acquiring. Exactly one of them is told
-/// that a writer has failed inside, if one has, and is alone then. At last one of them gives the lock up for all.
+/// One rank's part of [`recoverable_rw`] with a death: rank 1 dies in `die`, and all others go on acquiring. If a writer has failed
+/// inside, exactly one of them is told, and is alone then. At the end one of them makes the lock unusable for all.
 pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     ra: &A,
     params: L::Params,

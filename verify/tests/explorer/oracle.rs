@@ -206,7 +206,7 @@ impl Oracle {
         history.broken.then_some(Property::Invariant)
     }
 
-    /// Lets the clock of `rank` go on to the begin of its acquisition, and returns whether its deadline may pass.
+    /// Lets the clock of `rank` go on to the start of its acquisition, and returns whether its deadline may pass.
     fn times(&self, state: &mut State, rank: Rank) -> bool {
         let history = &self.histories[state.histories[rank.index()]];
         let acquisition = history.status.acquisition;

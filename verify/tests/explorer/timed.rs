@@ -293,7 +293,7 @@ fn a_rank_that_gave_up_does_not_wait_any_more() {
     }
 }
 
-/// Records its clock, which must not go back, and is ahead of each deadline at its begin.
+/// Records its clock, which must not go back, and is ahead of each deadline at its start.
 struct Clocked;
 
 impl Protocol for Clocked {

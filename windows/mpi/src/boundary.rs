@@ -261,8 +261,8 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted)
     };
     let mut config = plan.settings.config;
     if !worlds.has_fence() || config.policy == PolicyKind::NoCheck || wanted.is_programs() {
-        // Updates that the engine does not have exclude its atomics by that fence. No atomics of this process reach the memory of another
-        // program.
+        // Without that fence, updates that the engine does not have cannot exclude its atomics. This process has no atomics on the memory of
+        // another program.
         config.accumulate = AccumulateStrategy::Locked;
     }
     if wanted.flavor == Flavor::Dynamic {

@@ -154,7 +154,7 @@ pub(crate) fn table(sums: &[u64; NUMBERS], ranks: u32) -> Vec<String> {
     lines
 }
 
-/// Returns the lines on a program's traces: which there are, if that `is_wanted`, and how many updates of all ranks they do not hold.
+/// Returns the lines about a program's traces. They name the traces if `is_wanted`, and say how many updates of all ranks the traces lack.
 /// A trace is named by its file of rank 0.
 pub(crate) fn traces(files: &[PathBuf], inexact: u64, is_wanted: bool) -> Vec<String> {
     /// The number of traces that are named.

@@ -28,9 +28,9 @@ pub(crate) struct InMemory {
 /// The worlds of one communicator. Each is made when the first window needs it.
 #[derive(Default)]
 pub(crate) struct Worlds {
-    /// The one in shared memory, or why there is none.
+    /// The world in shared memory, or why there is none.
     shared: OnceCell<Result<InMemory, String>>,
-    /// The latest one in windows of the host. Its segments have room for some windows.
+    /// The latest world over windows of the host's MPI. Its segments have room for several windows.
     remote: RefCell<Option<Rc<Ranks<Mpi>>>>,
     /// Whether the communicator's barriers are in the world in shared memory, too.
     has_barriers: Cell<bool>,

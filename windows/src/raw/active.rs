@@ -155,7 +155,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             return Err(self.hear(Error::NotInGroup { rank: self.ra.rank(), target, group }));
         }
         self.epochs.used.set(true);
-        self.target(Call::Start, target, false)
+        self.target(Call::At, Call::Start, target, false)
     }
 
     pub(crate) fn end_access(&self) -> Result<()> {

@@ -100,7 +100,7 @@ fn merged(mut attached: Vec<(i64, u64)>) -> Vec<Region> {
     regions
 }
 
-/// Returns the begin of each region if they follow each other, and the number of bytes of all.
+/// Returns the start of each region if they follow each other, and the number of bytes of all.
 pub(super) fn packed(regions: &[Region]) -> (Vec<i64>, u64) {
     let mut end = 0u64;
     let mut starts = Vec::new();

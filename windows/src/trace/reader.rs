@@ -295,7 +295,10 @@ fn miscounted(path: &Path, first: &Path, ranks: u32, there: usize) -> TraceError
     } else {
         "the files are of different programs".to_owned()
     };
-    TraceError::set(path, format!("files of {there} ranks, but the program had {ranks}: {what}"))
+    TraceError::set(
+        path,
+        format!("files of {there} rank{}, but the program had {ranks}: {what}", if there == 1 { "" } else { "s" }),
+    )
 }
 
 /// Reads a file's header, and returns the offset of the first event.

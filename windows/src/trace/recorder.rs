@@ -370,7 +370,7 @@ impl State {
     }
 }
 
-/// Returns the window's name as the begin of a file's name.
+/// Returns the window's name as the start of a file's name.
 fn stem(window: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let stem: String = window.chars().map(plain).take(MAX_STEM).collect();

@@ -687,7 +687,7 @@ fn why_forbidden(errno: i32, scope: &str) -> &'static str {
     }
 }
 
-/// The consent of this process that others of the same user reach it, which Yama requires.
+/// This process allows other processes of its user to reach its memory. Yama requires that.
 struct Consent;
 
 /// How many registrations need it.

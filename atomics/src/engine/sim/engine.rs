@@ -673,7 +673,7 @@ impl<'p> World<'p> {
         let adapter = &mut self.adapters[from as usize];
         let leaves = adapter.leaves.max(ready);
         adapter.leaves = leaves + self.profile.nic.gap.0 + long;
-        // This is the arrival of its begin: the target's adapter takes the bytes while they still leave (`serve`).
+        // This is the arrival of its start: the target's adapter takes the bytes while they still leave (`serve`).
         let mut arrives = leaves + self.way(from, to);
         let waits = matches!(self.peek(message).load, Load::Word(op) if !matches!(op, WordOp::Put(_)));
         if let Some(channel) = self.channels.get_mut(&Self::channel(origin.0, at.rank)) {

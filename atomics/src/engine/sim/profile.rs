@@ -51,7 +51,7 @@ pub enum Arbitration {
     RoundRobin,
 }
 
-/// The delay of a message beyond the time of its way.
+/// A random delay of each message, in addition to its time on the way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Jitter {
     /// No delay.

@@ -23,7 +23,7 @@ pub struct Table<'a> {
     source: Rc<Source<'a>>,
     /// The prefix of its keys in messages: empty, or `nic.`.
     prefix: String,
-    /// The offset of its begin in the text.
+    /// The offset of its start in the text.
     at: usize,
     table: DeTable<'a>,
 }

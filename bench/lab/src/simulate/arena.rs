@@ -35,7 +35,7 @@ pub const TABLES: [&str; 3] = ["1k:zipf=0.99", "100k:zipf=0.99", "10M"];
 /// Shares of exclusive locks.
 pub const WRITERS: [f64; 3] = [1.0, 0.5, 0.05];
 
-/// Measured acquisitions of all ranks together, and at least of each.
+/// The number of measured acquisitions of all ranks together, and the least number of each rank.
 const PAIRS: (u32, u32) = (20_000, 4);
 
 /// Events of a simulation: at least, and for each rank.

@@ -189,7 +189,7 @@ impl Outcome {
             "Throughput",
             ("pairs per second, all ranks", Quantity::Rate),
             &|point| Some(point.throughput).filter(|rate| rate.is_finite()),
-            "Pairs of all ranks together, from the begin of the measurement to its end.",
+            "Pairs of all ranks together, from the start of the measurement to its end.",
         );
         add(
             "median",

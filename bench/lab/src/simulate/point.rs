@@ -125,7 +125,7 @@ pub struct Point {
     pub fastest_ns: f64,
     /// The time for a pair on average over all ranks.
     pub mean_ns: f64,
-    /// Measured pairs per second, all ranks together, from the begin of the measurement to its end; infinite if they
+    /// Measured pairs per second, all ranks together, from the start of the measurement to its end; infinite if they
     /// take no time.
     pub throughput: f64,
     /// Jain's index of the ranks' rates: 1 when all are equal.

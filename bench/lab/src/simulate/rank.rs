@@ -188,10 +188,11 @@ enum Locks<'a> {
 /// One rank's code: makes its part of the lock with `make`, and acquires and releases it as the load requires.
 ///
 /// After the warm-up all ranks begin to measure at the same time, and each ends after the pairs of its task. With a table of locks, each
-/// goes on until the ranks have made the pairs of all tasks together, or half of the allowed events have passed: so the throughput is that
-/// of all ranks at work, and a lock that collapses still has one. Beside ranks
-/// that take only exclusive locks the others go on until those have ended, too: for [`LONGEST`] times the pairs of all tasks,
-/// or half of the allowed events, since a lock may starve its writers.
+/// goes on until the ranks have made the pairs of all tasks together, or half of the allowed events have passed. So the throughput is that
+/// of all ranks at work, and a lock that collapses still has one.
+///
+/// If some ranks take only exclusive locks, the others go on until those have ended. Since a lock may starve its writers, they stop after
+/// [`LONGEST`] times the pairs of all tasks, or half of the allowed events.
 ///
 /// # Errors
 ///

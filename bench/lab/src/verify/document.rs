@@ -167,7 +167,8 @@ impl Outcome {
         text += &self.left_out();
         let count = |of: fn(&Verdict) -> bool| self.checks.iter().filter(|checked| of(&checked.verdict)).count();
         let holds = count(|verdict| matches!(verdict, Verdict::Holds));
-        text += &format!("{holds} of {} hold", of_checks(self.checks.len()));
+        let verb = if self.checks.len() == 1 { "holds" } else { "hold" };
+        text += &format!("{holds} of {} {verb}", of_checks(self.checks.len()));
         for (number, what) in [
             (count(|verdict| matches!(verdict, Verdict::HoldsWithin { .. })), "hold within a bound on preemptions"),
             (count(|verdict| *verdict == Verdict::HoldsWithinPolls), "hold within a bound on polls"),

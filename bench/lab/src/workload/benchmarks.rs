@@ -34,7 +34,7 @@ const ITEMS: u32 = 100_000;
 /// Locks of a TPC-C warehouse: itself, its districts, the oldest new order of each, their customers, and the stock.
 const OF_WAREHOUSE: u32 = 1 + DISTRICTS + DISTRICTS + DISTRICTS * CUSTOMERS + ITEMS;
 
-/// New orders of a district that nobody has delivered at the begin.
+/// New orders of a district that nobody has delivered at the start.
 const UNDELIVERED: usize = 900;
 
 /// The modes of the format.

@@ -188,8 +188,8 @@ fn pairs<L>(
 
 /// Calls `pair` that often; returns the place in the pattern.
 ///
-/// A function, so that what it is called with is in registers. References in a closure are in memory, and a locked instruction makes the
-/// processor wait for each load after it.
+/// It is a function, so that its arguments are in registers. A closure has references in memory, and each load waits for the locked
+/// instruction before it.
 #[inline(never)]
 fn chunk<W, L, E>(
     calls: u64,

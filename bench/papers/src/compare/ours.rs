@@ -465,7 +465,7 @@ impl Member<'_> {
     }
 }
 
-/// Locks and unlocks `target`, that many times. The kind is known at compile time, as in users' programs.
+/// Returns a function that locks and unlocks `target` as often as it is told. The kind is known at compile time, as in users' programs.
 fn locks<'w, const EXCLUSIVE: bool>(
     window: &'w Window<'_, Mapped>,
     target: Rank,

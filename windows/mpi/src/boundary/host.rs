@@ -451,7 +451,7 @@ pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
     }
 }
 
-/// Takes a carrier back, for another window of the program unless it `is_marked`.
+/// Takes a carrier back. If it `is_marked`, it is freed, otherwise another window of the program may have it.
 pub(crate) fn give_back(mut carrier: Win, is_marked: bool) {
     if is_marked {
         // SAFETY: it was made by `carrier`, and no window of the program has it.
