@@ -188,7 +188,7 @@ struct Part {
     links: Vec<[Complex64; 8]>,
     /// The sites of the 8 faces to send.
     faces: [Vec<u32>; 8],
-    /// The begin of each received face.
+    /// The start of each received face.
     ghosts: [usize; 9],
     /// The sites' global numbers.
     global: Vec<usize>,
