@@ -432,7 +432,8 @@ pub struct Outcome {
     /// The result of each rank (see [`Processes`](crate::Processes)), empty for most.
     pub results: Vec<Vec<u8>>,
     /// The rank that was the first to fail, if one has: by a signal, by an exit code other than 0, or by an exit with 0
-    /// that did not leave the world.
+    /// that did not leave the world. Over shared memory, a rank that has told the others that it failed counts from then
+    /// on, even if its process ends after theirs.
     pub first_failure: Option<Rank>,
     /// The ranks that have exited with 0 without leaving the world that they had joined: by `std::process::exit`, or with
     /// a handle that was forgotten. The others may have waited for them.

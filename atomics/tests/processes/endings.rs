@@ -78,6 +78,27 @@ fn a_panic_is_reported_to_the_others_and_to_the_parent() {
 }
 
 #[test]
+fn a_rank_that_fails_first_and_ends_last_is_the_first_failure() {
+    if super::is_rank() {
+        let ra = rmalab_atomics::shm::attach().unwrap();
+        let [word, first, last] = [(); 3].map(|()| ra.heap().alloc(8, 8).unwrap());
+        if ra.rank() == Rank(1) {
+            let others = [first, last].map(|at| u32::try_from(ra.wait_until(at, Until::Ne(0)).unwrap()).unwrap());
+            ra.fail();
+            eventually("the end of the others", || others.into_iter().all(has_ended));
+            std::process::exit(42);
+        }
+        let mine = if ra.rank() == Rank(0) { first } else { last };
+        ra.put(Rank(1).at(mine), std::process::id().into()).unwrap();
+        let told = ra.wait_until(word, Until::Ne(0));
+        assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "{told:?}");
+        std::process::exit(1);
+    }
+    let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 42));
+}
+
+#[test]
 fn an_error_is_reported_to_the_others_and_to_the_parent() {
     let world = world(here!(), 3);
     let ended = world.try_run(|ra| {

@@ -564,12 +564,19 @@ impl Supervisor {
             self.stayed.push(rank);
         }
         self.failures += 1;
-        if self.first_failure.is_none() {
-            self.first_failure = Some(rank);
+        let first = *self.first_failure.get_or_insert(self.first_marked().unwrap_or(rank));
+        if first == rank {
             self.report(&super::describe(rank, self.handles[at].pid, status, stayed));
         }
         self.begin_to_end();
         Ok(())
+    }
+
+    /// The rank that the shared memory names as the first to fail, if it has not ended yet. Ranks that fail because of it can end
+    /// before it does.
+    fn first_marked(&self) -> Option<Rank> {
+        let first = self.mapping.as_ref()?.failed()?;
+        self.ranks.get(first.index()).filter(|process| process.status.is_none()).map(|_| first)
     }
 
     /// Has a line written to standard error, if failures are to be reported there.
