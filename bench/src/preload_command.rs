@@ -25,7 +25,7 @@ number and time of the calls.";
 
 pub(crate) const MANUAL: &str = "\
 Examples:
-  rmalab preload -- mpirun -n 4 ./program
+  target/measure/rmalab preload -- mpirun -n 4 ./program
       Allocated and shared windows are rmalab's, with the default policy.
   rmalab preload --policy hierarchical --mode policy -- mpirun -n 4 ./program
       Locks and epochs are rmalab's, and the MPI moves the data.
@@ -36,8 +36,9 @@ Examples:
 
 The library:
   MPICC=mpicc cargo build --profile measure -p rmalab-mpi --features mpi --target-dir target/NAME
-      Builds it for the MPI of this mpicc; NAME is any name. It is found beside this program, in
-      ../lib, and in folders such as target/NAME/measure.
+      Builds it for the MPI of this mpicc; NAME is any name. For target/measure/rmalab, it is
+      found there, in target/lib, and in target/NAME/measure (or release, or debug); then in
+      ./target/NAME/measure of the current folder.
 
 Several hosts:
   Open MPI passes variables to other hosts only if mpirun names them: -x LD_PRELOAD -x RMALAB_MODE.
@@ -82,9 +83,8 @@ pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     if executable(program).is_none() {
         return Err(Error::usage(format!("there is no program {}", program.display())));
     }
-    let library = library_for(arguments)?;
     let mut command = Command::new(program);
-    command.args(rest).env("LD_PRELOAD", preloads(&library)?);
+    command.args(rest);
     for (name, value) in [("RMALAB_MODE", &arguments.mode), (Config::LOCK_POLICY_VARIABLE, &arguments.policy)] {
         if let Some(value) = value {
             command.env(name, value);
@@ -93,11 +93,15 @@ pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     if let Some(folder) = &arguments.record {
         // Ranks may be started in other folders.
         let folder = std::path::absolute(folder)
+            .and_then(|folder| writable(&folder).map(|()| folder))
             .map_err(|error| Error::usage(format!("--record {}: {error}", folder.display())))?;
         command.env(Config::RECORD_VARIABLE, folder);
         if arguments.mode.is_none() {
             command.env("RMALAB_MODE", "record");
         }
+    }
+    if let Some(library) = library_for(arguments)? {
+        command.env("LD_PRELOAD", preloads(&library)?);
     }
     if arguments.verbose {
         command.env("RMALAB_VERBOSE", "1");
@@ -105,6 +109,14 @@ pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     command.env("RMALAB_SUMMARY", if arguments.quiet { "0" } else { "1" });
     let error = command.exec();
     Err(Error::usage(format!("cannot start {}: {error}", Path::new(program).display())))
+}
+
+/// Makes the folder of traces, and checks that files can be made in it: otherwise the whole job would run unrecorded.
+fn writable(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let trial = folder.join(format!(".rmalab-{}", std::process::id()));
+    File::create_new(&trial)?;
+    std::fs::remove_file(trial)
 }
 
 /// The value of `LD_PRELOAD`: the library, and whatever it has already.
@@ -123,33 +135,54 @@ fn preloads(library: &Path) -> Result<OsString> {
     Ok(value)
 }
 
-/// The library for the MPI of the program, which is named or found.
-fn library_for(arguments: &PreloadArgs) -> Result<PathBuf> {
+/// The library for the MPI of the program, which is named or found; `None` if the program has no use for one.
+fn library_for(arguments: &PreloadArgs) -> Result<Option<PathBuf>> {
     if let Some(path) = &arguments.library {
         let library = Library::read(path).map_err(Error::usage)?;
-        return match mpi_of(&arguments.program) {
-            Some(wanted) if !wanted.is(&library.mpi) => Err(Error::usage(format!(
+        return match mpi_of(&arguments.program).0 {
+            Mpi::Wanted(wanted) if !wanted.is(&library.mpi) => Err(Error::usage(format!(
                 "{} is built for {}, but {wanted}: {}",
                 path.display(),
                 described(&library.mpi),
                 how_to_build(wanted.family())
             ))),
-            _ => Ok(library.path),
+            _ => Ok(Some(library.path)),
         };
     }
     let mut libraries = found();
-    let Some(wanted) = mpi_of(&arguments.program) else {
-        return match libraries.len() {
-            1 => Ok(libraries.remove(0).path),
-            0 => Err(Error::usage(format!("no {LIBRARY} is found: {}", how_to_build(None)))),
-            _ => Err(Error::usage("cannot tell which MPI the program uses: name the library by --library")),
-        };
+    let candidates = |libraries: &[Library]| {
+        let all: Vec<String> = libraries.iter().map(ToString::to_string).collect();
+        all.join(", ")
     };
-    match libraries.into_iter().find(|library| wanted.is(&library.mpi)) {
-        Some(library) => Ok(library.path),
-        None => {
-            Err(Error::usage(format!("{wanted}, and no {LIBRARY} for it is found: {}", how_to_build(wanted.family()))))
-        }
+    let (mpi, note) = mpi_of(&arguments.program);
+    if let Some(note) = note {
+        say!("note: {note}");
+    }
+    match mpi {
+        Mpi::Wanted(wanted) => match libraries.iter().position(|library| wanted.is(&library.mpi)) {
+            Some(at) => Ok(Some(libraries.swap_remove(at).path)),
+            None => {
+                let others = match libraries.len() {
+                    0 => String::new(),
+                    _ => format!(", only {}", candidates(&libraries)),
+                };
+                Err(Error::usage(format!(
+                    "{wanted}, and no {LIBRARY} for it is found in {}{others}: {}",
+                    places(),
+                    how_to_build(wanted.family())
+                )))
+            }
+        },
+        // It may load an MPI later. If there is a choice of two, the note has asked for it.
+        Mpi::None => Ok((libraries.len() == 1).then(|| libraries.remove(0).path)),
+        Mpi::Unknown => match libraries.len() {
+            1 => Ok(Some(libraries.remove(0).path)),
+            0 => Err(Error::usage(format!("no {LIBRARY} is found in {}: {}", places(), how_to_build(None)))),
+            _ => Err(Error::usage(format!(
+                "cannot tell which MPI the program uses: name its library by --library: {}",
+                candidates(&libraries)
+            ))),
+        },
     }
 }
 
@@ -160,8 +193,8 @@ fn how_to_build(family: Option<Family>) -> String {
         None => "NAME",
     };
     format!(
-        "build it by `MPICC=mpicc cargo build --profile measure -p rmalab-mpi --features mpi --target-dir target/{name}` with the \
-         mpicc of that MPI, or name its file by --library"
+        "build it in this folder by `MPICC=mpicc cargo build --profile measure -p rmalab-mpi --features mpi --target-dir target/{name}` \
+         with the mpicc of that MPI, or name its file by --library"
     )
 }
 
@@ -238,32 +271,44 @@ fn described(library: &str) -> String {
     }
 }
 
-/// Finds the MPI of a command line: of the first program in it that loads one, or else of the launcher. Prints a note if the
+/// What is known of the MPI of a command line.
+enum Mpi {
+    Wanted(Wanted),
+    /// No program of the line loads an MPI at its start, or starts another program.
+    None,
+    /// A script or an interpreter may start any program.
+    Unknown,
+}
+
+/// Finds the MPI of a command line: of the first program in it that loads one, or else of the launcher; with a note if the
 /// library will not reach the program.
-fn mpi_of(line: &[OsString]) -> Option<Wanted> {
+fn mpi_of(line: &[OsString]) -> (Mpi, Option<String>) {
     let programs: Vec<PathBuf> = line.iter().filter_map(|word| executable(word)).collect();
     for program in &programs {
         if let Some(mpi) = loaded(program).and_then(mpi_among) {
-            return Some(Wanted::Loads { program: program.clone(), mpi });
+            return (Mpi::Wanted(Wanted::Loads { program: program.clone(), mpi }), None);
         }
     }
-    let launcher = programs.first().filter(|_| line.first().and_then(|word| executable(word)).is_some())?;
+    // The caller has found the first word's program.
+    let launcher = &programs[0];
     let of_launcher = launcher_of(launcher);
-    if let Some(program) = programs.get(usize::from(of_launcher.is_some())) {
-        let is_script = !is_elf(program);
-        if !is_script && loaded(program).is_none() {
-            say!(
-                "note: {} is linked statically, so that no library can be preloaded: its windows stay the MPI's",
+    let started = &programs[usize::from(of_launcher.is_some())..];
+    let has_none = |program: &PathBuf| is_elf(program) && !is_interpreter(program);
+    let note = started.first().filter(|program| has_none(program)).map(|program| {
+        if loaded(program).is_none() {
+            format!("{} is linked statically, so that no library can be preloaded: its windows stay the MPI's", program.display())
+        } else {
+            format!(
+                "{} loads no MPI at its start: rmalab manages windows only if it loads one later (name that MPI's library by --library)",
                 program.display()
-            );
-        } else if !is_script && !is_interpreter(program) {
-            say!(
-                "note: {} loads no MPI at its start: rmalab manages windows only if it loads one later",
-                program.display()
-            );
+            )
         }
+    });
+    match of_launcher {
+        Some(family) => (Mpi::Wanted(Wanted::Launched { launcher: launcher.clone(), family }), note),
+        None if programs.iter().all(has_none) => (Mpi::None, note),
+        None => (Mpi::Unknown, None),
     }
-    of_launcher.map(|family| Wanted::Launched { launcher: launcher.clone(), family })
 }
 
 /// Returns whether a program runs others, which may load an MPI.
@@ -341,6 +386,12 @@ struct Library {
     mpi: String,
 }
 
+impl std::fmt::Display for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} for {}", self.path.display(), described(&self.mpi))
+    }
+}
+
 impl Library {
     fn read(path: &Path) -> std::result::Result<Library, String> {
         let absolute = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -365,26 +416,45 @@ pub(crate) fn preloads_found() -> Vec<Preload> {
     preloads
 }
 
-/// The libraries near this program.
+/// The folder of this program, and the one above it.
+fn own_folders() -> Option<(PathBuf, PathBuf)> {
+    let folder = std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.to_owned();
+    let above = folder.parent().unwrap_or(&folder).to_owned();
+    Some((folder, above))
+}
+
+/// The places where [`found`] looks.
+fn places() -> String {
+    let own = own_folders().map(|(folder, above)| {
+        let (folder, above) = (folder.display(), above.display());
+        format!("{folder}, {above}/lib, {above}/*/measure (or release, debug) and ")
+    });
+    format!("{}./target/*/measure", own.unwrap_or_default())
+}
+
+/// The libraries near this program, and then those that are built in the current folder.
 fn found() -> Vec<Library> {
-    let Some(folder) =
-        std::env::current_exe().ok().and_then(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()))
-    else {
-        return Vec::new();
-    };
-    let above = folder.parent().unwrap_or(&folder);
     // Cargo's folders for other targets are beside that of this program.
-    let mut targets: Vec<PathBuf> =
-        std::fs::read_dir(above).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
-    targets.sort();
-    let built = ["measure", "release", "debug"]
-        .iter()
-        .flat_map(|profile| targets.iter().map(move |target| target.join(profile)));
-    [folder.clone(), above.join("lib")]
-        .into_iter()
-        .chain(built)
-        .filter_map(|folder| Library::read(&folder.join(LIBRARY)).ok())
-        .collect()
+    let built = |above: &Path| {
+        let mut targets: Vec<PathBuf> =
+            std::fs::read_dir(above).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        targets.sort();
+        let of_profile = |profile| targets.iter().map(move |target: &PathBuf| target.join(profile));
+        ["measure", "release", "debug"].into_iter().flat_map(of_profile).collect::<Vec<PathBuf>>()
+    };
+    let mut folders = Vec::new();
+    if let Some((folder, above)) = own_folders() {
+        folders.extend([folder, above.join("lib")]);
+        folders.extend(built(&above));
+    }
+    folders.extend(built(Path::new("target")));
+    let mut libraries: Vec<Library> = Vec::new();
+    for library in folders.iter().filter_map(|folder| Library::read(&folder.join(LIBRARY)).ok()) {
+        if libraries.iter().all(|known| known.path != library.path) {
+            libraries.push(library);
+        }
+    }
+    libraries
 }
 
 #[cfg(test)]

@@ -650,7 +650,74 @@ fn a_preload_without_a_library_says_how_to_build_one() {
     let program = copy_of_the_program(&alone.path().join("bin"));
     let output = Command::new(program).args(["preload", "--", "/bin/sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("error: no librmalab_mpi.so is found: build it by "), "{}", stderr(&output));
+    let said = stderr(&output);
+    let folder = alone.path().canonicalize().unwrap().join("bin");
+    assert!(said.starts_with(&format!("error: no librmalab_mpi.so is found in {}, ", folder.display())), "{said}");
+    assert!(said.contains(": build it in this folder by "), "{said}");
+}
+
+/// Writes a library that loads a shared library with the name of an MPI's.
+fn library_for(mpi: &str, folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let cc = |arguments: &[&str]| {
+        let status = Command::new("cc").args(["-shared", "-nostdlib"]).args(arguments).current_dir(folder).status();
+        assert!(status.unwrap().success(), "cc makes a library");
+    };
+    cc(&[&format!("-Wl,-soname,{mpi}"), "-o", mpi, "-x", "c", "/dev/null"]);
+    cc(&["-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", mpi, "-o", "librmalab_mpi.so"]);
+}
+
+#[test]
+fn a_preload_of_two_mpis_runs_programs_without_mpi_and_asks_for_the_others() {
+    let at = tempfile::tempdir().unwrap();
+    // One beside the program, and one in the current folder's target.
+    let program = copy_of_the_program(&at.path().join("bin"));
+    library_for("libmpich.so.12", &at.path().join("mpich/measure"));
+    library_for("libmpi.so.40", &at.path().join("here/target/openmpi/release"));
+    let script = at.path().join("script");
+    // Another process writes it, like the program.
+    let made = Command::new("install").args(["-m", "755", "/dev/stdin"]).arg(&script).stdin(Stdio::null()).status();
+    assert!(made.unwrap().success());
+    let preload = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg("preload").args(arguments).current_dir(at.path().join("here")).output().unwrap()
+    };
+    for (arguments, code) in [(&["--", "/bin/false"][..], 1), (&["--mode", "off", "--", "sleep", "0.01"], 0)] {
+        let output = preload(arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.starts_with("note: ") && said.contains("loads no MPI at its start"), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    }
+    for line in
+        [&["--", script.to_str().unwrap()][..], &["--", "nice", script.to_str().unwrap()], &["--", "sh", "-c", "true"]]
+    {
+        let output = preload(line);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.starts_with("error: cannot tell which MPI the program uses: name its library by --library: "),
+            "{said}"
+        );
+        assert!(said.contains("mpich/measure/librmalab_mpi.so for MPICH (libmpich.so.12), "), "{said}");
+        assert!(said.contains("target/openmpi/release/librmalab_mpi.so for Open MPI (libmpi.so.40)"), "{said}");
+    }
+}
+
+#[test]
+fn a_preload_checks_the_folder_of_records_before_the_start() {
+    let at = tempfile::tempdir().unwrap();
+    let program = copy_of_the_program(&at.path().join("bin"));
+    let output =
+        Command::new(&program).args(["preload", "--record", "/proc/nope", "--", "/bin/true"]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.starts_with("error: --record /proc/nope: "), "{said}");
+    let folder = at.path().join("a/b");
+    let output =
+        Command::new(&program).args(["preload", "--record"]).arg(&folder).args(["--", "/bin/true"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
 }
 
 #[test]

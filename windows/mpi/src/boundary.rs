@@ -336,8 +336,8 @@ fn begin_trace(
         info,
         clock: "nanoseconds of a monotonic clock".to_owned(),
     };
-    if let Err(why) = record::window(folder, win, comm, what) {
-        print(&format!("{call} of {} ranks: not recorded: {why}", plan.size));
+    if let Err(Some(why)) = record::window(folder, win, comm, what) {
+        warn_once(&[format!("{call} of {} ranks: not recorded: {why}", plan.size)]);
     }
 }
 
@@ -940,9 +940,7 @@ fn free(window: Option<Window>) -> (crate::policy::Result<()>, bool) {
 pub(crate) unsafe extern "C" fn MPI_Win_free(win: *mut ffi::MPI_Win) -> c_int {
     // SAFETY: the program's variable.
     let handle = unsafe { *win };
-    if let Err(why) = record::finish(handle) {
-        print(&why);
-    }
+    record::finish(handle);
     let _pass = pass();
     let (ended, is_reusable) = free(table::take(handle));
     let reported = code(handle, "MPI_Win_free", ended);
@@ -1044,9 +1042,9 @@ pub(crate) unsafe extern "C" fn MPI_Init_thread(
 /// Prints the summary if any rank wants it, and what traces do not hold. Collective over all ranks of the program.
 fn summarize() {
     let all = host::everyone();
-    let Ok([wanted, inexact]) = host::largest(all, &[u64::from(summary::is_wanted()), record::inexacts()]) else {
-        return;
-    };
+    let (early, why) = record::early();
+    let own = [u64::from(summary::is_wanted()), record::inexacts(), early];
+    let Ok([wanted, inexact, most_early]) = host::largest(all, &own) else { return };
     let is_wanted = wanted != 0;
     if is_wanted && let (Ok(sums), Ok((0, size))) = (host::sum(all, &summary::numbers()), host::place(all)) {
         summary::table(&sums, size).iter().for_each(|line| print(line));
@@ -1054,6 +1052,13 @@ fn summarize() {
     let inexact = if inexact == 0 { Ok([0]) } else { host::sum(all, &[record::inexacts()]) };
     if let (Ok([inexact]), Ok((0, _))) = (inexact, host::place(all)) {
         summary::traces(&record::names(), inexact, is_wanted).iter().for_each(|line| print(line));
+    }
+    if most_early > 0
+        && let (Ok([early]), Ok(why), Ok((0, _))) =
+            (host::sum(all, &[early]), host::text_of_lowest(all, why.as_deref()), host::place(all))
+    {
+        let count = if early == 1 { "1 trace ends".to_owned() } else { format!("{early} traces end") };
+        print(&format!("{count} early: {why}"));
     }
 }
 
@@ -1074,9 +1079,7 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
         // SAFETY: the window was just taken out of the table, into which it came when the host had made it.
         outside(|| unsafe { ffi::PMPI_Win_free(&mut win) });
     }
-    if let Err(why) = record::finish_all() {
-        print(&why);
-    }
+    record::finish_all();
     summarize();
     world::forget_all();
     host::free_private();

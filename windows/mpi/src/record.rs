@@ -38,6 +38,9 @@ static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// The number of updates whose type or operation a trace does not hold.
 static INEXACT: AtomicU64 = AtomicU64::new(0);
 
+/// Why traces of this rank end early.
+static EARLY: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic has left behind is whole: each change is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,12 +63,18 @@ pub(crate) fn begin() -> Option<Time> {
     if is_on() { Some(now()) } else { None }
 }
 
-/// An error of the recorder or of the host.
-struct Failed(String);
+/// An error of the recorder or of the host; `None` if another rank has the reason.
+struct Failed(Option<String>);
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
-        Failed(error.to_string())
+        Failed((!matches!(error, Error::NotMade { .. })).then(|| error.to_string()))
+    }
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Failed {
+        Failed(Some(why))
     }
 }
 
@@ -73,17 +82,21 @@ impl From<Error> for Failed {
 ///
 /// # Errors
 ///
-/// This rank's reason.
-pub(crate) fn window(folder: &Path, win: Win, comm: Comm, mut what: Description) -> Result<(), String> {
+/// This rank's reason, or `None` if another rank returns it.
+pub(crate) fn window(folder: &Path, win: Win, comm: Comm, what: Description) -> Result<(), Option<String>> {
+    begin_window(folder, win, comm, what).map_err(|Failed(why)| why)
+}
+
+fn begin_window(folder: &Path, win: Win, comm: Comm, mut what: Description) -> Result<(), Failed> {
     let units = host::gather(comm, u64::from(what.unit))?;
     what.topology = host::topology(comm)?;
     let first = |number| {
         let mut number = [number];
-        host::broadcast(comm, &mut number).map_err(Failed)?;
+        host::broadcast(comm, &mut number)?;
         Ok(number[0])
     };
-    let all = |number| host::gather(comm, number).map_err(Failed);
-    let recorder = Recorder::new(folder, &what, now, first, all).map_err(|Failed(why)| why)?;
+    let all = |number| Ok::<_, Failed>(host::gather(comm, number)?);
+    let recorder = Recorder::new(folder, &what, now, first, all)?;
     let group = Held::of(comm)?;
     if what.rank == Rank(0) {
         locked(&NAMES).push(recorder.path().to_owned());
@@ -134,23 +147,35 @@ pub(crate) fn folder(win: Win) -> Option<String> {
     Some(recorded.recorder.path().parent()?.to_string_lossy().into_owned())
 }
 
-/// Ends the trace of a window that is being freed. Returns why it ends early, if it does.
-pub(crate) fn finish(win: Win) -> Result<(), String> {
+/// Ends the trace of a window that is being freed.
+pub(crate) fn finish(win: Win) {
     if !is_on() {
-        return Ok(());
+        return;
     }
     let recorded = {
         let mut all = locked(&ALL);
-        let Some(at) = all.iter().position(|recorded| recorded.window == host::number(win)) else { return Ok(()) };
+        let Some(at) = all.iter().position(|recorded| recorded.window == host::number(win)) else { return };
         all.swap_remove(at)
     };
-    recorded.recorder.finish().map_err(|error| error.to_string())
+    end(recorded);
 }
 
 /// Ends the traces of windows that the program has left open.
-pub(crate) fn finish_all() -> Result<(), String> {
+pub(crate) fn finish_all() {
     let all = std::mem::take(&mut *locked(&ALL));
-    all.into_iter().try_for_each(|recorded| recorded.recorder.finish().map_err(|error| error.to_string()))
+    all.into_iter().for_each(end);
+}
+
+fn end(recorded: Recorded) {
+    if let Err(error) = recorded.recorder.finish() {
+        locked(&EARLY).push(error.to_string());
+    }
+}
+
+/// Returns how many traces of this rank end early, since they could not be written, and why the first one does.
+pub(crate) fn early() -> (u64, Option<String>) {
+    let early = locked(&EARLY);
+    (early.len() as u64, early.first().cloned())
 }
 
 /// Notes an update that a trace does not hold as it was.

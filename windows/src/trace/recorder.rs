@@ -163,8 +163,8 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// [`Error::Trace`] if this rank cannot make its file, [`Error::NotMade`] if another rank cannot, and the errors of the two
-    /// functions.
+    /// [`Error::Trace`] at the first rank that cannot make its file, [`Error::NotMade`] with this rank at all others, and the errors of
+    /// the two functions.
     pub fn new<E: From<Error>>(
         dir: &Path,
         what: &Description,
@@ -231,8 +231,8 @@ impl Recorder {
                 let _ = std::fs::remove_file(path);
                 Err(Error::NotMade { rank }.into())
             }
-            (Some(Err(error)), _) => Err(Error::from(error).into()),
-            (None, missing) => Err(Error::NotMade { rank: missing.unwrap_or(Rank(0)) }.into()),
+            (Some(Err(error)), Some(first)) if first == rank => Err(Error::from(error).into()),
+            (_, missing) => Err(Error::NotMade { rank: missing.unwrap_or(Rank(0)) }.into()),
         }
     }
 
