@@ -97,7 +97,7 @@ pub(crate) struct AdviseArgs {
     acquisitions: Option<u64>,
     /// Policies to try, with a row for each [default: all but nocheck, which does not lock, and mutexes if the program takes
     /// shared locks]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = crate::quantities::lock)]
     lock: Vec<String>,
     /// Number of seeds for each policy
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use rmalab_atomics::{Rank, started_as};
 use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
@@ -14,7 +14,7 @@ use crate::compare_command;
 use crate::list_command;
 use crate::output::OutputArgs;
 use crate::preload_command;
-use crate::quantities::{Sweep, bytes, count, duration, ranks, share, span};
+use crate::quantities::{Sweep, bytes, count, duration, lock, ranks, share, span};
 use crate::report_command;
 use crate::reproduce_command;
 use crate::run_command;
@@ -121,6 +121,35 @@ pub(crate) const ENVIRONMENT: [(&str, &str, &str); 13] = [
     ("RMALAB_NODE_SHARED", "`verbs`", "`0`: ranks of one host use the adapter instead of shared memory"),
 ];
 
+/// The whole command line, with the defaults that commands do not share.
+pub(crate) fn command() -> clap::Command {
+    let mut command = Cli::command();
+    for (name, folder) in
+        [("study", STUDY_FOLDER), ("reproduce", reproduce_command::FOLDER), ("compare", compare_command::FOLDER)]
+    {
+        let default = format!("{folder}; none with -o, or with a --format other than text");
+        command = command.mut_subcommand(name, |of| of.mut_arg("report", |arg| with_default(arg, &default)));
+    }
+    let arena = |mut arena: clap::Command| {
+        for (option, default) in simulate_command::arena_defaults() {
+            arena = arena.mut_arg(option, |arg| with_default(arg, &default));
+        }
+        arena
+    };
+    command.mut_subcommand("simulate", |simulate| simulate.mut_subcommand("arena", arena))
+}
+
+fn with_default(arg: clap::Arg, default: &str) -> clap::Arg {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let about = help.split(" [default: ").next().unwrap_or_default();
+    let help = format!("{about} [default: {default}]");
+    // Not the one that the command without a subcommand has.
+    arg.hide_default_value(true).help(help)
+}
+
+/// The default folder of a study's report.
+pub(crate) const STUDY_FOLDER: &str = "rmalab-report";
+
 /// The end of `--help`.
 fn manual() -> String {
     let mut text = format!("{MANUAL}\n\nEnvironment:\n");
@@ -220,7 +249,7 @@ pub(crate) enum Command {
     Diff(report_command::DiffArgs),
     /// List all names
     List(list_command::ListArgs),
-    /// Run a program as the ranks of one world on this host
+    /// Run a program as the ranks of one world, on this host or on several
     Launch(LaunchArgs),
     /// Start an unchanged MPI program whose windows rmalab manages
     #[command(long_about = preload_command::ABOUT, after_long_help = preload_command::MANUAL)]
@@ -259,7 +288,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     pub(crate) ranks: Vec<Sweep>,
     /// Names of locks and policies, see `rmalab list` [default: all]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = lock)]
     pub(crate) lock: Vec<String>,
     /// Shares of acquisitions that are exclusive locks; the others are lock_all [default: 0,10%]
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share, allow_negative_numbers = true)]
@@ -613,19 +642,17 @@ fn profile_name(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
     /// Longer lines would be wrapped in the middle of a list or a command.
     #[test]
     fn lists_and_examples_of_help_fit_into_100_columns() {
         let mut long = Vec::new();
-        for command in Cli::command().get_subcommands() {
+        for command in command().get_subcommands() {
             let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
             let lines = text.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with(' '));
             long.extend(

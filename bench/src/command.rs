@@ -1,15 +1,18 @@
 //! The `rmalab` command, for any registry of locks.
 
+use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use rmalab_atomics::started_as;
 use rmalab_job::say;
+use rmalab_report::names;
 use rmalab_windows::Config;
 
-use crate::cli::{Cli, Command, SHORT, StudyArgs};
+use crate::cli::{self, Cli, Command, SHORT, STUDY_FOLDER, StudyArgs};
 use crate::output::{plain, print};
 use crate::study::{Outcome, Study};
 use crate::{
@@ -51,7 +54,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Man { folder } => man(&folder),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "rmalab", &mut script);
+            clap_complete::generate(shell, &mut cli::command(), "rmalab", &mut script);
             print(&String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)
         }
     };
@@ -63,18 +66,29 @@ fn parse() -> Option<Cli> {
     if std::env::args_os().len() < 2 {
         // `cargo run` is the main study: cargo sets this variable for the programs that it runs.
         let by_cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
-        return by_cargo.then(|| Cli::parse_from(["rmalab", "study"]));
+        return by_cargo.then(|| parse_from(["rmalab".into(), "study".into()]).unwrap_or_else(|error| error.exit()));
     }
-    match Cli::try_parse() {
+    match parse_from(std::env::args_os()) {
         Ok(cli) => Some(cli),
         Err(error) => {
-            if let Some(line) = renamed(&error) {
+            if let Some(line) = renamed(&error).or_else(|| unknown(&error)) {
                 say!("error: {line}");
                 std::process::exit(2);
+            }
+            // Clap says nothing of a help text that could not be written. A terminal gets it with its colours, by clap.
+            if error.exit_code() == 0 && !std::io::stdout().is_terminal() {
+                let printed = print(&error.render().to_string()).inspect_err(|error| {
+                    failed(error);
+                });
+                std::process::exit(i32::from(printed.is_err()));
             }
             error.exit()
         }
     }
+}
+
+fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&cli::command().try_get_matches_from(words)?)
 }
 
 /// Renamed options: the sub-command (empty for all), the old name, and the new one.
@@ -108,6 +122,26 @@ fn renamed(error: &clap::Error) -> Option<String> {
     Some(format!("{option} is now: {new}"))
 }
 
+/// Returns the error for a command or an application that does not exist, in the form that other names have.
+fn unknown(error: &clap::Error) -> Option<String> {
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return None;
+    };
+    let words: Vec<String> = std::env::args().take_while(|word| word != name).collect();
+    let mut of = cli::command();
+    let mut thing = "command";
+    for word in &words[1..] {
+        if let Some(inner) = of.find_subcommand(word) {
+            of = inner.clone();
+            thing = if word == "run" { "application" } else { "command" };
+        }
+    }
+    let names: Vec<&str> = of.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
+    Some(names::unknown(thing, name, names.into_iter().filter(|&name| name != "help")))
+}
+
 /// Prints the error, and returns the exit code.
 pub(crate) fn failed(error: &Error) -> ExitCode {
     // All ranks of a job have the same arguments, so one rank reports errors in them.
@@ -126,7 +160,7 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
         return Ok(ended(&outcome));
     }
     // Checks the arguments before the measurement.
-    let outlet = arguments.output.prepare(Some("rmalab-report"))?;
+    let outlet = arguments.output.prepare(Some(STUDY_FOLDER))?;
     let quiet = arguments.output.quiet;
     let mut watch = watch::Watch::new(&study, quiet);
     interrupt::sets(&study.stop_flag())?;
@@ -161,6 +195,6 @@ fn ended(outcome: &Outcome) -> ExitCode {
 
 /// Writes a manual page for each command.
 fn man(folder: &Path) -> crate::Result<ExitCode> {
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(cli::command(), folder));
     written.map(|()| ExitCode::SUCCESS).map_err(|source| Error::File { path: folder.to_owned(), source })
 }

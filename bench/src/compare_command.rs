@@ -19,7 +19,7 @@ use crate::reproduce::Journal;
 use crate::{Error, Machine, Result, interrupt};
 
 /// The default folder of the report.
-const FOLDER: &str = "rmalab-comparison";
+pub(crate) const FOLDER: &str = "rmalab-comparison";
 
 /// The start of `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -35,7 +35,7 @@ see bench/papers/peers.";
 /// The end of `--help`.
 pub(crate) const MANUAL: &str = "\
 Examples:
-  rmalab compare
+  cargo run --profile measure -- compare
       Everything, 5 times, in about five minutes; rmalab-comparison/index.html afterwards.
   rmalab compare --only mpi --ranks 2 --operations put-8,lock-exclusive,lock-all
       Three operations of windows.
@@ -124,6 +124,11 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     // Checks the arguments before the measurement.
     let options = arguments.options()?;
     let outlet = arguments.output.prepare(Some(FOLDER))?;
+    if !arguments.output.quiet
+        && let Some(line) = compare::slow_build(&Machine::describe())
+    {
+        say!("note: {line}");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let peers = match Peers::find(&options, &stop) {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::sim::Profile;
+use rmalab_windows::PolicyKind;
 use serde_json::{Map, Value, json};
 
 use crate::compare::OPERATIONS;
@@ -36,7 +37,7 @@ enum Format {
 pub(crate) enum Kind {
     /// Mutexes and reader-writer locks
     Locks,
-    /// Lock policies of windows with more than one lock for the whole window
+    /// Lock policies of windows
     Policies,
     /// Backends, which are the places of ranks and carry out their operations
     Backends,
@@ -70,7 +71,13 @@ impl Kind {
     fn named(self, registry: &Registry) -> Vec<Named> {
         match self {
             Kind::Locks => subjects(registry, false),
-            Kind::Policies => subjects(registry, true),
+            Kind::Policies => {
+                let about = format!(
+                    "one reader-writer lock for the whole window: {}; the name of any other lock means that one in its place",
+                    PolicyKind::McsRwRp
+                );
+                std::iter::once(Named::new(PolicyKind::GLOBAL, about)).chain(subjects(registry, true)).collect()
+            }
             Kind::Backends => Backend::ALL.into_iter().map(backend).collect(),
             Kind::Profiles => Profile::names()
                 .map(|name| Named::new(name, Profile::builtin(name).map_or(String::new(), |profile| profile.about)))

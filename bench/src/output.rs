@@ -23,7 +23,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, short, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Write a report to the folder DIR: a page with its plots, and the data as JSON and CSV. It replaces only an older
-    /// report
+    /// report [default: none]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) report: Option<PathBuf>,
     /// Print only the result and errors, without progress and notes
@@ -54,9 +54,11 @@ pub(crate) struct Outlet {
 }
 
 impl OutputArgs {
-    /// Checks that the destination is writable. `report` is the default folder of the report.
+    /// Checks that the destination is writable. `report` is the default folder of the report, for a result that is text on standard
+    /// output: a program or a file that takes the result needs none.
     pub(crate) fn prepare(&self, report: Option<&str>) -> Result<Outlet> {
-        let report = self.report.clone().or(report.map(PathBuf::from));
+        let default = report.filter(|_| self.format == Format::Text && self.output.is_none());
+        let report = self.report.clone().or(default.map(PathBuf::from));
         let report = report.map(|path| Ok::<_, Error>((path.clone(), Folder::prepare(&path)?))).transpose()?;
         let open = |path: &PathBuf| {
             let file = File::create(path)
@@ -143,12 +145,12 @@ impl Outlet {
             return Ok(());
         }
         folder.write(document)?;
-        if !self.quiet {
-            let page = path.join("index.html");
-            match older {
-                Some(older) => say!("report: {}, in place of the report of {}", page.display(), older.run.started),
-                None => say!("report: {}", page.display()),
-            }
+        let page = path.join("index.html");
+        match older {
+            // Also in a quiet run: what was there is gone.
+            Some(older) => say!("report: {}, in place of the report of {}", page.display(), older.run.started),
+            None if self.quiet => {}
+            None => say!("report: {}", page.display()),
         }
         Ok(())
     }

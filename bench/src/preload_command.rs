@@ -8,10 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use rmalab_job::say;
-use rmalab_windows::{Config, PolicyKind};
+use rmalab_windows::Config;
 
 use crate::compare::Preload;
 use crate::{Error, Result};
@@ -55,7 +54,7 @@ const LIBRARY: &str = "librmalab_mpi.so";
 #[derive(Debug, Args)]
 pub(crate) struct PreloadArgs {
     /// The lock policy of windows whose info names none [default: two-level]
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PolicyKind::NAMES), hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", value_parser = rmalab_apps::policies(), hide_possible_values = true)]
     policy: Option<String>,
     /// What is rmalab's: all of a window where that can be, or the locks and epochs, or nothing [default: native; record with --record]
     #[arg(long, value_name = "MODE", value_parser = ["native", "policy", "off", "record"])]

@@ -3,11 +3,18 @@
 use std::time::Duration;
 
 use rmalab_atomics::sim::units;
+use rmalab_windows::PolicyKind;
 
 use crate::simulate;
 
 /// The longest accepted time: a month.
 const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+
+/// The name of a lock or policy.
+pub(crate) fn lock(text: &str) -> Result<String, std::convert::Infallible> {
+    // Studies and simulations measure it under the name of its lock.
+    Ok(if text == PolicyKind::GLOBAL { PolicyKind::McsRwRp.name() } else { text }.to_owned())
+}
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     units::duration(text, LONGEST)

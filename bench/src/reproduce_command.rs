@@ -18,7 +18,7 @@ use crate::reproduce::{self, Context, Extent, Journal, Outcome, Progress, Reprod
 use crate::{Machine, Result, interrupt};
 
 /// The default folder of the report.
-const FOLDER: &str = "rmalab-reproduction";
+pub(crate) const FOLDER: &str = "rmalab-reproduction";
 
 /// The start of `--help`.
 pub(crate) const ABOUT: &str = "\

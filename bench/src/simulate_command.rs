@@ -152,7 +152,7 @@ struct ValidateArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PointsArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = crate::quantities::lock)]
     lock: Vec<String>,
     /// Parameters of the locks: leaf=4,fan_out=8,may_pass_local=64,t_dc=32,t_l=8/16,t_r=1000
     #[arg(long, value_name = "NAME=VALUE,...")]
@@ -354,6 +354,20 @@ fn write_trace(arguments: &TraceArgs, output: &OutputArgs) -> Result<ExitCode> {
     benchmark.check(size, arguments.transactions)?;
     output.write_data(|to| benchmark.write(size, arguments.transactions, arguments.seed, to))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The defaults of the arena's options that are not those of `rmalab simulate`.
+pub(crate) fn arena_defaults() -> [(&'static str, String); 7] {
+    let shares = arena::WRITERS.map(|share| format!("{}%", share * 100.0)).join(",");
+    [
+        ("lock", "all but the policies of windows".to_owned()),
+        ("ranks", arena::RANKS.map(|ranks| ranks.to_string()).join(",")),
+        ("profile", arena::PROFILE.to_owned()),
+        ("pairs", format!("{} of all ranks together, and at least {} of each", arena::PAIRS.0, arena::PAIRS.1)),
+        ("writers", shares),
+        ("table", arena::TABLES.join(",")),
+        ("max_events", format!("{} for each rank, and at least {}", arena::EVENTS.1, arena::EVENTS.0)),
+    ]
 }
 
 /// Which lock is best where.

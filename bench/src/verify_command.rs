@@ -90,7 +90,7 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     }
     let watch = Watch::new(jobs.len(), arguments.output.quiet);
     let mut checks = Vec::with_capacity(jobs.len());
-    let mut findings = Vec::new();
+    let (mut findings, mut drawn) = (Vec::new(), HashSet::new());
     let mut svg = arguments.svg.as_deref();
     let at_once = arguments.jobs.map_or_else(|| default_jobs(&jobs), usize::from);
     in_turn(&jobs, at_once, &watch, &stop, |job, checked| {
@@ -99,7 +99,9 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
             if let Some(path) = svg.take() {
                 write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)?;
             }
-            findings.push(finding(&run, job, counterexample, saved.as_deref())?);
+            // Most checks of a lock break in the same way: one picture shows it.
+            let seen = !drawn.insert(job.check.subject.name().to_owned());
+            findings.push(finding(&run, job, counterexample, saved.as_deref(), seen)?);
         }
         checks.push(checked);
         Ok(())
@@ -192,13 +194,18 @@ fn in_turn(
     })
 }
 
-/// Reports a broken property: the steps that break it, and the command that repeats them.
-fn finding(run: &Run, job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
+/// Reports a broken property: the steps that break it, or only their number if the lock's steps were `seen`, and the command that
+/// repeats them.
+fn finding(run: &Run, job: &Job, counterexample: &Counterexample, saved: Option<&Path>, seen: bool) -> Result<String> {
     let program = run.command.split(' ').next().unwrap_or("rmalab");
     let again = match saved {
         Some(path) => format!("again: {program} verify replay {}", path.display()),
         None => format!("not saved; --save DIR saves it for `{program} verify replay`"),
     };
+    if seen {
+        let steps = counted(counterexample.schedule.len() as u64, "step");
+        return Ok(format!("{job}: {} after {steps}; {again}\n", counterexample.violation.property));
+    }
     Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }
 

@@ -92,6 +92,87 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     assert!(!report.exists());
 }
 
+#[test]
+fn a_study_whose_result_goes_elsewhere_has_no_report_by_default() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("rmalab-report");
+    let study = |more: &[&str]| {
+        let common = ["study", "--backend", "local", "--ranks", "2", "--duration", "1ms", "--lock", "tas"];
+        let output = rmalab(&common).args(more).current_dir(at.path()).output().unwrap();
+        assert!(output.status.success(), "{more:?}: {}", stderr(&output));
+        stderr(&output)
+    };
+    for more in
+        [&["--format", "csv"][..], &["-o", "study.txt"], &["-o", "-", "-q"], &["--format", "json", "-o", "study.json"]]
+    {
+        study(more);
+        assert!(!report.exists(), "{more:?}");
+    }
+    study(&["--format", "csv", "--report", "another"]);
+    assert!(at.path().join("another/index.html").exists());
+    assert!(study(&[]).contains("report: rmalab-report/index.html\n"));
+    assert!(study(&["-q"]).starts_with("report: rmalab-report/index.html, in place of the report of "));
+    for (command, says) in [
+        (&["study"][..], "[default: rmalab-report; none with -o, or with a --format other than text]"),
+        (&["compare"], "[default: rmalab-comparison; none "),
+        (&["reproduce"], "[default: rmalab-reproduction; none "),
+        (&["verify"], "[default: none]"),
+        (&["simulate", "arena"], "[default: infiniband-ndr]"),
+        (&["simulate", "arena"], "[default: 100%,50%,5%]"),
+    ] {
+        let help = stdout(&run(&[command, &["--help"]].concat()));
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(says), "{command:?}: {help}");
+    }
+}
+
+#[test]
+fn an_unknown_command_has_the_form_of_other_unknown_names() {
+    for (arguments, says) in [
+        (&["run", "nosuch"][..], "error: no application is called 'nosuch' ("),
+        (&["run", "goost"], "error: no application is called 'goost'; did you mean 'ghost'?"),
+        (&["stuby"], "error: no command is called 'stuby'; did you mean 'study'?"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).starts_with(says), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_help_text_that_cannot_be_written_is_an_error() {
+    for arguments in [&["study", "--help"][..], &["--version"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = rmalab(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(stderr(&output).starts_with("error: ") && stderr(&output).lines().count() == 1, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_picture_of_a_lock_is_drawn_once() {
+    let output = run(&["verify", "--mutant", "tas-split", "-q"]);
+    let said = stdout(&output);
+    let pictures = said.lines().filter(|line| line.contains("step ")).count();
+    assert_eq!((output.status.code(), said.matches("not saved; --save DIR").count() > 1), (Some(1), true), "{said}");
+    assert_eq!(said.matches("after ").count() + 1, said.matches("not saved; --save DIR").count(), "{pictures} {said}");
+}
+
+#[test]
+fn global_is_a_name_of_a_policy_everywhere() {
+    let common =
+        ["study", "--backend", "local", "--ranks", "2", "--duration", "1ms", "--format", "csv", "--lock", "global"];
+    assert!(stdout(&run(&common)).contains("mcs-rw-rp,"));
+    let simulated = run(&["simulate", "--lock", "global", "--ranks", "4", "--format", "csv", "-q"]);
+    assert!(stdout(&simulated).contains("mcs-rw-rp"), "{}", stderr(&simulated));
+    assert!(stdout(&run(&["list", "policies"])).contains("  global "));
+    // Past the check of the arguments.
+    let output = run(&["preload", "--policy", "global", "--", "/nowhere/at/all"]);
+    assert!(stderr(&output).contains("there is no program /nowhere/at/all"), "{}", stderr(&output));
+    let output = run(&["run", "ghost", "--lock", "global", "--ranks", "2", "--iterations", "2", "--quiet"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 /// The variables that a launcher of MPI ranks sets: this process is rank `rank` of `size`.
 fn as_rank(rank: u32, size: u32, arguments: &[&str]) -> Output {
     let size = size.to_string();
@@ -459,7 +540,8 @@ fn a_short_study_writes_a_complete_report() {
     let replaced = format!("in place of the report of {}", document.run.started);
     assert!(stderr(&output).contains(&replaced), "{}", stderr(&output));
     let output = run(&short_study(&report, &["--lock", "nocheck", "--quiet"]));
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains("in place of the report") && said.lines().count() == 1, "{said}");
     assert!(!fs::read_to_string(report.join("index.html")).unwrap().contains("mcs-rw-rp"));
     assert_eq!(fs::read_dir(report.parent().unwrap()).unwrap().count(), 1, "a draft was left behind");
 }

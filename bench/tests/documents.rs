@@ -23,6 +23,27 @@ mod tutorial;
 use page::root;
 
 #[test]
+fn a_crate_outside_of_the_workspace_can_depend_on_windows() {
+    let readme = std::fs::read_to_string(root().join("windows/README.md")).unwrap();
+    let block =
+        readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block of dependencies");
+    let at = tempfile::tempdir().unwrap();
+    let clone = root().canonicalize().unwrap();
+    let package = "[workspace]\n[package]\nname = \"outside\"\nedition = \"2024\"\n";
+    let manifest = format!("{package}{}", block.replace("\"../rmalab/", &format!("\"{}/", clone.display())));
+    std::fs::write(at.path().join("Cargo.toml"), manifest).unwrap();
+    std::fs::create_dir(at.path().join("src")).unwrap();
+    std::fs::write(at.path().join("src/main.rs"), "fn main() {}").unwrap();
+    std::fs::copy(clone.join("Cargo.lock"), at.path().join("Cargo.lock")).unwrap();
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let output =
+        cargo.args(["metadata", "--offline", "--format-version", "1"]).current_dir(at.path()).output().unwrap();
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(found.contains("\"name\":\"rmalab-windows\"") && found.contains("\"name\":\"rmalab-atomics\""), "{found}");
+}
+
+#[test]
 fn the_readme_shows_the_example_that_is_run() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let example = std::fs::read_to_string(root().join("locks/examples/counter.rs")).unwrap();

@@ -182,8 +182,8 @@ fn errors_are_reported_in_one_line() {
         ("inside = \"2us\"", "", "5: class 1.inside: it is missing; write inside = \"0ns\""),
         ("objective = \"p99\"", "", "1: objective: it is missing; write objective = \"throughput\""),
         ("\"p99\"", "\"speed\"", "4: objective: 'speed' is not one of \"throughput\", \"p99\", \"fairness\""),
-        ("ranks = 8", "ranks = 0", "1: ranks: '0' is not a whole number from 1 to 16777216"),
-        ("ranks = 8", "ranks = -8", "1: ranks: '-8' is not a whole number from 1 to 16777216"),
+        ("ranks = 8", "ranks = 0", "1: ranks: '0' is not a whole number from 1 to 16000000"),
+        ("ranks = 8", "ranks = -8", "1: ranks: '-8' is not a whole number from 1 to 16000000"),
         ("ranks_per_node = 4", "ranks_per_node = 9", "2: ranks_per_node: '9' is not a whole number from 1 to 8"),
         (
             "acquisitions = 10",

@@ -6,7 +6,8 @@
 //!
 //! # Properties
 //! - Mutual exclusion. First come, first served among the ranks of a cohort, and among cohorts. In each turn of a cohort, at
-//!   most `may_pass_local` other ranks overtake a rank. So no rank starves.
+//!   most `may_pass_local` other ranks overtake a rank. So no rank starves in a fair schedule; the bypass below is
+//!   `unbounded`, since it counts the schedules, too, in which the first of a waiting cohort is slow for ever.
 //! - Every wait is on words of the waiter's segment: no rank polls.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes: under sequential consistency
 //!   two ranks on each, twice each; with posted puts that arrive late two on each, once each, and three

@@ -317,9 +317,15 @@ impl std::fmt::Display for PolicyKind {
     }
 }
 
+impl PolicyKind {
+    /// The name of the policy with one reader-writer lock for the whole window. As the name of a policy it means
+    /// [`McsRwRp`](PolicyKind::McsRwRp); the name of any other lock means this policy over that lock.
+    pub const GLOBAL: &str = <Global<McsRwRp> as WindowLock>::NAME;
+}
+
 /// No policy has this name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no lock policy is called '{name}'; there are {}", PolicyKind::NAMES.join(", "))]
+#[error("no lock policy is called '{name}'; there are {}, and {} for {}", PolicyKind::NAMES.join(", "), PolicyKind::GLOBAL, PolicyKind::McsRwRp)]
 pub struct UnknownPolicy {
     /// The name.
     pub name: String,
@@ -329,7 +335,7 @@ impl std::str::FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
     fn from_str(name: &str) -> Result<PolicyKind, UnknownPolicy> {
-        if name == <Global<McsRwRp> as WindowLock>::NAME {
+        if name == PolicyKind::GLOBAL {
             return Ok(PolicyKind::McsRwRp);
         }
         let kind = PolicyKind::ALL.iter().find(|kind| kind.name() == name);
@@ -351,10 +357,11 @@ mod tests {
             assert_eq!(name.parse(), Ok(kind));
             assert_eq!(PolicyKind::NAMES.iter().filter(|&&other| other == name).count(), 1, "{name}");
         }
-        assert_eq!("global".parse(), Ok(PolicyKind::McsRwRp));
+        assert_eq!((PolicyKind::GLOBAL, "global".parse()), ("global", Ok(PolicyKind::McsRwRp)));
         let error = "three-level".parse::<PolicyKind>().unwrap_err().to_string();
         assert!(
-            error.starts_with("no lock policy is called 'three-level'; there are two-level, per-target,"),
+            error.starts_with("no lock policy is called 'three-level'; there are two-level, per-target,")
+                && error.ends_with(", and global for mcs-rw-rp"),
             "{error}"
         );
     }

@@ -8,7 +8,8 @@
 //!
 //! # Properties
 //! - Mutual exclusion. While others wait, an element keeps the lock for at most T_L,i acquisitions of its members. Each queue
-//!   is first come, first served. So no rank starves.
+//!   is first come, first served. So no rank starves in a fair schedule; the bypass below is `unbounded`, since it
+//!   counts the schedules, too, in which a rank on its way up the tree is slow for ever.
 //! - Ranks wait on words of their own segments, with one exception. A releasing rank polls for a link if a successor has
 //!   entered the queue of an upper level and has not linked itself yet.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with T_L = 1 and 2:

@@ -100,11 +100,13 @@ pub struct Violation {
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The ranks go on for ever, so that no release is the last. The text names all of them.
+        if self.property == Property::NoLivelock && self.acquisition.is_none() {
+            return write!(f, "{}: {}", self.property, self.seen);
+        }
         write!(f, "{}: {}", self.property, self.rank)?;
         match self.acquisition {
             Some(acquisition) => write!(f, " in acquisition {acquisition}")?,
-            // The ranks go on for ever, so that no release is the last.
-            None if self.property == Property::NoLivelock => {}
             None => write!(f, " after the last release")?,
         }
         write!(f, ": {}", self.seen)

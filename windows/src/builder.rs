@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Once;
 
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
@@ -402,6 +403,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             && ra.capabilities().asymmetric_fence;
         let direct = matches!(memory, Memory::Symmetric { .. } | Memory::Leased { .. });
         let plain = two_sided.is_none() && recorder.is_none();
+        if ra.rank() == Rank(0) {
+            tell_of_variable(&self.ignored);
+        }
         let special = !plain || !direct || self.config.no_locks || exclusion == Exclusion::Everything;
         let core = WindowCore {
             ra,
@@ -471,5 +475,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             }
         }
         Ok(())
+    }
+}
+
+/// Says once that the variable of the lock policy has no effect. A hint is the program's, which can ask for the ignored ones; the variable
+/// is that of whoever starts the program.
+fn tell_of_variable(ignored: &[Ignored]) {
+    static TOLD: Once = Once::new();
+    if let Some(ignored) = ignored.iter().find(|ignored| ignored.key == Config::LOCK_POLICY_VARIABLE) {
+        TOLD.call_once(|| eprintln!("note: {ignored}"));
     }
 }

@@ -191,13 +191,18 @@ pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, sto
     })
 }
 
+/// The names of lock policies, as values of an option.
+pub fn policies() -> PossibleValuesParser {
+    PossibleValuesParser::new(PolicyKind::NAMES.iter().copied().chain([PolicyKind::GLOBAL]))
+}
+
 /// The strategies of an application's windows: those of [`Config`], by name.
 #[derive(Args, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Strategies of the windows")]
 pub struct Strategies {
     /// The lock policy [default: two-level]
-    #[arg(long = "lock", value_name = "NAME", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
+    #[arg(long = "lock", value_name = "NAME", value_parser = policies())]
     pub policy: Option<String>,
     /// Synchronization of fences [default: dissemination; deferred on two-sided transports]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(FenceStrategy::NAMES))]

@@ -22,6 +22,7 @@ use rmalab_atomics::sim::{self, Profile, Sim, Simulator, Stats};
 use rmalab_atomics::{
     Backend, Collectives, Distance, Mapped, Member, Processes, Rank, RemoteAtomics, Wishes, World, bind_to_core,
 };
+use rmalab_report::numbers::counted;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -220,12 +221,13 @@ impl Ranks {
 
 impl fmt::Display for Ranks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ranks = self.ranks;
+        let counted = |thing| counted(self.ranks.into(), thing);
+        let processes = || if self.ranks == 1 { "1 process".to_owned() } else { format!("{} processes", self.ranks) };
         match &self.place {
-            Place::Local => write!(f, "{ranks} threads"),
-            Place::Shm => write!(f, "{ranks} processes"),
-            Place::Launched(backend) => write!(f, "{ranks} processes over {backend}"),
-            Place::Sim(machine) => write!(f, "{ranks} ranks of {}, simulated", machine.profile),
+            Place::Local => f.write_str(&counted("thread")),
+            Place::Shm => f.write_str(&processes()),
+            Place::Launched(backend) => write!(f, "{} over {backend}", processes()),
+            Place::Sim(machine) => write!(f, "{} of {}, simulated", counted("rank"), machine.profile),
         }
     }
 }

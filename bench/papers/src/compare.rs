@@ -23,7 +23,7 @@ pub use locks::{Group, Lock, locks};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
 pub use peers::{Peer, Preload, Took};
-pub use summary::Summary;
+pub use summary::{Summary, slow_build};
 
 use crate::reproduce::Journal;
 use rmalab_job::{self as job, Ranks};
@@ -427,7 +427,13 @@ struct Pace {
 
 impl Pace {
     fn of(&self, step: &Step) -> f64 {
-        self.took.get(step).copied().unwrap_or_else(|| step.guess(self.budget))
+        self.took.get(step).copied().unwrap_or_else(|| step.guess(self.budget) * self.slowness())
+    }
+
+    /// How many times as long as guessed the steps took so far.
+    fn slowness(&self) -> f64 {
+        let guessed: f64 = self.took.keys().map(|step| step.guess(self.budget)).sum();
+        if guessed > 0.0 { self.took.values().sum::<f64>() / guessed } else { 1.0 }
     }
 }
 

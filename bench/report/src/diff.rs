@@ -39,6 +39,8 @@ struct Change {
     verdict: Verdict,
     /// The quotient of the new value and the old one, or its inverse: always at least 1.
     factor: f64,
+    /// The section and the table.
+    of: [String; 2],
     cells: Vec<Cell>,
 }
 
@@ -94,16 +96,27 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
         let side = |document: &Document| format!("{} ({})", document.machine.cpu, document.machine.profile);
         document.summary.push(format!("The runs are of different machines or builds: {}; {}.", side(old), side(new)));
     }
-    let columns: Vec<Column> = ["section", "table", "row", "column"].map(Column::from).into();
-    let values = [Column::neither("old"), Column::neither("new"), Column::neither("new by old"), "verdict".into()];
-    let mut table = Table::new("Values that moved", columns.into_iter().chain(values)).keyed(4);
-    for change in changes.into_iter().filter(|change| change.verdict != Verdict::Same) {
-        table.row(change.cells);
+    let columns = |keys: &[&str]| {
+        let values = [Column::neither("old"), Column::neither("new"), Column::neither("new by old"), "verdict".into()];
+        keys.iter().map(|&key| Column::from(key)).chain(values).collect::<Vec<_>>()
+    };
+    let mut all = Table::new("Values that moved", columns(&["section", "table", "row", "column"])).keyed(4);
+    // A table of the runs is one here, under its caption; the one with the worst value comes first.
+    let mut tables: Vec<Table> = Vec::new();
+    for Change { of: [of_section, of_table], cells, .. } in
+        changes.into_iter().filter(|one| one.verdict != Verdict::Same)
+    {
+        let caption = if of_table == of_section { of_table.clone() } else { format!("{of_section}: {of_table}") };
+        let at = tables.iter().position(|table| table.title == caption).unwrap_or_else(|| {
+            tables.push(Table::new(caption, columns(&["row", "column"])).keyed(2));
+            tables.len() - 1
+        });
+        tables[at].row(cells.clone());
+        all.row([of_section.into(), of_table.into()].into_iter().chain(cells));
     }
     let mut section = Section::new("changes", "Changes");
-    if !table.rows.is_empty() {
-        section = section.table(table);
-    }
+    section.finding.tables = tables;
+    document.data = Some(all);
     if !missing.is_empty() {
         section = section.paragraph(format!("Only in the old run: {}.", missing.join("; ")));
     }
@@ -140,9 +153,10 @@ fn compare(
             let direction = if unknown { Better::Neither } else { column.direction(&before.value) };
             let verdict = verdict(direction, (before, a), (after, b), threshold);
             let size = if factor > 0.0 { factor.max(1.0 / factor) } else { f64::MAX };
-            let key = [&section.title, &old.title, &name, &column.name].map(|text| Cell::from(text.as_str()));
+            let of = [&section.title, &old.title].map(Clone::clone);
+            let key = [&name, &column.name].map(|text| Cell::from(text.as_str()));
             let values = [before.clone(), after.clone(), Value::Ratio(factor).into(), verdict.name().into()];
-            changes.push(Change { verdict, factor: size, cells: key.into_iter().chain(values).collect() });
+            changes.push(Change { verdict, factor: size, of, cells: key.into_iter().chain(values).collect() });
         }
     }
 }
@@ -202,6 +216,17 @@ mod tests {
         let mut empty = example();
         empty.sections.clear();
         assert!(diff(&example(), &empty, 0.1).is_err());
+    }
+
+    #[test]
+    fn a_caption_is_there_once() {
+        let mut other = scaled(0.5);
+        other.sections[0].finding.tables[0].rows[1][1] = Value::Rate(1.0).into();
+        let moved = diff(&example(), &other, 0.1).unwrap().document;
+        assert!(moved.data.as_ref().unwrap().rows.len() > 1);
+        let text = crate::text::document(&moved, usize::MAX);
+        let caption = &example().sections[0].finding.tables[0].title;
+        assert_eq!(text.matches(caption.as_str()).count(), 1, "{text}");
     }
 
     #[test]

@@ -94,7 +94,14 @@ fn commands(text: &str, inline: bool) -> Vec<String> {
             found.extend(line.split('`').skip(1).step_by(2).filter(|_| inline).map(str::to_owned));
             continue;
         }
-        let line = line.trim().trim_start_matches("$ ").split(" #").next().unwrap_or_default().trim();
+        let line = line
+            .trim()
+            .trim_start_matches("$ ")
+            .trim_start_matches("target/measure/")
+            .split(" #")
+            .next()
+            .unwrap_or_default()
+            .trim();
         continued += line.strip_suffix('\\').unwrap_or(line);
         if !line.ends_with('\\') {
             found.extend(continued.split([';', '&']).map(|part| part.trim().to_owned()));

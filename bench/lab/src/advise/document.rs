@@ -305,7 +305,7 @@ fn beside(standing: Standing, objective: Objective) -> String {
         (Standing::Worse(by), Objective::P99) if by < FACTOR - 1.0 => format!("+{:.0} %", by * 100.0),
         (Standing::Worse(by), Objective::P99) => format!("{} times", digits(1.0 + by)),
         (Standing::Worse(by), _) if by < 1.0 - 1.0 / FACTOR => format!("-{:.0} %", by * 100.0),
-        (Standing::Worse(by), _) => format!("1/{}", digits(1.0 / (1.0 - by))),
+        (Standing::Worse(by), _) => format!("{} times lower", digits(1.0 / (1.0 - by))),
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
     fn large_differences_are_ratios() {
         let text = |by, objective| beside(Standing::Worse(by), objective);
         assert_eq!(text(0.85, Objective::Throughput), "-85 %");
-        assert_eq!(text(0.998, Objective::Throughput), "1/500");
+        assert_eq!(text(0.998, Objective::Throughput), "500 times lower");
         assert_eq!(text(1.95, Objective::P99), "+195 %");
         assert_eq!(text(56.11, Objective::P99), "57.1 times");
     }

@@ -100,7 +100,7 @@ fn name(step: &Step) -> Option<&'static str> {
     Some(match step {
         Step::Compute(_) | Step::BatchEnd => return None,
         // Every other lock is an acquisition.
-        Step::LockAll { .. } | Step::Lock { .. } => "lock with nocheck",
+        Step::LockAll { .. } | Step::Lock { .. } => "lock with MPI_MODE_NOCHECK",
         Step::Unlock { .. } | Step::UnlockAll => "unlock",
         Step::Put { .. } => "put",
         Step::Get { .. } => "get",

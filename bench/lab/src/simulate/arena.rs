@@ -36,10 +36,10 @@ pub const TABLES: [&str; 3] = ["1k:zipf=0.99", "100k:zipf=0.99", "10M"];
 pub const WRITERS: [f64; 3] = [1.0, 0.5, 0.05];
 
 /// The number of measured acquisitions of all ranks together, and the least number of each rank.
-const PAIRS: (u32, u32) = (20_000, 4);
+pub const PAIRS: (u32, u32) = (20_000, 4);
 
 /// Events of a simulation: at least, and for each rank.
-const EVENTS: (u64, u64) = (2_000_000, 160);
+pub const EVENTS: (u64, u64) = (2_000_000, 160);
 
 /// The number of waiters in the table of operations.
 const WAITERS: u32 = 16;
@@ -232,7 +232,7 @@ fn ranked<'a>(all: &'a Outcome, ranks: u32, load: &Load, (_, more, value): Measu
 fn map(all: &Outcome, ranks: u32, tables: &[Locks], measure: Measure) -> Table {
     let columns = std::iter::once("locks".to_owned())
         .chain(tables.first().into_iter().flat_map(|table| row(all, table)).map(|load| share(&load)));
-    let which = if measure.1 { "Highest" } else { "Lowest" };
+    let (which, worse) = if measure.1 { ("Highest", "lower") } else { ("Lowest", "higher") };
     let mut made =
         Table::new(format!("{which} {}, {}", measure.0, counted(ranks.into(), "rank")), columns.map(Column::from));
     for table in tables {
@@ -247,7 +247,7 @@ fn map(all: &Outcome, ranks: u32, tables: &[Locks], measure: Measure) -> Table {
             if let Some(&(second, other)) = ranked.get(1) {
                 let factor = if measure.1 { value / other } else { other / value };
                 if factor.is_finite() {
-                    text += &format!("; {} {}×", second.key.lock, digits(factor));
+                    text += &format!("; {} {} times {worse}", second.key.lock, digits(factor));
                 }
             }
             cells.push(text.into());

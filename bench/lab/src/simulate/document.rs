@@ -69,7 +69,7 @@ impl Outcome {
                 format!("; {} is as fast", second.key.lock)
             } else {
                 let time = humane(second.slowest_ns);
-                format!("; {} follows with {time}, {} times as long", second.key.lock, digits(factor))
+                format!("; {} follows with {time}, {} times as long", second.key.lock, multiple(factor))
             };
         }
         text.push('.');
@@ -77,8 +77,9 @@ impl Outcome {
         if let Some(small) = small.filter(|_| least < most) {
             let growth = first.slowest_ns / small.slowest_ns.max(f64::MIN_POSITIVE);
             text += &format!(
-                " Its pair takes {} times as long at {} as at {}.",
-                digits(growth),
+                " A pair of {} takes {} times as long at {} as at {}.",
+                first.key.lock,
+                multiple(growth),
                 counted(most.into(), "rank"),
                 grouped(least.into())
             );
@@ -406,6 +407,11 @@ const COLUMNS: &str = "\
 A pair is an acquisition and its release. Jain's index: 1 when all ranks get the same. Bypass: grants to others while a \
 rank waits. Adapter busy: the share of time in which the busiest network adapter works; queue: the operations that wait for \
 it. Bound of one word: the least time of a pair that the word with most operations allows.";
+
+/// A factor, with separators if it is large.
+fn multiple(factor: f64) -> String {
+    if factor < 1000.0 { digits(factor) } else { grouped(factor.round() as u64) }
+}
 
 /// A lock that takes less than this many times as long as another one is called as fast.
 const ALIKE: f64 = 1.01;

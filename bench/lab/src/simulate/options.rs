@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::Registry;
 use crate::workload::{LockTrace, Table};
 use rmalab_job::{Error, Result};
-use rmalab_report::numbers::{humane, nanoseconds};
+use rmalab_report::numbers::{counted, humane, nanoseconds};
 
 /// The points of a simulation: every lock at every number of ranks, on every profile under every load.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl fmt::Display for Override {
     /// Lists the changes; empty if there are none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
-            self.ranks_per_node.map(|ranks| format!("{ranks} ranks on a node")),
+            self.ranks_per_node.map(|ranks| format!("{} on a node", counted(ranks.into(), "rank"))),
             self.placement.map(|placement| match placement {
                 Placement::Block => "ranks placed in blocks".to_owned(),
                 Placement::Cyclic => "ranks placed in turn".to_owned(),

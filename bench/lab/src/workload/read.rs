@@ -17,7 +17,7 @@ use super::{Acquire, Class, LockTrace, Objective, Operation, OperationKind, Span
 type Result<T> = std::result::Result<T, WorkloadError>;
 
 /// The largest accepted numbers of ranks, acquisitions of a rank, and operations of a kind, and the largest exponent.
-const MAX_RANKS: u64 = 1 << 24;
+const MAX_RANKS: u64 = crate::simulate::MAX_RANKS as u64;
 const MAX_ACQUISITIONS: u64 = 1_000_000_000;
 const MAX_COUNT: u64 = 1_000_000;
 

@@ -390,11 +390,16 @@ fn notes(peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) ->
         let of = times + cell.ns.len();
         notes.push(format!("{}: {what}: {} ({times} of {of} times)", cell.who, cell.failures[0]));
     }
-    if machine.profile != "measure" {
-        notes.push(format!(
-            "rmalab is a {} build: use `cargo run --profile measure -- compare` for valid figures",
-            machine.profile
-        ));
-    }
+    notes.extend(slow_build(machine));
     notes
+}
+
+/// What a comparison by a build other than `measure` is worth.
+pub fn slow_build(machine: &Machine) -> Option<String> {
+    (machine.profile != "measure").then(|| {
+        format!(
+            "rmalab is a {} build, which is slower: use `cargo run --profile measure -- compare` for valid figures",
+            machine.profile
+        )
+    })
 }
