@@ -117,8 +117,7 @@ impl Advice {
             format!("The simulation tried {} candidates: {} as good as the first one", self.rows.len(), are(as_good));
         let worse = || self.rows.iter().filter(|row| matches!(row.standing, Standing::Worse(_)));
         if let (Some(least), Some(most)) = (worse().next(), worse().next_back()) {
-            let [least, most] = [least, most].map(|row| beside(row.standing, self.objective));
-            let span = if least == most { least } else { format!("{least} to {most}") };
+            let span = span(least.standing, most.standing, self.objective);
             let _ = write!(text, ", {} clearly worse ({span})", are(worse().count()));
         }
         Some(text + ". --all prints a row for each.")
@@ -309,9 +308,32 @@ fn beside(standing: Standing, objective: Objective) -> String {
     }
 }
 
+/// Two of them, from the least to the most, in one notation.
+fn span(least: Standing, most: Standing, objective: Objective) -> String {
+    let [from, to] = [least, most].map(|standing| beside(standing, objective));
+    match (least, most) {
+        _ if from == to => from,
+        (Standing::Worse(by), _) if from.ends_with('%') && !to.ends_with('%') => {
+            let factor = if objective == Objective::P99 { 1.0 + by } else { 1.0 / (1.0 - by) };
+            format!("{} to {to}", digits(factor))
+        }
+        _ if !from.ends_with('%') => format!("{} to {to}", from.split(' ').next().unwrap_or_default()),
+        _ => format!("{from} to {to}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_has_one_notation() {
+        let span = |least, most, objective| span(Standing::Worse(least), Standing::Worse(most), objective);
+        assert_eq!(span(0.17, 0.5, Objective::Throughput), "-17 % to -50 %");
+        assert_eq!(span(0.2, 0.988, Objective::Throughput), "1.25 to 83.3 times lower");
+        assert_eq!(span(0.38, 1036.0, Objective::P99), "1.38 to 1037 times");
+        assert_eq!(span(20.0, 56.11, Objective::P99), "21.0 to 57.1 times");
+    }
 
     #[test]
     fn large_differences_are_ratios() {
