@@ -198,14 +198,13 @@ fn in_turn(
 /// repeats them.
 fn finding(run: &Run, job: &Job, counterexample: &Counterexample, saved: Option<&Path>, seen: bool) -> Result<String> {
     let program = run.command.split(' ').next().unwrap_or("rmalab");
-    let again = match saved {
-        Some(path) => format!("again: {program} verify replay {}", path.display()),
-        None => format!("not saved; --save DIR saves it for `{program} verify replay`"),
-    };
+    let saved = saved.map(|path| format!("again: {program} verify replay {}", path.display()));
     if seen {
         let steps = counted(counterexample.schedule.len() as u64, "step");
-        return Ok(format!("{job}: {} after {steps}; {again}\n", counterexample.violation.property));
+        let again = saved.map_or(String::new(), |again| format!("; {again}"));
+        return Ok(format!("{job}: {} after {steps}{again}\n", counterexample.violation.property));
     }
+    let again = saved.unwrap_or_else(|| format!("not saved; --save DIR saves it for `{program} verify replay`"));
     Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }
 
