@@ -740,10 +740,10 @@ fn a_preload_without_a_library_says_how_to_build_one() {
 
 /// Writes a library that loads a shared library with the name of an MPI's.
 fn library_for(mpi: &str, folder: &Path) {
-    fs::create_dir_all(folder).unwrap();
+    fs::create_dir_all(folder).expect("temporary folders can be written");
     let cc = |arguments: &[&str]| {
         let status = Command::new("cc").args(["-shared", "-nostdlib"]).args(arguments).current_dir(folder).status();
-        assert!(status.unwrap().success(), "cc makes a library");
+        assert!(status.expect("cc starts").success(), "cc makes a library");
     };
     cc(&[&format!("-Wl,-soname,{mpi}"), "-o", mpi, "-x", "c", "/dev/null"]);
     cc(&["-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", mpi, "-o", "librmalab_mpi.so"]);
