@@ -406,13 +406,6 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         walk().map_err(|error| self.core.hear(error))
     }
 
-    /// Checks that `len` bytes at `disp` are in the part, for an access without an epoch. So its error names that access.
-    #[inline]
-    pub(crate) fn check_local(&self, disp: WindowDisp, len: usize) -> Result<()> {
-        let checked = self.reach_part(self.part, Call::Local, disp, (0, len as u64), |_, _| Ok(()));
-        checked.map_err(|error| self.core.hear(error))
-    }
-
     /// Returns the requests that replace operations on this target, if they are not done at the origin.
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {

@@ -186,7 +186,7 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
                         (Some((kind, u64::from(request))), first, Some(second))
                     }
                 };
-                let head = u64::from(post.slot) << 3 | AHEAD * u64::from(post.ahead) | u64::from(post.unordered);
+                let head = u64::from(post.slot) << 3 | u64::from(post.ahead) << 2 | u64::from(post.unordered);
                 push(bytes, if more.is_some() { head | HAS_MORE } else { head });
                 if let Some((kind, number)) = more {
                     push(bytes, u64::from(kind));
