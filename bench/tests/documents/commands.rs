@@ -12,7 +12,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use crate::page::{book, lines, others, read, root, text};
 
 /// Commands that take too long for a test, with replacements: the same options with other values, or further ones.
-const SMALLER: [(&str, &str); 9] = [
+const SMALLER: [(&str, &str); 8] = [
     (
         "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:256:4",
         "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:16:4",
@@ -41,15 +41,11 @@ const SMALLER: [(&str, &str); 9] = [
         "rmalab advise bench/workloads/zipf_hash_table.toml --profile infiniband-ndr",
         "rmalab advise bench/workloads/zipf_hash_table.toml --profile infiniband-ndr --seeds 1 --ranks 8 --acquisitions 20",
     ),
-    (
-        "rmalab simulate --profile aries --lock mcs,rma-mcs,cohort --mix exclusive=100% --ranks 64,1024 --section empty,operation",
-        "rmalab simulate --profile aries --lock mcs,rma-mcs,cohort --mix exclusive=100% --ranks 8 --section empty,operation",
-    ),
     ("rmalab launch -n 4 -- ./program", "rmalab launch -n 4 -- true"),
 ];
 
 /// Commands that do not run, and the reason.
-const LEFT_OUT: [(&str, &str); 22] = [
+const LEFT_OUT: [(&str, &str); 21] = [
     ("rmalab", "the main study takes more than a minute; command.rs runs studies"),
     ("rmalab study --seed 1", "the same"),
     ("rmalab verify", "it takes minutes; CI runs it"),
@@ -57,11 +53,6 @@ const LEFT_OUT: [(&str, &str); 22] = [
     ("rmalab verify --save found", "as `rmalab verify`; verify.rs saves and replays a counterexample"),
     ("rmalab verify replay found/NAME.json --svg one.svg", "NAME is the user's; verify.rs replays one"),
     ("rmalab simulate validate paper", "it takes a minute; validation.rs runs it"),
-    (
-        "rmalab simulate --profile aries --lock two-level,mcs-rw-rp,rma-rw --ranks 64,1024 --writers 0.2%,2%,5% \
-         --section empty,operation,work:1us-4us,wait:1us-4us --pairs 100",
-        "it takes minutes; simulate.rs runs each of its options",
-    ),
     (
         "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 3",
         "it takes half a minute; advise.rs runs each of its options",
