@@ -78,7 +78,8 @@ impl Threads {
     ///
     /// # Panics
     ///
-    /// When a rank panics, with the first panic. Waits of the other ranks then return [`Error::PeerFailed`], so that no rank waits forever.
+    /// When the first rank to fail has panicked, with its panic. Waits of the other ranks return [`Error::PeerFailed`], so that no rank waits
+    /// forever.
     pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
         self.try_run(|ra| Ok::<T, Infallible>(body(ra)))
     }
