@@ -139,7 +139,7 @@ pub(super) struct History {
     pub(super) whole: bool,
     /// True if it goes around a loop more often than the first history.
     pub(super) pumped: bool,
-    /// A hash of its answers from the begin of the phase to the first pause; for [`Forget::Unused`], of its calls.
+    /// A hash of its answers from the start of the phase to the first pause; for [`Forget::Unused`], of its calls.
     pub(super) prefix: u64,
 }
 

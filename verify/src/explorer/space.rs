@@ -597,7 +597,7 @@ impl<'s> Walker<'s> {
                 call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
-            // Others see the begin of an acquisition if they may fail because of it.
+            // Others see the start of an acquisition if they may fail because of it.
             let begins = self.space.parts.alone && node.status.phase == Phase::Outside;
             if !local || begins || self.next.memory.posts[rank].len() >= SETTLED {
                 return Ok(());
