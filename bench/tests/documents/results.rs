@@ -106,6 +106,16 @@ fn the_arena_has_every_lock() {
 }
 
 #[test]
+fn the_page_of_scaling_has_every_lock() {
+    let text = result("scale.md");
+    let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
+    let registry = Registry::standard();
+    let names = registry.subjects().map(|subject| subject.info().name.as_str());
+    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock)).collect();
+    assert!(missing.is_empty(), "docs/results/scale.md is stale: it lacks {missing:?}");
+}
+
+#[test]
 fn the_comparison_has_every_operation() {
     let text = result("comparison.md");
     let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
