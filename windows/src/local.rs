@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::place::{Part, Place};
-use crate::{Call, Error, Result, Target, WindowDisp};
+use crate::{Result, Target, WindowDisp};
 
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
 ///
@@ -16,17 +16,6 @@ use crate::{Call, Error, Result, Target, WindowDisp};
 pub struct Local<'w, A: RemoteAtomics + ?Sized> {
     pub(crate) target: Target<'w, A>,
     pub(crate) place: Place<'w>,
-}
-
-/// Names the access in an error: the transfer is a local one here.
-#[cold]
-fn named(error: Error) -> Error {
-    match error {
-        Error::OutOfWindow { target, disp, unit, len, bytes, .. } => {
-            Error::OutOfWindow { call: Call::Local, target, disp, unit, len, bytes }
-        }
-        error => error,
-    }
 }
 
 impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
@@ -64,7 +53,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn load<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
-        self.target.get_value(disp).map_err(named)
+        self.target.get_value(disp)
     }
 
     /// Stores a value.
@@ -74,7 +63,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn store<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
-        self.target.put_value(disp, value).map_err(named)
+        self.target.put_value(disp, value)
     }
 
     /// Copies values out.
@@ -84,7 +73,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn read<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
-        self.target.get(disp, dest).map_err(named)
+        self.target.get(disp, dest)
     }
 
     /// Copies values in.
@@ -94,7 +83,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn write<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
-        self.target.put(disp, source).map_err(named)
+        self.target.put(disp, source)
     }
 
     /// Returns the whole words of the part, if this rank's processor reaches them and the part starts at a word.

@@ -63,6 +63,8 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) unit: u32,
     /// Whether this rank holds the target exclusively.
     pub(crate) alone: bool,
+    /// Whether accesses are local ones, without an epoch: errors name them so.
+    pub(crate) is_local: bool,
     pub(crate) epoch: PhantomData<P>,
 }
 
@@ -229,6 +231,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     #[cold]
     fn outside(&self, call: Call, disp: WindowDisp, len: u64) -> Error {
+        let call = if self.is_local { Call::Local } else { call };
         Error::OutOfWindow { call, target: self.rank, disp, unit: self.unit, len, bytes: self.bytes }
     }
 
@@ -474,6 +477,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
                 bytes: 0,
                 unit: 1,
                 alone,
+                is_local: false,
                 epoch: PhantomData,
             }),
         }
@@ -502,7 +506,19 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let alone = alone && self.two_sided.is_none();
         // No other rank updates memory that is held exclusively, in any mode.
         let ways = if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
-        Target { ra: self.ra, core: self, ways, words, rank, part, bytes, unit, alone, epoch: PhantomData }
+        Target {
+            ra: self.ra,
+            core: self,
+            ways,
+            words,
+            rank,
+            part,
+            bytes,
+            unit,
+            alone,
+            is_local: false,
+            epoch: PhantomData,
+        }
     }
 
     /// Returns the part of a rank of the team, its bytes and its displacement unit, for all kinds of memory and

@@ -298,6 +298,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
                         bytes,
                         unit,
                         alone: false,
+                        is_local: true,
                         epoch: PhantomData,
                     },
                     place,
