@@ -76,8 +76,8 @@
 //!
 //! # Layers
 //!
-//! `boundary` has all unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
-//! variables, `world` makes hidden worlds, `policy` and `boundary::native` have the windows of these modes, `table` finds them, `summary` counts calls,
+//! `boundary` has the unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
+//! variables, `world` makes hidden worlds, and maps their memory, `policy` and `boundary::native` have the windows of these modes, `table` finds them, `summary` counts calls,
 //! `record` records them.
 
 #![deny(unsafe_code)]

@@ -157,16 +157,16 @@ pub(crate) fn finish(win: Win) {
         let Some(at) = all.iter().position(|recorded| recorded.window == host::number(win)) else { return };
         all.swap_remove(at)
     };
-    end(recorded);
+    end(&recorded);
 }
 
 /// Ends the traces of windows that the program has left open.
 pub(crate) fn finish_all() {
     let all = std::mem::take(&mut *locked(&ALL));
-    all.into_iter().for_each(end);
+    all.iter().for_each(end);
 }
 
-fn end(recorded: Recorded) {
+fn end(recorded: &Recorded) {
     if let Err(error) = recorded.recorder.finish() {
         locked(&EARLY).push(error.to_string());
     }

@@ -257,6 +257,7 @@ pub(crate) fn most_memory() -> u64 {
     })
 }
 
+#[expect(unsafe_code, reason = "only this module knows whose file it maps")]
 fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
     let (need, limit) = (layout.total_bytes(), longest_file());
     if need > limit {
@@ -272,6 +273,7 @@ fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
     Ok((file, mapping, place))
 }
 
+#[expect(unsafe_code, reason = "only this module knows whose file it maps")]
 fn open(size: u32, place: Place) -> Result<Mapping, String> {
     let [kernel_there, boot_there, process, descriptor, device, number, segment] = place;
     if process == 0 {
