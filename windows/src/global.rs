@@ -131,11 +131,14 @@ impl Reserve {
 /// network. Each unit knows only its own allocations of a pool, so a pointer that leaves its allocation, but not the pool, is not detected.
 pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
     team: &'m Team<'m, A>,
-    node: &'m Team<'m, Subset<'m, A>>,
+    /// The units of this unit's node.
+    near: &'m Subset<'m, A>,
+    /// Their team, of no type of its own: its windows are only made and freed, and their memory is reached by its words.
+    node: &'m Team<'m, dyn RemoteAtomics + 'm>,
     /// The epoch on the dynamic window.
     epoch: &'m LockAll<'m, 'm, A>,
     /// The translation table, sorted by key. Keys are by themselves, so that a search meets few cache lines.
-    table: RefCell<Vec<(u32, Box<Segment<'m, A>>)>>,
+    table: RefCell<Vec<(u32, Box<Segment<'m>>)>>,
     /// The number of collective segments so far.
     segments: Cell<u32>,
     /// This unit's pool; offset 0 is left out, since it would make a null pointer.
@@ -143,12 +146,11 @@ pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
 }
 
 /// A segment of the global memory: a part of every unit.
-#[derive(Debug)]
-struct Segment<'m, A: RemoteAtomics + ?Sized> {
+struct Segment<'m> {
     /// Bytes of each unit's part.
     bytes: u64,
     /// The shared window of this unit's node.
-    window: Window<'m, Subset<'m, A>>,
+    window: Window<'m, dyn RemoteAtomics + 'm>,
     /// The parts of the node's units, by their numbers there.
     words: Vec<&'m [AtomicU64]>,
     /// Their place in those units' memory.
@@ -196,13 +198,13 @@ impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
     ) -> Result<R, E> {
         let arena = reserve.arena(team.ra().topology().ranks_per_node());
         let subset = Subset::by_node_with_arena(team.ra(), arena).map_err(Error::from)?;
-        let node = Team::new(&subset)?;
+        let node = Team::new(&subset as &dyn RemoteAtomics)?;
         let mut window = Window::create_dynamic(team)?;
         // Nobody locks this window exclusively, so there is nothing to check.
         let epoch = window.lock_all_assert(Assert::NoCheck)?;
         let pool = SymmetricHeap::over(Disp(WORD), reserve.pool);
         let (table, segments) = Default::default();
-        let memory = GlobalMemory { team, node: &node, epoch: &epoch, table, segments, pool };
+        let memory = GlobalMemory { team, near: &subset, node: &node, epoch: &epoch, table, segments, pool };
         memory.add_segment(pointer::POOL, reserve.pool.saturating_add(WORD))?;
         let result = body(&memory)?;
         // Memory that is left in the nodes' arenas ends with them, after the barriers of these two frees.
@@ -269,7 +271,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     }
 
     /// This node's part of [`add_segment`](Self::add_segment): a shared window, which is attached to the dynamic one.
-    fn make_segment(&self, bytes: u64) -> Result<Segment<'m, A>> {
+    fn make_segment(&self, bytes: u64) -> Result<Segment<'m>> {
         let whole = bytes.max(1).checked_next_multiple_of(WORD).unwrap_or(u64::MAX);
         // Each part in its own rank's memory, and so at a cache line.
         let config = Config { alloc_shared_noncontig: true, ..Config::default() };
@@ -320,7 +322,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     }
 
     /// Gives a segment's memory back, which no unit uses any more.
-    fn release(&self, segment: Segment<'m, A>) -> Result<()> {
+    fn release(&self, segment: Segment<'m>) -> Result<()> {
         self.epoch.window().detach_window(segment.own)?;
         segment.window.free()
     }
@@ -531,7 +533,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         if pointer.is_null() {
             return Err(self.bad(call, pointer, "nothing is there"));
         }
-        let words = self.node.ra().inner(unit).map(|rank| segment.words[rank.index()]);
+        let words = self.near.inner(unit).map(|rank| segment.words[rank.index()]);
         let at = unit.at(segment.base.plus(offset)).unwatched();
         Ok(Found { words, offset: offset as usize, at, disp: WindowDisp(start.wrapping_add(offset) as i64) })
     }

@@ -24,7 +24,7 @@ use rmalab_atomics::{
 };
 use rmalab_report::numbers::counted;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use error::{Error, Result};
@@ -233,12 +233,25 @@ impl fmt::Display for Ranks {
 }
 
 /// The results of a job.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Ran<T> {
     /// The ranks' results, in order.
     pub ranks: Vec<T>,
     /// The simulator's counters.
     pub simulated: Option<Counted>,
+}
+
+/// As JSON they are a pair: the ranks' results, and the counters.
+impl<T: Serialize> Serialize for Ran<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (&self.ranks, &self.simulated).serialize(to)
+    }
+}
+
+impl<'d, T: Deserialize<'d>> Deserialize<'d> for Ran<T> {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Ran<T>, D::Error> {
+        <(Vec<T>, Option<Counted>)>::deserialize(from).map(|(ranks, simulated)| Ran { ranks, simulated })
+    }
 }
 
 /// Counters of a simulator, from the start of the world to its end.
@@ -267,8 +280,8 @@ impl Counted {
 
 /// The task of a process that is a rank.
 #[derive(Serialize, Deserialize)]
-struct Task<J> {
-    job: J,
+struct Task {
+    job: Value,
     ranks: u32,
 }
 
@@ -282,9 +295,8 @@ pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::O
     let ran = match &world.place {
         Place::Local => threads(job, ranks).map(|all| Ran { ranks: typed(all), simulated: None }),
         Place::Shm => {
-            let task = serde_json::to_value(Task { job, ranks }).expect("a job is JSON");
-            let task = serde_json::json!({ "name": J::NAME, "task": task });
-            processes(job, ranks, &task).and_then(from_json)
+            let task = Task { job: serde_json::to_value(job).expect("a job is JSON"), ranks };
+            processes(job, ranks, &serde_json::json!({ "name": J::NAME, "task": task })).and_then(from_json)
         }
         Place::Launched(backend) => launched(job, *backend, ranks).and_then(from_json),
         Place::Sim(machine) => simulated(Rc::new(job.clone()), machine, ranks, stop)
@@ -373,7 +385,8 @@ fn nonsense(error: &serde_json::Error) -> Error {
 ///
 /// [`Error::Ranks`] when the task cannot be read, and errors of the world.
 pub fn rank<J: Job>(task: Value) -> Result<()> {
-    let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
+    let Task { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
+    let job: J = serde_json::from_value(job).map_err(|error| nonsense(&error))?;
     let world = World::processes(ranks).segment_bytes(Job::segment_bytes(&job, ranks));
     be_or_start(world, &job).map(drop)
 }

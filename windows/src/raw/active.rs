@@ -40,7 +40,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
             Some(requests) => requests.start(group, assert.nocheck),
             None => {
                 let met = if two_sided::is_needed() {
-                    core.matching.start(&attended(core.ra), group, !assert.nocheck)
+                    attended(core.ra, |ra| core.matching.start(ra, group, !assert.nocheck))
                 } else {
                     core.matching.start(core.ra, group, !assert.nocheck)
                 };
@@ -86,7 +86,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let started = core.start_record();
         let posted = match &core.two_sided {
             Some(requests) => requests.post(group, assert.nocheck),
-            None => core.matching.post(&attended(core.ra), group, !assert.nocheck),
+            None => attended(core.ra, |ra| core.matching.post(ra, group, !assert.nocheck)),
         };
         posted.map_err(|error| core.hear(error))?;
         core.epochs.leave_fence();
@@ -183,7 +183,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let started = self.start_record();
         match &self.two_sided {
             Some(requests) => requests.wait_exposure()?,
-            None if two_sided::is_needed() => self.matching.wait(&attended(self.ra))?,
+            None if two_sided::is_needed() => attended(self.ra, |ra| self.matching.wait(ra))?,
             None => self.matching.wait(self.ra)?,
         }
         self.record(started, Event::of(Kind::Wait));

@@ -251,7 +251,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
             // The rules are checked as usual, and a request takes the place of the policy.
             Some(requests) => locks.lock_by(kind, target, assert, || requests.lock(kind, target, assert)),
             // The lock's holder may need a request that this rank serves.
-            None if two_sided::is_needed() => locks.lock(&attended(ra), kind, target, assert).map_err(Error::from),
+            None if two_sided::is_needed() => {
+                attended(ra, |ra| locks.lock(ra, kind, target, assert)).map_err(Error::from)
+            }
             None => locks.lock(ra, kind, target, assert).map_err(Error::from),
         };
         drop(locks);
@@ -303,7 +305,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let mut locks = self.locks.borrow_mut();
         let locked = match &core.two_sided {
             Some(requests) => locks.lock_all_by(assert, || requests.lock_all(assert)),
-            None if two_sided::is_needed() => locks.lock_all(&attended(ra), assert).map_err(Error::from),
+            None if two_sided::is_needed() => attended(ra, |ra| locks.lock_all(ra, assert)).map_err(Error::from),
             None => locks.lock_all(ra, assert).map_err(Error::from),
         };
         drop(locks);

@@ -31,7 +31,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let started = core.start_record();
         let mut locks = self.locks.borrow_mut();
         let locked = if two_sided::is_needed() {
-            locks.recoverable_lock(&attended(ra), kind, target)
+            attended(ra, |ra| locks.recoverable_lock(ra, kind, target))
         } else {
             locks.recoverable_lock(ra, kind, target)
         };
@@ -59,7 +59,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let started = core.start_record();
         let mut locks = self.locks.borrow_mut();
         let locked = if two_sided::is_needed() {
-            locks.recoverable_lock_all(&attended(ra))
+            attended(ra, |ra| locks.recoverable_lock_all(ra))
         } else {
             locks.recoverable_lock_all(ra)
         };

@@ -93,8 +93,10 @@ pub(crate) fn serve(world: &dyn RemoteAtomics) -> Result<Served> {
     Ok(served)
 }
 
-/// Returns the handle `ra`, whose rank serves while it waits.
-pub(crate) fn attended<A: RemoteAtomics + ?Sized>(ra: &A) -> Attended<'_, A, impl Fn() -> Result<Served>> {
+/// Calls `body` with the handle `ra`, whose rank serves while it waits.
+///
+/// The handle has no type: what waits here waits for messages, and every lock would be compiled once more for a type of its own.
+pub(crate) fn attended<A: RemoteAtomics + ?Sized, R>(ra: &A, body: impl FnOnce(&dyn RemoteAtomics) -> R) -> R {
     let world = ra.whole_world();
-    Attended::new(ra, move || serve(world))
+    body(&Attended::new(ra, move || serve(world)))
 }

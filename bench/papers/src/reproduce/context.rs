@@ -162,7 +162,9 @@ impl<'a> Context<'a> {
     }
 
     fn repetition<J: Job>(&self, job: &J, world: &Ranks, repetition: u32) -> Result<Ran<J::Out>> {
-        let text = serde_json::to_string(&(J::NAME, job, world, repetition)).expect("a job is JSON");
+        // As a value, which its processes get, too: text at once would be more code for each job.
+        let of = serde_json::to_value(job).expect("a job is JSON");
+        let text = serde_json::to_string(&(J::NAME, of, world, repetition)).expect("a job is JSON");
         self.report(&format!("{}, {world}", J::NAME));
         self.keep(&text, || job::run(job, world, self.stop))
     }

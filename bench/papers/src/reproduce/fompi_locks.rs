@@ -60,7 +60,7 @@ impl Job for LockCalls {
 
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Self::Out> {
         let counted = Counted::new(ra);
-        let team = Team::new(&counted)?;
+        let team = Team::new(&counted as &dyn RemoteAtomics)?;
         let mut window = Window::allocate(&team, WORD)?;
         team.barrier()?;
         let mut out = None;
@@ -94,13 +94,13 @@ fn most(mut times: Vec<f64>) -> f64 {
 }
 
 /// Time and operations between two calls.
-struct Clock<'c, 'a, A: RemoteAtomics + ?Sized> {
-    counted: &'c Counted<'a, A>,
+struct Clock<'c, 'a> {
+    counted: &'c Counted<'a, dyn RemoteAtomics + 'a>,
     since: rmalab_atomics::Time,
 }
 
-impl<'c, 'a, A: RemoteAtomics + ?Sized> Clock<'c, 'a, A> {
-    fn new(counted: &'c Counted<'a, A>) -> Clock<'c, 'a, A> {
+impl<'c, 'a> Clock<'c, 'a> {
+    fn new(counted: &'c Counted<'a, dyn RemoteAtomics + 'a>) -> Clock<'c, 'a> {
         counted.reset();
         Clock { counted, since: counted.now() }
     }
@@ -118,9 +118,9 @@ impl<'c, 'a, A: RemoteAtomics + ?Sized> Clock<'c, 'a, A> {
 const PER_NODE: u32 = 32;
 
 /// Each of [`CALLS`] once.
-fn round<'a, 't, A: RemoteAtomics + ?Sized>(
-    counted: &Counted<'a, A>,
-    window: &mut Window<'t, Counted<'a, A>>,
+fn round<'a, 't>(
+    counted: &Counted<'a, dyn RemoteAtomics + 'a>,
+    window: &mut Window<'t, dyn RemoteAtomics + 't>,
 ) -> Result<Calls<(f64, Counts)>> {
     let mut clock = Clock::new(counted);
     let all = window.lock_all()?;

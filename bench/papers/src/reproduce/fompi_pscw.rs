@@ -65,9 +65,9 @@ impl Job for Neighbours {
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Epoch> {
         if self.counts {
             let counted = Counted::new(ra);
-            self.epochs(&counted, || counted.take())
+            self.epochs(&counted, &|| counted.take())
         } else {
-            self.epochs(ra, Counts::default)
+            self.epochs(ra, &Counts::default)
         }
     }
 }
@@ -86,7 +86,7 @@ impl Neighbours {
         distances.map(at).collect()
     }
 
-    fn epochs<A: RemoteAtomics + ?Sized>(&self, ra: &A, count: impl Fn() -> Counts) -> Result<Epoch> {
+    fn epochs(&self, ra: &dyn RemoteAtomics, count: &dyn Fn() -> Counts) -> Result<Epoch> {
         let team = Team::new(ra)?;
         let free = ra.heap().free_bytes();
         let mut window = self.strategies.window(&team, 0)?;

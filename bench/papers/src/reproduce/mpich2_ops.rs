@@ -144,7 +144,7 @@ impl Messages {
     /// Operations on other ranks for an epoch.
     fn operations<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<u64>> {
         let counted = Counted::new(ra);
-        let team = Team::new(&counted)?;
+        let team = Team::new(&counted as &dyn RemoteAtomics)?;
         let strategies = Strategies { pscw: Some("flags".into()), ..Strategies::default() };
         let mut window = strategies.window(&team, BYTES)?;
         team.barrier()?;
