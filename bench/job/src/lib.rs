@@ -24,7 +24,7 @@ use rmalab_atomics::{
 };
 use rmalab_report::numbers::counted;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use error::{Error, Result};
@@ -233,25 +233,12 @@ impl fmt::Display for Ranks {
 }
 
 /// The results of a job.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ran<T> {
     /// The ranks' results, in order.
     pub ranks: Vec<T>,
     /// The simulator's counters.
     pub simulated: Option<Counted>,
-}
-
-/// As JSON they are a pair: the ranks' results, and the counters.
-impl<T: Serialize> Serialize for Ran<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        (&self.ranks, &self.simulated).serialize(to)
-    }
-}
-
-impl<'d, T: Deserialize<'d>> Deserialize<'d> for Ran<T> {
-    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Ran<T>, D::Error> {
-        <(Vec<T>, Option<Counted>)>::deserialize(from).map(|(ranks, simulated)| Ran { ranks, simulated })
-    }
 }
 
 /// Counters of a simulator, from the start of the world to its end.
