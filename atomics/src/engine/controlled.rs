@@ -164,6 +164,7 @@ pub enum Call {
 
 impl Call {
     /// Returns the call that executes `op` on the word at `at`.
+    #[inline]
     pub fn new(at: Address, op: WordOp) -> Call {
         match op {
             WordOp::FetchAdd(value) => Call::FetchAdd { at, value },
@@ -175,6 +176,7 @@ impl Call {
     }
 
     /// Returns whether the answer is a word.
+    #[inline]
     pub fn answers_a_word(&self) -> bool {
         match self {
             Call::FetchAdd { .. }
@@ -203,6 +205,7 @@ impl Call {
     }
 
     /// Returns the word of the call. A wait of `rank` is on that rank's own word.
+    #[inline]
     pub fn address(&self, rank: Rank) -> Option<Address> {
         match *self {
             Call::FetchAdd { at, .. }

@@ -75,6 +75,27 @@ struct Last {
     handle: u32,
     /// The first run that continues this one, or [`UNKNOWN`]. Most runs have no other.
     first: Run,
+    kind: Kind,
+}
+
+/// What a walk along known runs has to know of a move. It is beside the run, since most moves are elsewhere in memory.
+#[derive(Clone, Copy)]
+struct Kind {
+    is_boundary: bool,
+    answers: Answers,
+}
+
+/// The answers to the call of a move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    /// There is no call.
+    None,
+    /// One, which has no word.
+    One,
+    /// One, which has a word elsewhere: no rank fails here.
+    OneTold,
+    /// Several.
+    Several,
 }
 
 /// The number of a text that no search has asked for, and of a run that does not exist.
@@ -108,6 +129,8 @@ pub(super) struct Runs {
     pub(super) limits: (Option<Instant>, u64),
     /// The answer to the next read of the clock, and the time until the read after it.
     clock: (u64, u64),
+    /// The moves of the last script, whose memory the next one takes.
+    moves: Vec<(u32, u64)>,
 }
 
 impl Runs {
@@ -123,6 +146,7 @@ impl Runs {
             count: 0,
             limits: (None, u64::MAX),
             clock: (0, 0),
+            moves: Vec::new(),
         };
         for rank in (0..check.active()).map(Rank) {
             let mut actor = Actor::new(check, rank)?;
@@ -227,16 +251,20 @@ impl Runs {
     }
 
     fn go(&mut self, run: Run, answers: &[u64], most_wordless: usize) -> Result<Vec<Run>, Failure> {
-        let mut all = Vec::with_capacity(answers.len());
+        let mut all = Vec::with_capacity(answers.len() + most_wordless);
         let (mut at, mut left, mut wordless) = (run, answers.iter(), 0);
         let mut actor: Option<Actor> = None;
         // The next phase begins where the history of some node may end. Few look at later ones.
         let mut shows = true;
-        while let Some(call) = self.stop(at).call {
+        loop {
+            let answers = self.last[at as usize].kind.answers;
+            if answers == Answers::None {
+                break;
+            }
             let answer = match left.next() {
-                Some(&answer) if tells(call) || answer == RESTARTS => answer,
+                Some(&answer) if answers != Answers::One || answer == RESTARTS => answer,
                 Some(_) => 0,
-                None if self.may_tell(call) || wordless == most_wordless => break,
+                None if answers == Answers::Several || wordless == most_wordless => break,
                 None => {
                     wordless += 1;
                     0
@@ -246,13 +274,13 @@ impl Runs {
             let known = if actor.is_none() { self.next(at, answer) } else { None };
             at = match (known, &mut actor) {
                 (Some(known), _) => known,
-                (None, Some(actor)) => self.extend(actor, at, call, answer, shows),
+                (None, Some(actor)) => self.extend(actor, at, answer, shows),
                 (None, none) => {
                     let replayed = none.insert(self.replay(at)?);
-                    self.extend(replayed, at, call, answer, shows)
+                    self.extend(replayed, at, answer, shows)
                 }
             };
-            shows &= !self.stop(at).is_boundary();
+            shows &= !self.last[at as usize].kind.is_boundary;
             all.push(at);
         }
         if let Some(actor) = actor {
@@ -261,7 +289,8 @@ impl Runs {
         Ok(all)
     }
 
-    fn extend(&mut self, actor: &mut Actor, at: Run, call: Call, answer: u64, shows: bool) -> Run {
+    fn extend(&mut self, actor: &mut Actor, at: Run, answer: u64, shows: bool) -> Run {
+        let call = self.stop(at).call.expect("a run that is continued has made a call");
         actor.be_terse(!shows);
         let (stop, handle) = self.resume(actor, answer_to(call, answer));
         let run = self.add(Some(at), answer, stop, shows.then_some(&handle));
@@ -273,6 +302,13 @@ impl Runs {
     }
 
     fn add(&mut self, before: Option<Run>, answer: u64, stop: Stop, handle: Option<&str>) -> Run {
+        let answers = match stop.call {
+            None => Answers::None,
+            Some(call) if self.may_tell(call) => Answers::Several,
+            Some(call) if tells(call) => Answers::OneTold,
+            Some(_) => Answers::One,
+        };
+        let kind = Kind { is_boundary: stop.is_boundary(), answers };
         let stop = match self.numbers.get(&stop) {
             Some(&known) => known,
             None => {
@@ -283,37 +319,44 @@ impl Runs {
             }
         };
         let handle = handle.map_or(UNKNOWN, |text| self.number(text));
-        self.last.push(Last { before, answer, stop, handle, first: UNKNOWN });
+        self.last.push(Last { before, answer, stop, handle, first: UNKNOWN, kind });
         (self.last.len() - 1) as Run
     }
 
     /// Runs the code from its beginning to the end of `run`, and compares its moves with the known ones.
     fn replay(&mut self, run: Run) -> Result<Actor, Failure> {
-        let mut stops = vec![Arc::clone(self.stop(run))];
-        let (mut at, mut answers) = (run, Vec::new());
-        while let Last { before: Some(before), answer, .. } = self.last[at as usize] {
-            answers.push(answer);
-            stops.push(Arc::clone(self.stop(before)));
-            at = before;
+        let mut moves = std::mem::take(&mut self.moves);
+        moves.clear();
+        let (mut at, mut answer) = (run, 0);
+        loop {
+            let last = self.last[at as usize];
+            moves.push((last.stop, answer));
+            let Some(before) = last.before else { break };
+            (at, answer) = (before, last.answer);
         }
-        stops.reverse();
-        answers.reverse();
+        moves.reverse();
         // The first runs have the numbers of their ranks.
         let rank = Rank(at);
         self.count += 1;
         self.limit()?;
         let check = Arc::clone(&self.check);
-        let script = Rc::new(RefCell::new(Script::new(check, rank, stops, answers, self.clock)));
+        let script = Rc::new(RefCell::new(Script::new(check, rank, moves, self.clock)));
         let prompt: Rc<RefCell<dyn Prompt>> = Rc::<RefCell<Script>>::clone(&script);
         let mut actor = Actor::prompted(&self.check, rank, prompt)?;
         actor.be_terse(true);
+        script.borrow_mut().stops = std::mem::take(&mut self.stops);
         let turn = actor.resume(Answer::Done).turn;
         let (made, broken) = match turn {
             Turn::Calls(call) => (Some(call), None),
             ended => (None, broken_by(ended)),
         };
-        let script = script.borrow();
-        if script.is_followed(made, broken.as_ref()) {
+        let mut script = script.borrow_mut();
+        let (is_followed, known) = (script.is_followed(made, broken.as_ref()), script.stop().call);
+        // What the rank does from here on is no part of the script.
+        script.over = true;
+        self.stops = std::mem::take(&mut script.stops);
+        self.moves = std::mem::take(&mut script.moves);
+        if is_followed {
             return Ok(actor);
         }
         let text = |call: Option<Call>| call.map_or("no call".to_owned(), |call| format!("the call {call}"));
@@ -321,7 +364,7 @@ impl Runs {
             "{}: the code of {rank} is not a function of its answers: it made {} where it had made {}",
             self.check.subject.name(),
             text(made),
-            text(script.stops[script.at].call),
+            text(known),
         ))))
     }
 
@@ -442,9 +485,10 @@ fn broken_by(ended: RankTurn<Result<()>>) -> Option<(Property, String)> {
 struct Script {
     check: Arc<Check>,
     is_timed: bool,
+    /// All known stops.
     stops: Vec<Arc<Stop>>,
-    /// The answers to the calls of all stops except the last one.
-    answers: Vec<u64>,
+    /// The numbers of the run's stops, and the answer to the call of each except the last one.
+    moves: Vec<(u32, u64)>,
     /// The stop that the rank is on its way to.
     at: usize,
     /// The numbers of its events and of its silent steps so far.
@@ -462,12 +506,12 @@ struct Script {
 }
 
 impl Script {
-    fn new(check: Arc<Check>, rank: Rank, stops: Vec<Arc<Stop>>, answers: Vec<u64>, clock: (u64, u64)) -> Script {
+    fn new(check: Arc<Check>, rank: Rank, moves: Vec<(u32, u64)>, clock: (u64, u64)) -> Script {
         Script {
             is_timed: check.has_clock(rank),
             check,
-            stops,
-            answers,
+            stops: Vec::new(),
+            moves,
             at: 0,
             events: 0,
             silent: 0,
@@ -479,16 +523,21 @@ impl Script {
         }
     }
 
+    /// The stop that the rank is on its way to.
+    fn stop(&self) -> &Stop {
+        &self.stops[self.moves[self.at].0 as usize]
+    }
+
     /// Returns whether the rank, which has made `call` or has ended, is at the last stop.
     fn is_followed(&self, call: Option<Call>, broken: Option<&(Property, String)>) -> bool {
-        let stop = &self.stops[self.at];
+        let stop = self.stop();
         let broken = broken.cloned().or_else(|| at_once(&stop.events));
-        self.at + 1 == self.stops.len() && self.is_at(call) && stop.broken == broken
+        self.at + 1 == self.moves.len() && self.is_at(call) && stop.broken == broken
     }
 
     /// Returns whether the rank, which makes `call` or ends, is at its next stop.
     fn is_at(&self, call: Option<Call>) -> bool {
-        let stop = &self.stops[self.at];
+        let stop = self.stop();
         !self.deviates && self.events == stop.events.len() && self.paused == stop.paused && call == stop.call
     }
 }
@@ -511,11 +560,11 @@ impl Prompt for Script {
             }
             return Some(silent);
         }
-        let next = self.answers.get(self.at).copied();
-        let Some(answer) = next.filter(|_| self.is_at(Some(call))) else {
+        let answer = self.moves[self.at].1;
+        if self.at + 1 == self.moves.len() || !self.is_at(Some(call)) {
             self.over = true;
             return None;
-        };
+        }
         self.at += 1;
         (self.events, self.silent, self.is_inside) = (0, 0, false);
         // Where ranks fail, a pause is a step.
@@ -527,7 +576,7 @@ impl Prompt for Script {
         if self.over {
             return false;
         }
-        self.deviates |= self.stops[self.at].events.get(self.events) != Some(&event);
+        self.deviates |= self.stop().events.get(self.events) != Some(&event);
         self.events += 1;
         match event {
             Event::Entered => self.is_inside = true,
