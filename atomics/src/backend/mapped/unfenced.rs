@@ -9,30 +9,35 @@
 //!
 //! | field | values |
 //! | --- | --- |
+//! | `UNFENCED`, of each thread | the handle through which it has put since its last fence; 0: none |
+//! | `handle` | the number of the handle, which never changes |
 //! | `thread` | `NONE`; the number of the one thread that has put through this handle; `MANY`. Changes in this order only |
-//! | `dirty` | whether that thread has put since its last flush; only that thread accesses it |
+//!
+//! A put through the same handle as the one before it compares two numbers, and writes nothing. A thread that puts through another
+//! handle fences first.
 //!
 //! # Why it is right
 //!
 //! Let a put P happen before a flush F (if it does not, F owes it nothing). Then a fence happens after P and before
 //! what follows F:
 //!
-//! * Both by one thread t. After P `thread` is t or `MANY`, and F reads one of them, since it comes later and the word
-//!   never goes back. `MANY`: F fences. t: `dirty` was set by P, and either F finds it set and fences, or an earlier
-//!   flush by t, after P, has cleared it and fenced.
-//! * By threads t and u. P has read or written `thread` as t or `MANY`. That happens before F's look, which hence
-//!   (coherence) sees t or `MANY`, and neither u nor `NONE`: F fences, and touches nothing.
+//! * Both by one thread t. P leaves the handle in `UNFENCED` of t. F finds it there and fences, or t has fenced after P: by a flush,
+//!   or by a put through another handle.
+//! * By threads t and u. P, or an earlier put of t that has left the handle in `UNFENCED`, has read or written `thread` as t or `MANY`.
+//!   That happens before F's look, which hence (coherence) sees t or `MANY`, and neither u nor `NONE`: F fences.
 //!
-//! So no thread relies on another thread's fence, and no flag is set by one thread and cleared by another at the same
-//! time. Numbers are never reused, so a thread is not mistaken for one that has ended. On x86-64 with its ordered
+//! So no thread relies on another thread's fence, and no flag is set by one thread and cleared by another. Numbers are never reused, so
+//! neither a thread nor a handle is mistaken for one that has ended. On x86-64 with its ordered
 //! stores less would be enough; this is the argument in the C11 model, which the other processors need.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 thread_local! {
     /// The number of this thread; 0 until it has one.
     static THREAD: Cell<u64> = const { Cell::new(0) };
+    /// The number of the handle through which this thread has put since its last fence; 0 for none.
+    static UNFENCED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// No thread has put.
@@ -40,24 +45,40 @@ const NONE: u64 = u64::MAX;
 /// Several threads have put.
 const MANY: u64 = u64::MAX - 1;
 
+/// A number that no thread and no handle has had.
+fn number() -> u64 {
+    static GIVEN: AtomicU64 = AtomicU64::new(0);
+    GIVEN.fetch_add(1, Ordering::Relaxed) + 1
+}
+
 /// The puts of a handle, as far as its flushes have to know of them.
 pub(super) struct Unfenced {
+    handle: u64,
     thread: AtomicU64,
-    dirty: AtomicBool,
 }
 
 impl Unfenced {
     pub(super) fn new() -> Unfenced {
-        Unfenced { thread: AtomicU64::new(NONE), dirty: AtomicBool::new(false) }
+        Unfenced { handle: number(), thread: AtomicU64::new(NONE) }
     }
 
     /// Says that this thread has put.
     #[inline(always)]
     pub(super) fn put(&self) {
+        if UNFENCED.get() != self.handle {
+            self.first_since_fence();
+        }
+    }
+
+    /// The first put of this thread since its last fence, or the first one after puts through another handle.
+    #[inline(never)]
+    fn first_since_fence(&self) {
+        if UNFENCED.replace(self.handle) != 0 {
+            // After this put, too. So it serves the puts through the other handle, and this one need not be left out.
+            fence(Ordering::SeqCst);
+        }
         let thread = self.thread.load(Ordering::Relaxed);
-        if thread == THREAD.get() {
-            self.dirty.store(true, Ordering::Relaxed);
-        } else if thread != MANY {
+        if thread != THREAD.get() && thread != MANY {
             self.first_put();
         }
     }
@@ -65,34 +86,30 @@ impl Unfenced {
     /// The first put of this thread through this handle.
     #[cold]
     fn first_put(&self) {
-        static GIVEN: AtomicU64 = AtomicU64::new(0);
         if THREAD.get() == 0 {
-            THREAD.set(GIVEN.fetch_add(1, Ordering::Relaxed) + 1);
+            THREAD.set(number());
         }
         let first = self.thread.compare_exchange(NONE, THREAD.get(), Ordering::Relaxed, Ordering::Relaxed);
-        match first {
-            Ok(_) => self.dirty.store(true, Ordering::Relaxed),
-            Err(_) => self.thread.store(MANY, Ordering::Relaxed),
+        if first.is_err() {
+            self.thread.store(MANY, Ordering::Relaxed);
         }
     }
 
     /// Fences if a put may have come before without a fence; whether it has fenced.
     #[inline(always)]
     pub(super) fn flush(&self) -> bool {
-        let thread = self.thread.load(Ordering::Relaxed);
-        if thread == THREAD.get() {
-            if !self.dirty.load(Ordering::Relaxed) {
+        let is_own = UNFENCED.get() == self.handle;
+        if !is_own {
+            let thread = self.thread.load(Ordering::Relaxed);
+            if thread == NONE || thread == THREAD.get() {
                 return false;
             }
-            fence(Ordering::SeqCst);
-            // After the fence, which so has one store less to wait for; no other thread reads it.
-            self.dirty.store(false, Ordering::Relaxed);
-            return true;
-        }
-        if thread == NONE {
-            return false;
         }
         fence(Ordering::SeqCst);
+        if is_own {
+            // After the fence, which so has one store less to wait for.
+            UNFENCED.set(0);
+        }
         true
     }
 }
@@ -129,6 +146,19 @@ mod tests {
             scope.spawn(|| unfenced.put());
         });
         assert!(unfenced.flush() && unfenced.flush(), "with several that put, every flush fences");
+    }
+
+    #[test]
+    fn a_thread_may_put_through_several_handles() {
+        let handles = [Unfenced::new(), Unfenced::new()];
+        for unfenced in &handles {
+            unfenced.put();
+        }
+        assert!(!handles[0].flush(), "the put through the other handle has fenced");
+        assert!(handles[1].flush());
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(handles.iter().all(Unfenced::flush), "each has puts of another thread"));
+        });
     }
 
     #[test]
