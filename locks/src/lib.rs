@@ -44,6 +44,7 @@ pub mod mcs_rw_wp;
 pub mod mpi4py_mcs;
 pub mod nocheck;
 pub mod oshmem_mcs;
+mod own;
 pub mod per_target;
 pub mod policy;
 pub mod qnode;

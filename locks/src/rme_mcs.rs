@@ -66,9 +66,9 @@
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
 
 use crate::backoff::Backoff;
-use crate::qnode::{NIL, pointer, rank_of};
+use crate::qnode::{NIL, pointer};
 use crate::recoverable::{Resumable, Stage};
-use crate::spot::{HAS, NUMBERS, OUTSIDE, RANKS, Spot, TAKES, chain};
+use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, chain, says};
 use crate::{Error, Place, RawMutex, RawMutexTry, Result, Tas};
 
 /// What a rank announces besides the common kinds.
@@ -81,8 +81,8 @@ const AWAITS: u64 = 5;
 pub struct RmeMcs {
     tail: Address,
     repairer: Address,
-    place: Place,
-    me: Rank,
+    node: Node,
+    /// The number of the acquisition.
     number: u64,
     repairs: Tas,
 }
@@ -90,7 +90,7 @@ pub struct RmeMcs {
 impl RawMutex for RmeMcs {
     const NAME: &'static str = "rme-mcs";
     const WORDS: u64 = 2 * WORD;
-    const NODE: u64 = 3 * WORD;
+    const NODE: u64 = Node::BYTES;
     const NODE_AT_REST: u64 = 0;
     type Params = ();
 
@@ -100,39 +100,41 @@ impl RawMutex for RmeMcs {
         }
         let of_repairs = Place { words: place.words.word(1), ..place };
         let repairs = Tas::bind(ra, of_repairs, Backoff { min: 1, max: 1 })?;
-        Ok(RmeMcs { tail: place.word(0), repairer: place.word(1), place, me: ra.rank(), number: 0, repairs })
+        let node = Node::new(ra.rank(), place.node);
+        Ok(RmeMcs { tail: place.word(0), repairer: place.word(1), node, number: 0, repairs })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.number = self.number % NUMBERS + 1;
-        ra.put(self.own_word(0), self.open())?;
-        ra.put(self.own_word(1), self.number << 1)?;
-        self.announce(ra, TAKES, NIL)?;
-        ra.order(self.me)?;
-        let pred = ra.fetch_store(self.tail, self.pointer())?;
-        self.announce(ra, HAS, pred)?;
-        ra.order(self.me)?;
-        if pred == NIL {
-            return Ok(());
+        let (own, number) = (self.node.own(ra), if self.number == NUMBERS { 1 } else { self.number + 1 });
+        self.number = number;
+        own.put(NEXT, number << 32)?;
+        own.put(GRANT, number << 1)?;
+        own.put(ANNOUNCED, says(TAKES, number))?;
+        own.order()?;
+        let pred = ra.fetch_store(self.tail.unwatched(), self.node.pointer(number))?;
+        if pred != NIL {
+            return self.enter_behind(ra, pred);
         }
-        ra.put(self.next_of(pred), self.pointer())?;
-        self.wait(ra)
+        own.put(ANNOUNCED, says(HAS, number))?;
+        own.order()
     }
 
-    #[inline]
+    #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.announce(ra, LEAVES, NIL)?;
-        ra.order(self.me)?;
-        let next = ra.get(self.own_word(0))?;
-        if next != self.open() {
+        let (own, number) = (self.node.own(ra), self.number);
+        own.put(ANNOUNCED, says(LEAVES, number))?;
+        own.order()?;
+        let next = own.get(NEXT)?;
+        if next != number << 32 {
             return self.hand_over(ra, next);
         }
-        if ra.compare_and_swap(self.tail, self.pointer(), NIL)? == self.pointer() {
-            return self.announce(ra, OUTSIDE, NIL);
+        let pointer = self.node.pointer(number);
+        if ra.compare_and_swap(self.tail.unwatched(), pointer, NIL)? != pointer {
+            self.announce(ra, AWAITS, NIL)?;
+            return self.hand_over_to_next(ra);
         }
-        self.announce(ra, AWAITS, NIL)?;
-        self.hand_over_to_next(ra)
+        own.put(ANNOUNCED, says(OUTSIDE, number))
     }
 }
 
@@ -141,8 +143,8 @@ impl Resumable for RmeMcs {
     fn resume<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<(RmeMcs, Stage)> {
         let mut lock = RmeMcs::bind(ra, place, ())?;
         // What this rank has done of a repair leaves the queue as its failure in an acquire does.
-        ra.compare_and_swap(lock.repairer, pointer(lock.me), NIL)?;
-        let spot = Spot::of(lock.me, ra.get(lock.announced_by(lock.me))?);
+        ra.compare_and_swap(lock.repairer, pointer(lock.node.me), NIL)?;
+        let spot = Spot::of(lock.node.me, lock.node.own(ra).get(ANNOUNCED)?);
         lock.number = spot.rank >> 32;
         let stage = match spot.what {
             OUTSIDE => Stage::Idle,
@@ -161,7 +163,7 @@ impl Resumable for RmeMcs {
             // TAKES, LOST
             _ => {
                 lock.announce(ra, LOST, NIL)?;
-                ra.flush(lock.me)?;
+                ra.flush(lock.node.me)?;
                 let pred = lock.rejoin(ra)?;
                 lock.wait_behind(ra, pred)?;
                 Stage::Inside
@@ -173,7 +175,7 @@ impl Resumable for RmeMcs {
 
 impl RmeMcs {
     fn pointer(&self) -> u64 {
-        pointer(self.me) | self.number << 32
+        self.node.pointer(self.number)
     }
 
     /// `next` without a successor.
@@ -181,26 +183,21 @@ impl RmeMcs {
         self.number << 32
     }
 
-    fn own_word(&self, word: u64) -> Address {
-        self.me.at(self.place.node.word(word))
-    }
-
-    fn next_of(&self, pred: u64) -> Address {
-        rank_of(pred).at(self.place.node)
-    }
-
-    fn announced_by(&self, rank: Rank) -> Address {
-        rank.at(self.place.node.word(2)).unwatched()
-    }
-
     fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
-        let spot = Spot { what, rank: self.pointer(), behind };
-        Ok(ra.put(self.announced_by(self.me), spot.word())?)
+        self.node.own(ra).put(ANNOUNCED, Spot { what, rank: self.pointer(), behind }.word())
+    }
+
+    #[inline(never)]
+    fn enter_behind<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<()> {
+        self.announce(ra, HAS, pred)?;
+        ra.order(self.node.me)?;
+        ra.put(self.node.next_of(pred), self.pointer())?;
+        self.wait(ra)
     }
 
     /// Waits for the grant.
     fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        ra.wait_until(self.place.node.word(1), Until::Ne(self.number << 1))?;
+        ra.wait_until(self.node.grant, Until::Ne(self.number << 1))?;
         Ok(())
     }
 
@@ -209,21 +206,23 @@ impl RmeMcs {
         if pred == NIL {
             return Ok(());
         }
-        ra.compare_and_swap(self.next_of(pred), pred >> 32 << 32, self.pointer())?;
+        ra.compare_and_swap(self.node.next_of(pred), pred >> 32 << 32, self.pointer())?;
         self.wait(ra)
     }
 
+    #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&self, ra: &A, next: u64) -> Result<()> {
-        let (grant, number) = (rank_of(next).at(self.place.node.word(1)), next >> 32);
+        let (grant, number) = (self.node.grant_of(next), next >> 32);
         ra.compare_and_swap(grant, number << 1, number << 1 | 1)?;
         self.announce(ra, OUTSIDE, NIL)
     }
 
     /// Hands over to the rank that is behind this one, once it has linked itself.
+    #[inline(never)]
     fn hand_over_to_next<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        let next = ra.wait_until(self.place.node, Until::Ne(self.open()))?;
+        let next = ra.wait_until(self.node.next, Until::Ne(self.open()))?;
         self.announce(ra, LEAVES, NIL)?;
-        ra.order(self.me)?;
+        ra.order(self.node.me)?;
         self.hand_over(ra, next)
     }
 
@@ -231,7 +230,7 @@ impl RmeMcs {
     fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.repairs.acquire(ra)?;
         let next = loop {
-            let next = ra.get(self.own_word(0))?;
+            let next = self.node.own(ra).get(NEXT)?;
             if next != self.open() || ra.compare_and_swap(self.tail, self.pointer(), NIL)? == self.pointer() {
                 break Some(next);
             }
@@ -267,7 +266,7 @@ impl RmeMcs {
                 let pred = self.find(ra, &spots)?;
                 if let Some(pred) = pred {
                     self.announce(ra, HAS, pred)?;
-                    ra.flush(self.me)?;
+                    ra.flush(self.node.me)?;
                 }
                 self.repairs.release(ra)?;
                 if let Some(pred) = pred {
@@ -302,8 +301,8 @@ impl RmeMcs {
 
     /// What the other ranks announce.
     fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<Spot>> {
-        let others = (0..ra.size()).map(Rank).filter(|&rank| rank != self.me);
-        others.map(|rank| Ok(Spot::of(rank, ra.get(self.announced_by(rank))?))).collect()
+        let others = (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me);
+        others.map(|rank| Ok(Spot::of(rank, ra.get(self.node.announced_by(rank))?))).collect()
     }
 }
 

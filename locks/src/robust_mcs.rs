@@ -49,13 +49,13 @@
 //! acquire 2, with a successor release 1. In addition, a rank writes its own words. A repair reads each live rank's word
 //! twice or more.
 
-use rmalab_atomics::{Address, Error as AtomicsError, Failed, Rank, RemoteAtomics, Until, WORD};
+use rmalab_atomics::{Address, Disp, Error as AtomicsError, Failed, Rank, RemoteAtomics, Until, WORD};
 
 use crate::backoff::Backoff;
-use crate::qnode::{NIL, pointer, rank_of};
+use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::robust_tas::RobustTas;
-use crate::spot::{HAS, NUMBERS, OUTSIDE, RANKS, Spot, TAKES, chain};
+use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, chain, says};
 use crate::{Error, Place, RawMutex, Result};
 
 /// `next` of a rank that has granted the lock: no rank has this number.
@@ -79,12 +79,12 @@ enum Placed {
 #[derive(Debug)]
 pub struct RobustMcs {
     tail: Address,
-    place: Place,
-    me: Rank,
+    node: Node,
+    /// The number of the acquisition.
     number: u64,
     /// Whether the present acquisition goes on after failures.
     recovers: bool,
-    /// What the release leaves behind: nil, or [`NOT_RECOVERABLE`].
+    /// What a release leaves behind: nil, or [`NOT_RECOVERABLE`] from the first time on.
     leaves: u64,
     repairs: RobustTas,
 }
@@ -92,7 +92,7 @@ pub struct RobustMcs {
 impl RawMutex for RobustMcs {
     const NAME: &'static str = "robust-mcs";
     const WORDS: u64 = 2 * WORD;
-    const NODE: u64 = 3 * WORD;
+    const NODE: u64 = Node::BYTES;
     const NODE_AT_REST: u64 = 0;
     type Params = ();
 
@@ -102,46 +102,43 @@ impl RawMutex for RobustMcs {
         }
         let of_repairs = Place { words: place.words.word(1), ..place };
         let repairs = RobustTas::bind(ra, of_repairs, Backoff { min: 1, max: 1 })?;
-        let tail = place.word(0);
-        Ok(RobustMcs { tail, place, me: ra.rank(), number: 0, recovers: false, leaves: NIL, repairs })
+        let node = Node::new(ra.rank(), place.node);
+        Ok(RobustMcs { tail: place.word(0), node, number: 0, recovers: false, leaves: NIL, repairs })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        recoverable::refused(ra, self.enter(ra, false)?)
+        match self.take(ra, false)? {
+            NIL => Ok(()),
+            before => recoverable::refused(ra, self.enter_behind(ra, before)?),
+        }
     }
 
+    #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let open = self.number << 32;
-        loop {
-            let next = ra.get(self.next())?;
-            if next as u32 != 0 {
-                // A repair may change the link.
-                if ra.compare_and_swap(self.next(), next, GRANTED)? == next {
-                    ra.put(self.grant_of(next), next >> 32 | self.leaves)?;
-                    return self.leave(ra);
-                }
-                continue;
-            }
-            self.announce(ra, LOOKS, NIL)?;
-            ra.order(self.me)?;
-            if ra.compare_and_swap(self.tail, self.pointer(), self.leaves)? == self.pointer() {
-                return self.leave(ra);
-            }
-            self.announce(ra, HAS, NIL)?;
-            // A failure that this rank has acknowledged does not end the wait for the link.
-            if self.recovers && !recoverable::acknowledged(ra)?.is_empty() && self.leave_to_another(ra)? {
-                return Ok(());
-            }
-            self.changes(ra, 0, open)?;
+        let (own, number) = (self.node.own(ra), self.number);
+        let next = own.get(NEXT)?;
+        if next != number << 32 {
+            return self.hand_over(ra, next);
         }
+        own.put(ANNOUNCED, says(LOOKS, number))?;
+        own.order()?;
+        let pointer = self.node.pointer(number);
+        if ra.compare_and_swap(self.tail.unwatched(), pointer, self.leaves)? != pointer {
+            self.announce(ra, HAS, NIL)?;
+            return self.hand_over_to_next(ra);
+        }
+        own.put(ANNOUNCED, OUTSIDE)
     }
 }
 
 impl Recoverable for RobustMcs {
-    #[inline]
+    #[inline(always)]
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
-        self.enter(ra, true)
+        match self.take(ra, true)? {
+            NIL => Ok(Entry::Clean),
+            before => self.enter_behind(ra, before),
+        }
     }
 
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
@@ -150,52 +147,79 @@ impl Recoverable for RobustMcs {
     }
 }
 
+// The steps of an acquisition without contention are inlined, the others are out of line, as in `mcs`.
 impl RobustMcs {
     fn pointer(&self) -> u64 {
-        pointer(self.me) | self.number << 32
+        self.node.pointer(self.number)
     }
 
-    fn word_of(&self, rank: Rank, word: u64) -> Address {
-        rank.at(self.place.node.word(word))
-    }
-
-    fn next(&self) -> Address {
-        self.word_of(self.me, 0)
-    }
-
-    fn grant_of(&self, waiter: u64) -> Address {
-        self.word_of(rank_of(waiter), 1)
+    /// `next` without a successor.
+    fn open(&self) -> u64 {
+        self.number << 32
     }
 
     fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
-        let spot = Spot { what, rank: self.pointer(), behind };
-        Ok(ra.put(self.word_of(self.me, 2).unwatched(), spot.word())?)
+        self.node.own(ra).put(ANNOUNCED, Spot { what, rank: self.pointer(), behind }.word())
     }
 
     fn leave<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        Ok(ra.put(self.word_of(self.me, 2).unwatched(), OUTSIDE)?)
+        self.node.own(ra).put(ANNOUNCED, OUTSIDE)
     }
 
-    fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
-        self.number = (self.number + 1) & NUMBERS;
-        (self.recovers, self.leaves) = (recovers, NIL);
-        ra.put(self.next(), self.number << 32)?;
-        if self.number == 0 {
-            ra.put(self.grant_of(pointer(self.me)), NO_GRANT)?;
+    /// Takes a place, and returns what `tail` was; where that is nil, this rank is inside.
+    #[inline(always)]
+    fn take<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<u64> {
+        let (own, number) = (self.node.own(ra), (self.number + 1) & NUMBERS);
+        (self.number, self.recovers) = (number, recovers);
+        if number == 0 {
+            self.begin_again(ra)?;
         }
-        self.announce(ra, TAKES, NIL)?;
-        ra.order(self.me)?;
-        let before = ra.fetch_store(self.tail, self.pointer())?;
+        own.put(NEXT, number << 32)?;
+        own.put(ANNOUNCED, says(TAKES, number))?;
+        own.order()?;
+        let before = ra.fetch_store(self.tail.unwatched(), self.node.pointer(number))?;
         if before == NIL {
-            self.announce(ra, HAS, NIL)?;
-            return Ok(Entry::Clean);
+            own.put(ANNOUNCED, says(HAS, number))?;
         }
+        Ok(before)
+    }
+
+    /// Numbers begin again: no grant is for one of them yet.
+    #[cold]
+    fn begin_again<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        self.node.own(ra).put(GRANT, NO_GRANT)
+    }
+
+    #[inline(never)]
+    fn enter_behind<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, before: u64) -> Result<Entry> {
         if before == NOT_RECOVERABLE {
             self.announce(ra, HAS, NIL)?;
             return self.give_up(ra);
         }
         self.announce(ra, HAS, before)?;
         self.wait_behind(ra, before)
+    }
+
+    /// Releases to the rank that `next` names.
+    #[inline(never)]
+    fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, next: u64) -> Result<()> {
+        if ra.compare_and_swap(self.node.next_of(self.pointer()), next, GRANTED)? == next {
+            ra.put(self.node.grant_of(next), next >> 32 | self.leaves)?;
+            return self.leave(ra);
+        }
+        // A repair has changed the link.
+        self.release(ra)
+    }
+
+    /// Releases to the rank behind this one, once it has linked itself.
+    #[inline(never)]
+    fn hand_over_to_next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        // A failure that this rank has acknowledged does not end the wait for the link.
+        if self.recovers && !recoverable::acknowledged(ra)?.is_empty() && self.leave_to_another(ra)? {
+            return Ok(());
+        }
+        self.changes(ra, self.node.next, self.open())?;
+        self.release(ra)
     }
 
     /// Passes on that no rank can acquire the lock any more.
@@ -218,10 +242,10 @@ impl RobustMcs {
                 continue;
             }
             if !linked {
-                ra.put(self.word_of(rank_of(before), 0), self.pointer())?;
+                ra.put(self.node.next_of(before), self.pointer())?;
                 linked = true;
             }
-            let grant = ra.get(self.grant_of(pointer(self.me)))?;
+            let grant = ra.get(self.node.grant_of(self.pointer()))?;
             if grant == self.number {
                 return Ok(Entry::Clean);
             }
@@ -229,13 +253,13 @@ impl RobustMcs {
                 return self.give_up(ra);
             }
             // Only a grant for this acquisition changes the word.
-            self.changes(ra, 1, grant)?;
+            self.changes(ra, self.node.grant, grant)?;
         }
     }
 
     /// Waits until a word of this rank's node is not `old` any more, or another rank has failed.
-    fn changes<A: RemoteAtomics + ?Sized>(&self, ra: &A, word: u64, old: u64) -> Result<()> {
-        match ra.wait_until(self.place.node.word(word), Until::Ne(old)) {
+    fn changes<A: RemoteAtomics + ?Sized>(&self, ra: &A, word: Disp, old: u64) -> Result<()> {
+        match ra.wait_until(word, Until::Ne(old)) {
             Ok(_) => Ok(()),
             Err(AtomicsError::PeerFailed { .. }) if self.recovers => Ok(()),
             Err(error) => Err(error.into()),
@@ -257,22 +281,20 @@ impl RobustMcs {
                 break done;
             }
             // A repair may take any number of rounds, and must not have any number of puts under way.
-            ra.flush(self.me)?;
+            ra.flush(self.node.me)?;
             recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
         };
         // What this rank has announced is there for the next repair.
-        ra.flush(self.me)?;
+        ra.flush(self.node.me)?;
         self.repairs.release(ra)?;
         Ok(done)
     }
 
     /// What the live ranks other than this one announce, if no step of theirs is under way and none has changed.
     fn spots<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<Spot>>> {
-        let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.me && !failed.contains(rank));
+        let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank));
         let look = || {
-            live()
-                .map(|rank| Ok(Spot::of(rank, ra.get(self.word_of(rank, 2).unwatched())?)))
-                .collect::<Result<Vec<Spot>>>()
+            live().map(|rank| Ok(Spot::of(rank, ra.get(self.node.announced_by(rank))?))).collect::<Result<Vec<Spot>>>()
         };
         let spots = look()?;
         let quiet = spots.iter().all(|spot| matches!(spot.what, OUTSIDE | HAS));
@@ -280,7 +302,7 @@ impl RobustMcs {
     }
 
     fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<bool> {
-        Ok(ra.get(self.grant_of(waiter))? & !NOT_RECOVERABLE == waiter >> 32)
+        Ok(ra.get(self.node.grant_of(waiter))? & !NOT_RECOVERABLE == waiter >> 32)
     }
 
     /// Gives this rank, which waits behind a rank that has failed, another place.
@@ -298,7 +320,7 @@ impl RobustMcs {
         let (mine, last) = chain(&spots, self.pointer());
         if !mine.contains(&tail) {
             // The last rank is to look for a successor again, since it may be linked to one that has failed.
-            let link = self.word_of(rank_of(last), 0);
+            let link = self.node.next_of(last);
             let old = ra.get(link)?;
             if old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old)) {
                 ra.compare_and_swap(link, old, last >> 32 << 32)?;
@@ -318,7 +340,7 @@ impl RobustMcs {
         };
         let (_, before) = chain(&spots, first);
         self.announce(ra, HAS, before)?;
-        let link = self.word_of(rank_of(before), 0);
+        let link = self.node.next_of(before);
         let old = ra.get(link)?;
         let is_free = old == before >> 32 << 32 || old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old));
         if is_free && ra.compare_and_swap(link, old, self.pointer())? == old {
@@ -357,7 +379,7 @@ impl RobustMcs {
     #[cold]
     fn leave_to_another<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         self.alone(ra, |lock, ra, failed| {
-            let next = ra.get(lock.next())?;
+            let next = lock.node.own(ra).get(NEXT)?;
             if next as u32 != 0 && !failed.contains(rank_of(next)) {
                 return Ok(Some(false));
             }
@@ -368,8 +390,8 @@ impl RobustMcs {
             }
             for spot in spots.iter().filter(|spot| spot.what == HAS && spot.behind != NIL) {
                 if failed.contains(rank_of(spot.behind)) && !lock.is_granted(ra, spot.rank)? {
-                    ra.put(lock.next(), GRANTED)?;
-                    ra.fetch_store(lock.grant_of(spot.rank), spot.rank >> 32 | lock.leaves)?;
+                    lock.node.own(ra).put(NEXT, GRANTED)?;
+                    ra.fetch_store(lock.node.grant_of(spot.rank), spot.rank >> 32 | lock.leaves)?;
                     lock.leave(ra)?;
                     return Ok(Some(true));
                 }
@@ -388,6 +410,7 @@ impl RobustMcs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qnode::pointer;
     use crate::{Mcs, suite};
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! A pointer is a rank plus one, with the number of one of its acquisitions from bit 32 on.
 
-use rmalab_atomics::Rank;
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 
-use crate::qnode::pointer;
+use crate::own::Own;
+use crate::qnode::{pointer, rank_of};
 
 /// Numbers of acquisitions, from 1 on. They come round.
 pub(crate) const NUMBERS: u64 = (1 << 22) - 1;
@@ -30,7 +31,14 @@ pub(crate) struct Spot {
     pub(crate) behind: u64,
 }
 
+/// The word of a rank with this number that is behind none.
+#[inline(always)]
+pub(crate) fn says(what: u64, number: u64) -> u64 {
+    what | number << 3
+}
+
 impl Spot {
+    #[inline(always)]
     pub(crate) fn word(self) -> u64 {
         let (rank, number) = (u64::from(self.behind as u32), self.behind >> 32);
         self.what | (self.rank >> 32) << 3 | rank << 25 | number << 41
@@ -40,6 +48,55 @@ impl Spot {
         let number = |at: u32| word >> at & NUMBERS;
         let behind = (word >> 25 & u64::from(u16::MAX)) | number(41) << 32;
         Spot { what: word & 7, rank: pointer(rank) | number(3) << 32, behind }
+    }
+}
+
+/// The words of a [`Node`].
+pub(crate) const NEXT: usize = 0;
+pub(crate) const GRANT: usize = 1;
+pub(crate) const ANNOUNCED: usize = 2;
+
+/// The words of each rank in a repairable queue, and the rank whose handle it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) me: Rank,
+    pub(crate) next: Disp,
+    pub(crate) grant: Disp,
+    announced: Disp,
+}
+
+impl Node {
+    const WORDS: usize = 3;
+    pub(crate) const BYTES: u64 = Node::WORDS as u64 * WORD;
+
+    /// The node of `me` that starts at `node` in every segment.
+    pub(crate) fn new(me: Rank, node: Disp) -> Node {
+        let word = |index| node.word(index as u64);
+        Node { me, next: word(NEXT), grant: word(GRANT), announced: word(ANNOUNCED) }
+    }
+
+    /// This rank's own words, for its own steps.
+    #[inline(always)]
+    pub(crate) fn own<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Own<'_, A, { Node::WORDS }> {
+        Own::new(ra, self.me, self.next)
+    }
+
+    /// The pointer to this rank with a number.
+    #[inline(always)]
+    pub(crate) fn pointer(self, number: u64) -> u64 {
+        pointer(self.me) | number << 32
+    }
+
+    pub(crate) fn next_of(self, waiter: u64) -> Address {
+        rank_of(waiter).at(self.next)
+    }
+
+    pub(crate) fn grant_of(self, waiter: u64) -> Address {
+        rank_of(waiter).at(self.grant)
+    }
+
+    pub(crate) fn announced_by(self, rank: Rank) -> Address {
+        rank.at(self.announced).unwatched()
     }
 }
 

@@ -1,0 +1,72 @@
+//! This rank's own words of a lock, which its processor reaches.
+//!
+//! A robust lock writes what it does in its rank's own words, several times in each call. Each put by the handle checks the address again, and
+//! records itself for the next flush. Here a call checks its words once, and records its stores once. No other rank waits on these words.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+
+use crate::Result;
+
+/// The first `N` words at a displacement of this rank, for the steps of one call.
+///
+/// Puts and gets of them are loads and stores where the handle allows it ([`RemoteAtomics::direct_words`]), else its calls. So an engine
+/// orders them, and a handle that counts counts them.
+pub(crate) struct Own<'a, A: RemoteAtomics + ?Sized, const N: usize> {
+    ra: &'a A,
+    me: Rank,
+    at: Disp,
+    words: Option<&'a [AtomicU64; N]>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
+    #[inline(always)]
+    pub(crate) fn new(ra: &'a A, me: Rank, at: Disp) -> Own<'a, A, N> {
+        let words = ra.direct_words(me.at(at), N as u64).and_then(|words| words.try_into().ok());
+        Own { ra, me, at, words }
+    }
+
+    /// Puts `value` in word number `index`.
+    #[inline(always)]
+    pub(crate) fn put(&self, index: usize, value: u64) -> Result<()> {
+        match self.words {
+            Some(words) => {
+                words[index].store(value, Ordering::Release);
+                Ok(())
+            }
+            None => put_by_handle(self.ra, self.me, self.at.word(index as u64), value),
+        }
+    }
+
+    /// Gets word number `index`.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> Result<u64> {
+        match self.words {
+            Some(words) => Ok(words[index].load(Ordering::SeqCst)),
+            None => Ok(self.ra.get(self.me.at(self.at.word(index as u64)))?),
+        }
+    }
+
+    /// Orders the puts ahead of later puts and atomics: [`RemoteAtomics::order`].
+    #[inline(always)]
+    pub(crate) fn order(&self) -> Result<()> {
+        Ok(self.ra.order(self.me)?)
+    }
+}
+
+// It takes values: a reference to the words would keep them in memory.
+#[inline(never)]
+fn put_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, me: Rank, at: Disp, value: u64) -> Result<()> {
+    Ok(ra.put(me.at(at).unwatched(), value)?)
+}
+
+impl<A: RemoteAtomics + ?Sized, const N: usize> Drop for Own<'_, A, N> {
+    /// Records the stores, so that a flush completes them.
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.words.is_some() {
+            self.ra.stored();
+        }
+    }
+}
