@@ -85,6 +85,7 @@ use std::thread::panicking;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
+use crate::own::Own;
 use crate::qnode::{NIL, pointer};
 use crate::recoverable::Entry;
 use crate::robust_tas::RobustTas;
@@ -174,46 +175,48 @@ impl WindowLock for RobustTwoLevel {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
         self.lock_one(ra, kind, target, false).map(drop)
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
         if self.recovers && panicking() {
             return Ok(());
         }
-        let is_lost = self.told.contains(&target);
-        if is_lost {
-            self.give_up(ra)?;
+        if !self.told.is_empty() {
+            return self.unlock_told(ra, kind, target);
         }
         match kind {
             LockKind::Shared => self.count_shared(ra, target, SHARED.wrapping_neg()).map(drop),
-            LockKind::Exclusive if is_lost => Ok(()),
             LockKind::Exclusive => self.disown(ra, target, NIL),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.lock_every(ra, false).map(drop)
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if self.recovers && panicking() {
             return Ok(());
         }
-        self.give_up(ra)?;
+        if !self.told.is_empty() {
+            self.give_up(ra)?;
+        }
         self.count(ra, ALL.wrapping_neg(), IN_ALL).map(drop)
     }
 
+    #[inline(always)]
     fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
         self.recovers = true;
         self.lock_one(ra, kind, target, true)
     }
 
+    #[inline(always)]
     fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
         self.recovers = true;
         self.lock_every(ra, true)
@@ -239,6 +242,13 @@ impl WindowLock for RobustTwoLevel {
     }
 }
 
+/// Announces in the rank's own word that a count is about to change; `announced` is what it was.
+#[inline(always)]
+fn begin<A: RemoteAtomics + ?Sized>(own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
+    own.put(0, announced | CHANGES)?;
+    own.order()
+}
+
 impl RobustTwoLevel {
     fn word_of(&self, target: Rank) -> Address {
         target.at(self.target).unwatched()
@@ -248,42 +258,43 @@ impl RobustTwoLevel {
         rank.at(self.own.word(word)).unwatched()
     }
 
-    /// Announces a change of a count.
     #[inline(always)]
-    fn begin<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        ra.put(self.own_word(self.me, 0), self.announced | CHANGES)?;
-        Ok(ra.order(self.me)?)
+    fn own_announced<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 1> {
+        Own::new(ra, self.me, self.own)
     }
 
-    /// Announces that the change is over, after which these bits are the opposite.
+    /// Announces that the change of a count is over.
     #[inline(always)]
-    fn end<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, changed: u64) -> Result<()> {
-        self.announced = (self.announced ^ changed).wrapping_add(NUMBER);
-        Ok(ra.put(self.own_word(self.me, 0), self.announced)?)
+    fn end<A: RemoteAtomics + ?Sized>(&mut self, own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
+        self.announced = announced.wrapping_add(NUMBER);
+        own.put(0, self.announced)
     }
 
-    /// Changes a count in the master, and returns the word from before.
+    /// Changes a count in the master, and returns the word from before. `changed` are the bits that are the opposite afterwards.
     #[inline(always)]
     fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
-        self.begin(ra)?;
-        let before = ra.fetch_add(self.master, difference)?;
-        self.end(ra, changed)?;
+        let (own, announced) = (self.own_announced(ra), self.announced);
+        begin(&own, announced)?;
+        let before = ra.fetch_add(self.master.unwatched(), difference)?;
+        self.end(&own, announced ^ changed)?;
         Ok(before)
     }
 
     /// Changes the count in the target, and returns the word from before.
     #[inline(always)]
     fn count_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, difference: u64) -> Result<u64> {
-        self.begin(ra)?;
+        let (own, announced) = (self.own_announced(ra), self.announced);
+        begin(&own, announced)?;
         let before = ra.fetch_add(self.word_of(target), difference)?;
         let word = target.index() / u64::BITS as usize;
-        self.shared[word] ^= 1 << (target.0 % u64::BITS);
-        ra.put(self.own_word(self.me, 1 + word as u64), self.shared[word])?;
-        self.end(ra, 0)?;
+        let shared = self.shared[word] ^ 1 << (target.0 % u64::BITS);
+        self.shared[word] = shared;
+        ra.put(self.own_word(self.me, 1 + word as u64), shared)?;
+        self.end(&own, announced)?;
         Ok(before)
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock_one<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -305,22 +316,30 @@ impl RobustTwoLevel {
     }
 
     /// The first attempt at an exclusive lock. It takes the paper's step in the master.
-    #[inline]
+    #[inline(always)]
     fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
         if self.exclusives > 0 {
             return self.takes(ra, target);
         }
-        self.begin(ra)?;
-        let taken = ra.fetch_add(self.master, EXCLUSIVE)? < ALL && self.takes(ra, target)?;
-        if !taken {
-            ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
+        let (own, announced) = (self.own_announced(ra), self.announced);
+        begin(&own, announced)?;
+        if ra.fetch_add(self.master.unwatched(), EXCLUSIVE)? >= ALL || !self.takes(ra, target)? {
+            return self.retreat(ra);
         }
-        self.end(ra, if taken { IN_EXCLUSIVES } else { 0 })?;
-        Ok(taken)
+        self.end(&own, announced ^ IN_EXCLUSIVES)?;
+        Ok(true)
+    }
+
+    /// Ends an attempt that has failed.
+    #[inline(never)]
+    fn retreat<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
+        self.end(&self.own_announced(ra), self.announced)?;
+        Ok(false)
     }
 
     /// Takes the target if it is free. This rank is counted in the master.
-    #[inline]
+    #[inline(always)]
     fn takes<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
         let taken = ra.compare_and_swap(self.word_of(target), 0, pointer(self.me))? == 0;
         self.exclusives += u32::from(taken);
@@ -328,7 +347,7 @@ impl RobustTwoLevel {
     }
 
     /// Leaves `owner` as the target's owner in place of this rank.
-    #[inline]
+    #[inline(always)]
     fn disown<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
         ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)))?;
         self.exclusives -= 1;
@@ -339,7 +358,7 @@ impl RobustTwoLevel {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock_every<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         let master = self.count(ra, ALL, IN_ALL)?;
         if master & LOW == 0 { Ok(Entry::Clean) } else { self.wait_for_exclusives(ra, master, recovers) }

@@ -2,10 +2,12 @@
 
 use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 
-use super::{ALL, CHANGES, EXCLUSIVE, IN_ALL, IN_EXCLUSIVES, LOW, NOT_RECOVERABLE, RobustTwoLevel, SHARED, SOME_LOST};
+use super::{
+    ALL, CHANGES, EXCLUSIVE, IN_ALL, IN_EXCLUSIVES, LOW, NOT_RECOVERABLE, RobustTwoLevel, SHARED, SOME_LOST, begin,
+};
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
-use crate::{Error, RawMutex, Result, WindowLock};
+use crate::{Error, LockKind, RawMutex, Result, WindowLock};
 
 const LOST: Error = Error::NotRecoverable { lock: RobustTwoLevel::NAME };
 
@@ -79,17 +81,18 @@ impl RobustTwoLevel {
         if master >= ALL {
             return Ok(false);
         }
-        self.begin(ra)?;
+        let (own, announced) = (self.own_announced(ra), self.announced);
+        begin(&own, announced)?;
         if ra.compare_and_swap(self.master, master, master + EXCLUSIVE)? != master {
             // No change, and no new number: these would have no end.
-            ra.put(self.own_word(self.me, 0), self.announced)?;
+            own.put(0, announced)?;
             return Ok(false);
         }
         let taken = self.takes(ra, target)?;
         if !taken {
             ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
         }
-        self.end(ra, if taken { IN_EXCLUSIVES } else { 0 })?;
+        self.end(&own, if taken { announced ^ IN_EXCLUSIVES } else { announced })?;
         Ok(taken)
     }
 
@@ -126,7 +129,27 @@ impl RobustTwoLevel {
         Ok(Entry::Clean)
     }
 
+    /// Unlocks a target while this rank has not declared all that it was told of consistent.
+    #[cold]
+    pub(super) fn unlock_told<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+    ) -> Result<()> {
+        let is_lost = self.told.contains(&target);
+        if is_lost {
+            self.give_up(ra)?;
+        }
+        match kind {
+            LockKind::Shared => self.count_shared(ra, target, SHARED.wrapping_neg()).map(drop),
+            LockKind::Exclusive if is_lost => Ok(()),
+            LockKind::Exclusive => self.disown(ra, target, NIL),
+        }
+    }
+
     /// Makes the target lost for all ranks if this rank was told there, and has not declared it consistent.
+    #[cold]
     pub(super) fn give_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if self.told.is_empty() {
             return Ok(());
