@@ -118,7 +118,7 @@ impl RawMutex for RobustMcs {
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let (own, number) = (self.node.own(ra), self.number);
         let next = own.get(NEXT)?;
-        if next != number << 32 {
+        if next as u32 != 0 {
             return self.hand_over(ra, next);
         }
         own.put(ANNOUNCED, says(LOOKS, number))?;
