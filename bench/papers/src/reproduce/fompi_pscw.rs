@@ -103,7 +103,7 @@ impl Neighbours {
         let mut remote = [0; 4];
         let begin = ra.now();
         for _ in 0..self.rounds {
-            remote = Neighbours::epoch(&mut window, &targets, &count)?;
+            remote = Neighbours::epoch(&mut window, &targets, count)?;
         }
         let time = elapsed(ra, begin) / f64::from(self.rounds);
         team.barrier()?;
