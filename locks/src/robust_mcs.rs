@@ -116,19 +116,11 @@ impl RawMutex for RobustMcs {
 
     #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let (own, number) = (self.node.own(ra), self.number);
-        let next = own.get(NEXT)?;
-        if next as u32 != 0 {
-            return self.hand_over(ra, next);
+        let next = self.node.own(ra).get(NEXT)?;
+        if next as u32 == 0 && self.leaves_last(ra)? {
+            return Ok(());
         }
-        own.put(ANNOUNCED, says(LOOKS, number))?;
-        own.order()?;
-        let pointer = self.node.pointer(number);
-        if ra.compare_and_swap(self.tail.unwatched(), pointer, self.leaves)? != pointer {
-            self.announce(ra, HAS, NIL)?;
-            return self.hand_over_to_next(ra);
-        }
-        own.put(ANNOUNCED, OUTSIDE)
+        self.hand_over(ra, next)
     }
 }
 
@@ -170,7 +162,7 @@ impl RobustMcs {
     #[inline(always)]
     fn take<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<u64> {
         let (own, number) = (self.node.own(ra), (self.number + 1) & NUMBERS);
-        (self.number, self.recovers) = (number, recovers);
+        (self.number, self.recovers, self.leaves) = (number, recovers, NIL);
         if number == 0 {
             self.begin_again(ra)?;
         }
@@ -200,26 +192,39 @@ impl RobustMcs {
         self.wait_behind(ra, before)
     }
 
-    /// Releases to the rank that `next` names.
-    #[inline(never)]
-    fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, next: u64) -> Result<()> {
-        if ra.compare_and_swap(self.node.next_of(self.pointer()), next, GRANTED)? == next {
-            ra.put(self.node.grant_of(next), next >> 32 | self.leaves)?;
-            return self.leave(ra);
-        }
-        // A repair has changed the link.
-        self.release(ra)
+    /// Releases the lock if no rank is behind this one.
+    #[inline(always)]
+    fn leaves_last<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
+        let (own, pointer) = (self.node.own(ra), self.pointer());
+        own.put(ANNOUNCED, says(LOOKS, self.number))?;
+        own.order()?;
+        let is_last = ra.compare_and_swap(self.tail.unwatched(), pointer, self.leaves)? == pointer;
+        own.put(ANNOUNCED, if is_last { OUTSIDE } else { says(HAS, self.number) })?;
+        Ok(is_last)
     }
 
-    /// Releases to the rank behind this one, once it has linked itself.
+    /// Releases to the rank behind this one. `next` is this rank's word; while it names no rank, the link is under way.
     #[inline(never)]
-    fn hand_over_to_next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        // A failure that this rank has acknowledged does not end the wait for the link.
-        if self.recovers && !recoverable::acknowledged(ra)?.is_empty() && self.leave_to_another(ra)? {
-            return Ok(());
+    fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut next: u64) -> Result<()> {
+        loop {
+            if next as u32 != 0 {
+                // A repair may change the link.
+                if ra.compare_and_swap(self.node.next_of(self.pointer()), next, GRANTED)? == next {
+                    ra.put(self.node.grant_of(next), next >> 32 | self.leaves)?;
+                    return self.leave(ra);
+                }
+            } else {
+                // A failure that this rank has acknowledged does not end the wait for the link.
+                if self.recovers && !recoverable::acknowledged(ra)?.is_empty() && self.leave_to_another(ra)? {
+                    return Ok(());
+                }
+                self.changes(ra, self.node.next, self.open())?;
+            }
+            next = self.node.own(ra).get(NEXT)?;
+            if next as u32 == 0 && self.leaves_last(ra)? {
+                return Ok(());
+            }
         }
-        self.changes(ra, self.node.next, self.open())?;
-        self.release(ra)
     }
 
     /// Passes on that no rank can acquire the lock any more.
