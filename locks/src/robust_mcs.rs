@@ -84,7 +84,7 @@ pub struct RobustMcs {
     number: u64,
     /// Whether the present acquisition goes on after failures.
     recovers: bool,
-    /// What a release leaves behind: nil, or [`NOT_RECOVERABLE`] from the first time on.
+    /// What the release leaves behind: nil, or [`NOT_RECOVERABLE`].
     leaves: u64,
     repairs: RobustTas,
 }

@@ -185,11 +185,13 @@ impl WindowLock for RobustTwoLevel {
         if self.recovers && panicking() {
             return Ok(());
         }
-        if !self.told.is_empty() {
-            return self.unlock_told(ra, kind, target);
+        let is_lost = self.told.contains(&target);
+        if is_lost {
+            self.give_up(ra)?;
         }
         match kind {
             LockKind::Shared => self.count_shared(ra, target, SHARED.wrapping_neg()).map(drop),
+            LockKind::Exclusive if is_lost => Ok(()),
             LockKind::Exclusive => self.disown(ra, target, NIL),
         }
     }

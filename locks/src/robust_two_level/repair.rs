@@ -7,7 +7,7 @@ use super::{
 };
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
-use crate::{Error, LockKind, RawMutex, Result, WindowLock};
+use crate::{Error, RawMutex, Result, WindowLock};
 
 const LOST: Error = Error::NotRecoverable { lock: RobustTwoLevel::NAME };
 
@@ -129,31 +129,9 @@ impl RobustTwoLevel {
         Ok(Entry::Clean)
     }
 
-    /// Unlocks a target while this rank has not declared all that it was told of consistent.
-    #[cold]
-    pub(super) fn unlock_told<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        ra: &A,
-        kind: LockKind,
-        target: Rank,
-    ) -> Result<()> {
-        let is_lost = self.told.contains(&target);
-        if is_lost {
-            self.give_up(ra)?;
-        }
-        match kind {
-            LockKind::Shared => self.count_shared(ra, target, SHARED.wrapping_neg()).map(drop),
-            LockKind::Exclusive if is_lost => Ok(()),
-            LockKind::Exclusive => self.disown(ra, target, NIL),
-        }
-    }
-
-    /// Makes the target lost for all ranks if this rank was told there, and has not declared it consistent.
+    /// Makes the targets where this rank was told, and has not declared the data consistent, lost for all ranks.
     #[cold]
     pub(super) fn give_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if self.told.is_empty() {
-            return Ok(());
-        }
         // First, so that no lock_all gets in when this rank is not counted any more.
         let mut master = ra.get(self.master)?;
         while master & SOME_LOST == 0 {

@@ -74,7 +74,7 @@ impl Unfenced {
     #[inline(never)]
     fn first_since_fence(&self) {
         if UNFENCED.replace(self.handle) != 0 {
-            // After this put, too. So it serves the puts through the other handle, and this one need not be left out.
+            // It completes the puts through the other handle, which `UNFENCED` no longer names.
             fence(Ordering::SeqCst);
         }
         let thread = self.thread.load(Ordering::Relaxed);

@@ -162,7 +162,7 @@ impl<'a> Context<'a> {
     }
 
     fn repetition<J: Job>(&self, job: &J, world: &Ranks, repetition: u32) -> Result<Ran<J::Out>> {
-        // As a value, which its processes get, too: text at once would be more code for each job.
+        // Processes get the job as a value, too. To write it as text at once would be a second serializer for each job.
         let of = serde_json::to_value(job).expect("a job is JSON");
         let text = serde_json::to_string(&(J::NAME, of, world, repetition)).expect("a job is JSON");
         self.report(&format!("{}, {world}", J::NAME));

@@ -116,7 +116,7 @@ impl Journal {
 
     /// The result with that key, if there is one of type `T`.
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        // From a value of its own, as the results of processes are: each type has one such code.
+        // From an owned value, as results of processes are: a second way to read each type would be compiled, too.
         serde_json::from_value(self.kept.get(key)?.clone()).ok()
     }
 
