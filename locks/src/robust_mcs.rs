@@ -49,14 +49,18 @@
 //! acquire 2, with a successor release 1. In addition, a rank writes its own words. A repair reads each live rank's word
 //! twice or more.
 
-use rmalab_atomics::{Address, Disp, Error as AtomicsError, Failed, Rank, RemoteAtomics, Until, WORD};
+use rmalab_atomics::{Address, Disp, Error as AtomicsError, RemoteAtomics, Until, WORD};
 
 use crate::backoff::Backoff;
 use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::robust_tas::RobustTas;
-use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, chain, says};
+use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, says};
 use crate::{Error, Place, RawMutex, Result};
+
+mod repair;
+
+use repair::Placed;
 
 /// `next` of a rank that has granted the lock: no rank has this number.
 const GRANTED: u64 = u32::MAX as u64;
@@ -66,14 +70,6 @@ const NO_GRANT: u64 = 1 << 24;
 const NOT_RECOVERABLE: u64 = 1 << 63;
 /// What a rank announces besides the common kinds: it looks for a successor.
 const LOOKS: u64 = 3;
-
-/// The outcome of a repair for the rank that makes it.
-enum Placed {
-    Inside(Entry),
-    /// Behind this pointer, which has a link to this rank already, or not.
-    Behind(u64, bool),
-    NotRecoverable,
-}
 
 /// One rank's handle of a robust MCS mutex.
 #[derive(Debug)]
@@ -269,146 +265,6 @@ impl RobustMcs {
             Err(AtomicsError::PeerFailed { .. }) if self.recovers => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent.
-    fn alone<A: RemoteAtomics + ?Sized, T>(
-        &mut self,
-        ra: &A,
-        body: impl Fn(&RobustMcs, &A, &Failed) -> Result<Option<T>>,
-    ) -> Result<T> {
-        // A rank that has failed in a repair has left nothing half done that this one relies on.
-        let _ = self.repairs.recoverable_acquire(ra)?;
-        let done = loop {
-            let failed = recoverable::acknowledged(ra)?;
-            ra.silence(&failed)?;
-            if let Some(done) = body(self, ra, &failed)? {
-                break done;
-            }
-            // A repair may take any number of rounds, and must not have any number of puts under way.
-            ra.flush(self.node.me)?;
-            recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
-        };
-        // What this rank has announced is there for the next repair.
-        ra.flush(self.node.me)?;
-        self.repairs.release(ra)?;
-        Ok(done)
-    }
-
-    /// What the live ranks other than this one announce, if no step of theirs is under way and none has changed.
-    fn spots<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<Spot>>> {
-        let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank));
-        let look = || {
-            live().map(|rank| Ok(Spot::of(rank, ra.get(self.node.announced_by(rank))?))).collect::<Result<Vec<Spot>>>()
-        };
-        let spots = look()?;
-        let quiet = spots.iter().all(|spot| matches!(spot.what, OUTSIDE | HAS));
-        Ok((quiet && look()? == spots).then_some(spots))
-    }
-
-    fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<bool> {
-        Ok(ra.get(self.node.grant_of(waiter))? & !NOT_RECOVERABLE == waiter >> 32)
-    }
-
-    /// Gives this rank, which waits behind a rank that has failed, another place.
-    #[cold]
-    fn repair<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Placed> {
-        self.alone(ra, |lock, ra, failed| lock.place(ra, failed))
-    }
-
-    fn place<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Placed>> {
-        if self.is_granted(ra, self.pointer())? {
-            return Ok(Some(Placed::Inside(Entry::Clean)));
-        }
-        let tail = ra.get(self.tail)?;
-        let Some(spots) = self.spots(ra, failed)? else { return Ok(None) };
-        let (mine, last) = chain(&spots, self.pointer());
-        if !mine.contains(&tail) {
-            // The last rank is to look for a successor again, since it may be linked to one that has failed.
-            let link = self.node.next_of(last);
-            let old = ra.get(link)?;
-            if old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old)) {
-                ra.compare_and_swap(link, old, last >> 32 << 32)?;
-            }
-            let before = ra.fetch_store(self.tail, last)?;
-            self.announce(ra, HAS, if before == NOT_RECOVERABLE { NIL } else { before })?;
-            return Ok(match before {
-                NIL => Some(Placed::Inside(Entry::OwnerDead(failed.clone()))),
-                NOT_RECOVERABLE => Some(Placed::NotRecoverable),
-                _ if failed.contains(rank_of(before)) => None,
-                _ => Some(Placed::Behind(before, false)),
-            });
-        }
-        let Some(first) = self.first(ra, failed, &spots, &mine)? else {
-            self.announce(ra, HAS, NIL)?;
-            return Ok(Some(Placed::Inside(Entry::OwnerDead(failed.clone()))));
-        };
-        let (_, before) = chain(&spots, first);
-        self.announce(ra, HAS, before)?;
-        let link = self.node.next_of(before);
-        let old = ra.get(link)?;
-        let is_free = old == before >> 32 << 32 || old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old));
-        if is_free && ra.compare_and_swap(link, old, self.pointer())? == old {
-            return Ok(Some(Placed::Behind(before, true)));
-        }
-        // The announcement is right again in the next round, before the end of this repair.
-        Ok(None)
-    }
-
-    /// The live rank outside of `mine` that holds the lock or is granted it.
-    fn first<A: RemoteAtomics + ?Sized>(
-        &self,
-        ra: &A,
-        failed: &Failed,
-        spots: &[Spot],
-        mine: &[u64],
-    ) -> Result<Option<u64>> {
-        for spot in spots.iter().filter(|spot| spot.what == HAS && !mine.contains(&spot.rank)) {
-            let is_first = if spot.behind == NIL {
-                true
-            } else if failed.contains(rank_of(spot.behind)) {
-                self.is_granted(ra, spot.rank)?
-            } else {
-                let others = spots.iter().filter(|other| other.what == HAS).map(|other| other.rank);
-                !others.chain([self.pointer()]).any(|other| other == spot.behind)
-            };
-            if is_first {
-                return Ok(Some(spot.rank));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Releases to a rank that waits behind one that has failed, or leaves the lock free. Returns false if a live successor
-    /// is going to link itself, or has.
-    #[cold]
-    fn leave_to_another<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        self.alone(ra, |lock, ra, failed| {
-            let next = lock.node.own(ra).get(NEXT)?;
-            if next as u32 != 0 && !failed.contains(rank_of(next)) {
-                return Ok(Some(false));
-            }
-            let Some(spots) = lock.spots(ra, failed)? else { return Ok(None) };
-            if spots.iter().any(|spot| spot.what == HAS && spot.behind == lock.pointer()) {
-                // Its link may be on its way. A dead one's must not end the wait for it.
-                return Ok(if next as u32 == 0 { Some(false) } else { None });
-            }
-            for spot in spots.iter().filter(|spot| spot.what == HAS && spot.behind != NIL) {
-                if failed.contains(rank_of(spot.behind)) && !lock.is_granted(ra, spot.rank)? {
-                    lock.node.own(ra).put(NEXT, GRANTED)?;
-                    ra.fetch_store(lock.node.grant_of(spot.rank), spot.rank >> 32 | lock.leaves)?;
-                    lock.leave(ra)?;
-                    return Ok(Some(true));
-                }
-            }
-            let tail = ra.get(lock.tail)?;
-            let is_of_none = tail == lock.pointer() || failed.contains(rank_of(tail));
-            if is_of_none && ra.compare_and_swap(lock.tail, tail, lock.leaves)? == tail {
-                lock.leave(ra)?;
-                return Ok(Some(true));
-            }
-            Ok(None)
-        })
     }
 }
 
