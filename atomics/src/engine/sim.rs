@@ -25,7 +25,7 @@ mod stats;
 mod turns;
 pub mod units;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -222,6 +222,26 @@ impl Simulator {
         body: impl for<'t> Fn(&Sim<'t>) -> R + 'static,
         progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Outcome<R>> {
+        let results: Vec<Option<R>> = (0..self.options.ranks).map(|_| None).collect();
+        let results = Rc::new(RefCell::new(results));
+        let kept = Rc::clone(&results);
+        let stats = self.run_each(
+            Rc::new(move |sim| {
+                let value = body(sim);
+                kept.borrow_mut()[sim.view.rank().index()] = Some(value);
+            }),
+            progress,
+        )?;
+        let results = results.take().into_iter().map(|result| result.expect("every rank has ended")).collect();
+        Ok(Outcome { results, stats })
+    }
+
+    /// Runs a body that keeps its own results, so that the engine is compiled once for all of them.
+    fn run_each(
+        &self,
+        body: Rc<dyn for<'t> Fn(&Sim<'t>)>,
+        progress: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Stats> {
         let clock = Rc::new(Clock(Cell::new(0)));
         let gets = Rc::new(Gets::default());
         let forsaken = Rc::new(Forsaken::default());
@@ -243,8 +263,7 @@ impl Simulator {
             },
         });
         let stacks = stacks::Stacks::new(self.options.ranks as usize, self.options.stack_bytes)?;
-        let body = Rc::new(body);
-        let mut tasks: Vec<engine::RankTask<R>> = (0..self.options.ranks)
+        let mut tasks: Vec<engine::RankTask> = (0..self.options.ranks)
             .map(|rank| {
                 let (body, shared) = (Rc::clone(&body), Rc::clone(&shared));
                 Task::on(stacks.take(rank as usize), move |port| {
@@ -253,9 +272,8 @@ impl Simulator {
                     let view = WorldView::new(Rank(rank), segment, shared.capabilities, topology, heap);
                     let view = view.expect("the options were checked");
                     let sim = Sim { port, shared, view, forsaken: OnceCell::new() };
-                    let value = body(&sim);
+                    body(&sim);
                     sim.leave();
-                    value
                 })
             })
             .collect();
@@ -270,12 +288,13 @@ impl Simulator {
             seed: self.options.seed,
         };
         let mut world = World::new(&self.profile, &self.network, &setting, clock, gets);
-        let results = world.run(&mut tasks, progress, &forsaken);
+        let ended = world.run(&mut tasks, progress, &forsaken);
         for task in &mut tasks {
             // After an error some ranks have not ended.
             task.unwind();
         }
-        Ok(Outcome { results: results?, stats: world.stats() })
+        ended?;
+        Ok(world.stats())
     }
 }
 

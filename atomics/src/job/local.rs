@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::backend::mapped::{Layout, Mapped, Mapping};
 use crate::model::error::of_rank;
@@ -11,6 +11,9 @@ use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 
 /// The mappings of a thread: its stack, that of its signal handlers, and a guard page of each.
 const MAPPINGS_PER_THREAD: u32 = 4;
+
+/// A result is stored in one move.
+const NO_PANIC: &str = "no rank panics while it stores its result";
 
 /// Refuses more threads than the kernel has mappings for. A thread that gets too few ends the process as it starts.
 fn room_for_threads(size: u32) -> Result<()> {
@@ -108,6 +111,20 @@ impl Threads {
     /// When the first rank to fail has panicked.
     pub fn try_run<T: Send, E: Display>(self, body: impl Fn(&Mapped) -> Result<T, E> + Sync) -> Result<Vec<T>> {
         room_for_threads(self.size)?;
+        let results: Vec<Mutex<Option<T>>> = (0..self.size).map(|_| Mutex::new(None)).collect();
+        self.run_each(&|ra| {
+            let value = body(ra).map_err(|error| of_rank(ra.rank(), &error))?;
+            *results[ra.rank().index()].lock().expect(NO_PANIC) = Some(value);
+            Ok(())
+        })?;
+        Ok(results
+            .into_iter()
+            .map(|result| result.into_inner().expect(NO_PANIC).expect("all ranks have ended"))
+            .collect())
+    }
+
+    /// Runs a body that keeps its own results, so that a world of threads is compiled once for all of them.
+    fn run_each(self, body: &(dyn Fn(&Mapped) -> Result<(), String> + Sync)) -> Result<()> {
         let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
         let mapping = Layout::new(self.size, self.segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))
             .and_then(Mapping::anonymous)
@@ -119,7 +136,6 @@ impl Threads {
         let ranks = (0..self.size)
             .map(|rank| Mapped::new(Arc::clone(&mapping), Rank(rank), topology.clone(), "local"))
             .collect::<Result<Vec<Mapped>>>()?;
-        let body = &body;
         std::thread::scope(|scope| {
             let mut threads = Vec::with_capacity(ranks.len());
             let mut refused = None;
@@ -130,16 +146,15 @@ impl Threads {
                 match builder.spawn_scoped(scope, move || {
                     let ra = ra;
                     match body(&ra) {
-                        Ok(value) => match ra.forsaken() {
-                            None => Ok(value),
+                        Ok(()) => match ra.forsaken() {
+                            None => Ok(()),
                             Some(what) => {
                                 Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() })
                             }
                         },
                         Err(error) => {
-                            let error = Error::world(of_rank(rank, &error));
                             ra.fail();
-                            Err(error)
+                            Err(Error::world(error))
                         }
                     }
                 }) {
@@ -152,11 +167,10 @@ impl Threads {
                     }
                 }
             }
-            let mut results = Vec::with_capacity(threads.len());
             let mut failures = Vec::new();
             for (rank, thread) in threads.into_iter().enumerate() {
                 match thread.join() {
-                    Ok(Ok(value)) => results.push(value),
+                    Ok(Ok(())) => {}
                     Ok(Err(error)) => failures.push((rank, Ok(error))),
                     Err(panic) => failures.push((rank, Err(panic))),
                 }
@@ -165,7 +179,7 @@ impl Threads {
                 return Err(error);
             }
             if failures.is_empty() {
-                return Ok(results);
+                return Ok(());
             }
             let first = mapping.failed().map(Rank::index);
             let at = failures.iter().position(|&(rank, _)| Some(rank) == first).unwrap_or(0);

@@ -207,7 +207,7 @@ struct Counts {
 }
 
 /// A rank's code.
-pub(super) type RankTask<R> = Task<Reply, Op, R, SlabStack>;
+pub(super) type RankTask = Task<Reply, Op, (), SlabStack>;
 
 pub(super) struct World<'p> {
     profile: &'p Profile,
@@ -294,15 +294,14 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Runs all ranks to their ends, and returns their results.
-    pub(super) fn run<R: 'static>(
+    /// Runs all ranks to their ends.
+    pub(super) fn run(
         &mut self,
-        tasks: &mut [RankTask<R>],
+        tasks: &mut [RankTask],
         progress: &mut dyn FnMut(&Progress) -> bool,
         forsaken: &Forsaken,
-    ) -> Result<Vec<R>> {
+    ) -> Result<()> {
         let size = tasks.len() as u32;
-        let mut results: Vec<Option<R>> = tasks.iter().map(|_| None).collect();
         let mut panicked = None;
         for rank in 0..size {
             self.queue.push(0, What::Resume(rank));
@@ -325,10 +324,7 @@ impl<'p> World<'p> {
             while let Some((rank, reply)) = self.resumed.pop() {
                 match tasks[rank as usize].resume(reply) {
                     Turn::Calls(op) => self.call(rank, op),
-                    Turn::Finished(value) => {
-                        results[rank as usize] = Some(value);
-                        self.end(rank);
-                    }
+                    Turn::Finished(()) => self.end(rank),
                     Turn::Panicked(text) => {
                         self.end(rank);
                         if panicked.is_none() {
@@ -348,7 +344,7 @@ impl<'p> World<'p> {
         if self.ended < size {
             return Err(self.stuck());
         }
-        Ok(results.into_iter().map(|result| result.expect("every rank has ended")).collect())
+        Ok(())
     }
 
     /// Returns the next event when the queue is empty: a rank learns that the rank it waits for has left.
