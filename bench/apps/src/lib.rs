@@ -178,17 +178,22 @@ pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, sto
         runs.push(job::run(application, world, stop)?);
     }
     let times: Vec<f64> = runs.iter().map(|ran| application.time(ran)).collect();
-    let mut order: Vec<usize> = (0..runs.len()).collect();
-    order.sort_by(|&a, &b| times[a].total_cmp(&times[b]));
     let json = |value: serde_json::Result<_>| value.expect("numbers and texts are JSON");
     Ok(Done {
         application: T::NAME,
         options: json(serde_json::to_value(application)),
         world: world.clone(),
-        table: application.table(&runs[order[order.len() / 2]]),
+        table: application.table(&runs[middle(&times)]),
         times,
         runs: runs.iter().map(|ran| json(serde_json::to_value(ran))).collect(),
     })
+}
+
+/// Returns which run has the median time.
+fn middle(times: &[f64]) -> usize {
+    let mut order: Vec<usize> = (0..times.len()).collect();
+    order.sort_by(|&a, &b| times[a].total_cmp(&times[b]));
+    order[order.len() / 2]
 }
 
 /// The names of lock policies, as values of an option.
@@ -280,19 +285,14 @@ impl Strategies {
         if self.config()?.transport != Transport::TwoSidedAgent {
             return body(window);
         }
-        let team = window.team();
-        let shared = team.ra().shared().ok_or_else(|| Error::usage(NO_AGENT))?;
-        let agent = window.agent_on(shared)?;
-        std::thread::scope(|scope| {
-            let serving = scope.spawn(move || agent.serve());
-            let result = body(window).and_then(|result| {
-                team.barrier()?;
-                Ok(result)
-            });
-            window.stop_agent()?;
-            serving.join().expect("the agent does not panic")?;
-            result
-        })
+        let (mut body, mut result) = (Some(body), None);
+        beside_agent(window, &mut |window| {
+            if let Some(body) = body.take() {
+                result = Some(body(window)?);
+            }
+            Ok(())
+        })?;
+        Ok(result.expect("the body has run"))
     }
 
     /// Allocates a window with these strategies.
@@ -307,4 +307,21 @@ impl Strategies {
             None => Ok(window),
         }
     }
+}
+
+/// Runs `body` while an agent serves the requests of the window; compiled once for all results.
+fn beside_agent<'t, A: RemoteAtomics + ?Sized>(
+    window: &mut Window<'t, A>,
+    body: &mut dyn FnMut(&mut Window<'t, A>) -> Result<()>,
+) -> Result<()> {
+    let team = window.team();
+    let shared = team.ra().shared().ok_or_else(|| Error::usage(NO_AGENT))?;
+    let agent = window.agent_on(shared)?;
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(move || agent.serve());
+        let result = body(window).and_then(|()| Ok(team.barrier()?));
+        window.stop_agent()?;
+        serving.join().expect("the agent does not panic")?;
+        result
+    })
 }

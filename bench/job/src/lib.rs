@@ -81,6 +81,9 @@ type Returned = Box<dyn Any + Send>;
 
 /// A job of a type that is chosen at run time, so that the worlds below are compiled once for all jobs.
 trait AnyJob: Sync {
+    fn to_json(&self) -> Value;
+    /// Returns a copy for the ranks of a simulated machine.
+    fn to_rc(&self) -> Rc<dyn AnyJob>;
     fn segment_bytes(&self, ranks: u32) -> u64;
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Returned>;
     fn run_on_memory(&self, ra: &Mapped) -> Result<Returned>;
@@ -91,6 +94,14 @@ trait AnyJob: Sync {
 }
 
 impl<J: Job> AnyJob for J {
+    fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("a job is JSON")
+    }
+
+    fn to_rc(&self) -> Rc<dyn AnyJob> {
+        Rc::new(self.clone())
+    }
+
     fn segment_bytes(&self, ranks: u32) -> u64 {
         Job::segment_bytes(self, ranks)
     }
@@ -278,16 +289,30 @@ struct Task {
 ///
 /// [`Error::Interrupted`] if it was stopped, the error of the first rank whose job failed, and errors of the world.
 pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::Out>> {
+    match run_any(job, J::NAME, world, stop)? {
+        Results::Returned(all, simulated) => Ok(Ran { ranks: typed(all), simulated }),
+        Results::Json(all) => from_json(all),
+    }
+}
+
+/// The results of all ranks, and what the simulator counted.
+enum Results {
+    Returned(Vec<Returned>, Option<Counted>),
+    Json(Vec<Value>),
+}
+
+fn run_any(job: &dyn AnyJob, name: &str, world: &Ranks, stop: &AtomicBool) -> Result<Results> {
     let ranks = world.ranks;
     let ran = match &world.place {
-        Place::Local => threads(job, ranks).map(|all| Ran { ranks: typed(all), simulated: None }),
+        Place::Local => threads(job, ranks).map(|all| Results::Returned(all, None)),
         Place::Shm => {
-            let task = Task { job: serde_json::to_value(job).expect("a job is JSON"), ranks };
-            processes(job, ranks, &serde_json::json!({ "name": J::NAME, "task": task })).and_then(from_json)
+            let task = Task { job: job.to_json(), ranks };
+            processes(job, ranks, &serde_json::json!({ "name": name, "task": task })).map(Results::Json)
         }
-        Place::Launched(backend) => launched(job, *backend, ranks).and_then(from_json),
-        Place::Sim(machine) => simulated(Rc::new(job.clone()), machine, ranks, stop)
-            .map(|(all, counted)| Ran { ranks: typed(all), simulated: Some(counted) }),
+        Place::Launched(backend) => launched(job, *backend, ranks).map(Results::Json),
+        Place::Sim(machine) => {
+            simulated(job.to_rc(), machine, ranks, stop).map(|(all, counted)| Results::Returned(all, Some(counted)))
+        }
     };
     // After an interrupt, failed ranks are no error of the world.
     if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { ran }
@@ -374,8 +399,11 @@ fn nonsense(error: &serde_json::Error) -> Error {
 pub fn rank<J: Job>(task: Value) -> Result<()> {
     let Task { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
     let job: J = serde_json::from_value(job).map_err(|error| nonsense(&error))?;
-    let world = World::processes(ranks).segment_bytes(Job::segment_bytes(&job, ranks));
-    be_or_start(world, &job).map(drop)
+    be_rank(&job, ranks)
+}
+
+fn be_rank(job: &dyn AnyJob, ranks: u32) -> Result<()> {
+    be_or_start(World::processes(ranks).segment_bytes(job.segment_bytes(ranks)), job).map(drop)
 }
 
 fn launched(job: &dyn AnyJob, backend: Backend, ranks: u32) -> Result<Vec<Value>> {

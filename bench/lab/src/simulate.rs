@@ -145,6 +145,10 @@ impl<'a> Simulation<'a> {
     ///
     /// [`Error::Usage`](rmalab_job::Error::Usage) for a lock that is not registered.
     pub fn run(self, mut progress: impl FnMut(&Progress)) -> Result<Outcome> {
+        self.run_with(&mut progress)
+    }
+
+    fn run_with(self, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome> {
         let options = &self.options;
         let subjects = options.locks.iter().map(|name| self.registry.find(name)).collect::<Result<Vec<_>>>()?;
         let mut outcome = Outcome::begin(options, subjects.iter().map(|subject| subject.info().clone()).collect());

@@ -362,7 +362,8 @@ pub fn run(
     let (mut cells, mut places, mut ping_pong_ns) = (Vec::<Cell>::new(), HashMap::new(), Vec::new());
     for (done, (repetition, step)) in steps.iter().enumerate() {
         let key = run.key(step, *repetition);
-        let rows: Rows = match journal.as_ref().and_then(|journal| journal.get(&key)) {
+        let kept = journal.as_ref().and_then(|journal| journal.value(&key).cloned());
+        let rows: Rows = match kept.and_then(|kept| serde_json::from_value(kept).ok()) {
             Some(rows) => rows,
             None => {
                 let left = steps[done..].iter().map(|(_, step)| pace.of(step)).sum();
@@ -382,7 +383,7 @@ pub fn run(
                 };
                 pace.took.insert(step.clone(), begin.elapsed().as_secs_f64());
                 if let Some(journal) = &mut journal {
-                    journal.put(&key, &rows)?;
+                    journal.put(&key, serde_json::to_value(&rows).expect("rows are JSON"))?;
                 }
                 rows
             }

@@ -301,10 +301,14 @@ fn latency<A: RemoteAtomics + ?Sized>(
     end: Time,
 ) -> rmalab_locks::Result<Latency> {
     let mut choices = Choices::new(ra.rank(), ra.size(), task);
-    let mut readers = Steps::<Histogram<u64>>::new();
-    let mut writers = Steps::<Histogram<u64>>::new();
-    let mut request = Instant::now();
-    let end = request + end.since(ra.now());
+    let now = Instant::now();
+    let mut timed = Timed {
+        samples,
+        readers: Steps::<Histogram<u64>>::new(),
+        writers: Steps::<Histogram<u64>>::new(),
+        request: now,
+        end: now + end.since(ra.now()),
+    };
     loop {
         let choice = choices.next();
         lock.acquire(ra, choice)?;
@@ -315,23 +319,44 @@ fn latency<A: RemoteAtomics + ?Sized>(
             done = Instant::now();
         }
         lock.release(ra, choice)?;
-        let released = Instant::now();
-        let step = |from: Instant, to: Instant| u32::try_from((to - from).as_nanos()).unwrap_or(u32::MAX);
-        samples.push((choice.is_none(), [step(request, grant), step(done, released), step(grant, released)]));
-        request = released;
-        if samples.len() == SAMPLES || !task.think_time.is_zero() {
-            if samples.len() == SAMPLES {
-                record(samples, &mut readers, &mut writers);
-            }
-            compute(task.think_time, task.stop);
-            request = Instant::now();
-        }
-        if request >= end || task.stop.load(Ordering::Relaxed) {
-            break;
+        if !timed.goes_on(task, choice.is_none(), [grant, done, Instant::now()]) {
+            return Ok(timed.latency());
         }
     }
-    record(samples, &mut readers, &mut writers);
-    Ok(Latency { readers: readers.recorded(), writers: writers.recorded() })
+}
+
+/// The latencies of a rank while they are taken; compiled once for all locks.
+struct Timed<'s> {
+    samples: &'s mut Samples,
+    readers: Steps<Histogram<u64>>,
+    writers: Steps<Histogram<u64>>,
+    /// The time of the next request.
+    request: Instant,
+    end: Instant,
+}
+
+impl Timed<'_> {
+    /// Adds the times of an acquisition: its grant, the start of its release, and the release's end. Then thinks, and
+    /// returns whether the rank goes on.
+    fn goes_on(&mut self, task: &Task<'_>, reads: bool, [grant, done, released]: [Instant; 3]) -> bool {
+        let step = |from: Instant, to: Instant| u32::try_from((to - from).as_nanos()).unwrap_or(u32::MAX);
+        self.samples.push((reads, [step(self.request, grant), step(done, released), step(grant, released)]));
+        self.request = released;
+        if self.samples.len() == SAMPLES || !task.think_time.is_zero() {
+            if self.samples.len() == SAMPLES {
+                record(self.samples, &mut self.readers, &mut self.writers);
+            }
+            compute(task.think_time, task.stop);
+            self.request = Instant::now();
+        }
+        self.request < self.end && !task.stop.load(Ordering::Relaxed)
+    }
+
+    /// The latencies so far.
+    fn latency(mut self) -> Latency {
+        record(self.samples, &mut self.readers, &mut self.writers);
+        Latency { readers: self.readers.recorded(), writers: self.writers.recorded() }
+    }
 }
 
 /// A holder in the ledger's count of holders.

@@ -2,6 +2,7 @@
 //! the same with Concurrency Kit's: the same pattern of readers and writers, bound threads, and empty critical
 //! sections.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, RwLock};
 
@@ -168,19 +169,24 @@ fn pairs<L>(
     lock: rmalab_locks::Result<L>,
     pair: impl Fn(&Mapped, &mut L, bool) -> rmalab_locks::Result<()>,
 ) -> Result<f64> {
-    bind_to_core(ra.rank())?;
     let failed = |source| Error::Lock { lock: task.lock.clone(), source };
     let mut lock = lock.map_err(failed)?;
-    let all = Collectives::new(ra)?;
     let writes = pattern(ra.rank().0, task.writers);
     let mut place = 0;
     let mut body = |calls: u64| {
         place = chunk(calls, &writes, place, ra, &mut lock, &pair).map_err(failed)?;
         Ok(())
     };
-    batches::measure_freely(task.budget, |time| {
+    measure(ra, task.budget, &mut body)
+}
+
+/// Measures `body`, which makes a number of calls, on all ranks at once; compiled once for all locks.
+fn measure(ra: &Mapped, budget: f64, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<f64> {
+    bind_to_core(ra.rank())?;
+    let all = Collectives::new(ra)?;
+    batches::measure_freely(budget, |time| {
         all.barrier()?;
-        let (each, _) = batches::until(time, || now() as f64, &mut body)?;
+        let (each, _) = batches::until(time, || now() as f64, body)?;
         let each = all.allgather(&[each.to_bits()])?;
         Ok(median(each.into_iter().map(f64::from_bits)))
     })
@@ -209,34 +215,49 @@ fn chunk<W, L, E>(
 
 /// Nanoseconds of an acquisition and its release, of a lock of the standard library or of a crate.
 pub(super) fn theirs(name: &str, threads: u32, writers: u32, budget: f64) -> Result<f64> {
+    let measure = |calls: &Calls| together(threads, writers, budget, calls);
     match name {
-        "std RwLock" => together(threads, writers, budget, &RwLock::new(()), |lock, write| {
+        "std RwLock" => measure(&calls(&RwLock::new(()), |lock, write| {
             if write {
                 drop(lock.write());
             } else {
                 drop(lock.read());
             }
-        }),
-        "parking_lot RwLock" => together(threads, writers, budget, &parking_lot::RwLock::new(()), |lock, write| {
+        })),
+        "parking_lot RwLock" => measure(&calls(&parking_lot::RwLock::new(()), |lock, write| {
             if write {
                 drop(lock.write());
             } else {
                 drop(lock.read());
             }
-        }),
-        "std Mutex" => together(threads, writers, budget, &Mutex::new(()), |lock, _| drop(lock.lock())),
-        "parking_lot Mutex" => {
-            together(threads, writers, budget, &parking_lot::Mutex::new(()), |lock, _| drop(lock.lock()))
-        }
-        "mcslock Mutex" => together(threads, writers, budget, &spins::Mutex::new(()), |lock, _| {
+        })),
+        "std Mutex" => measure(&calls(&Mutex::new(()), |lock, _| drop(lock.lock()))),
+        "parking_lot Mutex" => measure(&calls(&parking_lot::Mutex::new(()), |lock, _| drop(lock.lock()))),
+        "mcslock Mutex" => measure(&calls(&spins::Mutex::new(()), |lock, _| {
             lock.lock_with_then(&mut MutexNode::new(), |()| ());
-        }),
+        })),
         _ => Err(Error::usage(format!("there is no lock '{name}' to compare"))),
     }
 }
 
-/// Runs `pair` on that many threads, each as often as it can; `true` is for writing.
-fn together<L: Sync>(threads: u32, writers: u32, budget: f64, lock: &L, pair: impl Fn(&L, bool) + Sync) -> Result<f64> {
+/// Locks and unlocks a lock that often, from a place in the pattern on; returns the next place.
+type Calls<'l> = dyn Fn(u64, &[bool; PATTERN], usize) -> usize + Sync + 'l;
+
+/// The calls of `pair` on `lock`; `true` is for writing.
+fn calls<L: Sync>(lock: &L, pair: impl Fn(&L, bool) + Sync) -> impl Fn(u64, &[bool; PATTERN], usize) -> usize + Sync {
+    move |calls, writes, place| {
+        let done = chunk(calls, writes, place, lock, &mut (), |lock, (), write| {
+            pair(lock, write);
+            Ok::<(), Infallible>(())
+        });
+        match done {
+            Ok(place) => place,
+        }
+    }
+}
+
+/// Runs `calls` on that many threads, each as often as it can.
+fn together(threads: u32, writers: u32, budget: f64, calls: &Calls<'_>) -> Result<f64> {
     let barrier = Barrier::new(threads as usize);
     let times: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
     let one = |thread: u32| {
@@ -244,11 +265,8 @@ fn together<L: Sync>(threads: u32, writers: u32, budget: f64, lock: &L, pair: im
         let bound = bind_to_core(Rank(thread));
         let writes = pattern(thread, writers);
         let mut place = 0;
-        let mut body = |calls: u64| {
-            place = chunk(calls, &writes, place, lock, &mut (), |lock, (), write| {
-                pair(lock, write);
-                Ok::<(), Error>(())
-            })?;
+        let mut body = |count: u64| {
+            place = calls(count, &writes, place);
             Ok(())
         };
         let time = batches::measure_freely(budget, |time| {

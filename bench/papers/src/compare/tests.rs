@@ -132,7 +132,7 @@ fn a_stopped_run_resumes_from_the_journal() {
             Step::PingPong => vec![("ping-pong".into(), Took::Time(100.0))],
             _ => vec![("put-8".into(), Took::Time(7.0))],
         };
-        journal.put(&run_of.key(step, 0), &rows).unwrap();
+        journal.put(&run_of.key(step, 0), serde_json::to_value(&rows).unwrap()).unwrap();
     }
     let outcome = run(&options, &peers, &stop, Some(&mut journal), |_| {}).unwrap();
     assert!(!outcome.run.complete);

@@ -8,6 +8,7 @@ use super::{Experiment, Extent, Journal};
 use rmalab_job::{self as job, Job, Ran, Ranks};
 use rmalab_job::{Error, Result};
 use rmalab_report::statistics::median;
+use serde_json::Value;
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug)]
@@ -141,32 +142,48 @@ impl<'a> Context<'a> {
         key: &str,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let id = self.experiments.get(self.place.get()).map_or("", |experiment| experiment.id);
-        let key = format!("{id} {key}");
-        if let Some(journal) = &*self.journal.borrow()
-            && let Some(kept) = journal.get(&key)
-        {
+        let key = self.key(key);
+        if let Some(kept) = self.kept(&key).and_then(|kept| serde_json::from_value(kept).ok()) {
             return Ok(kept);
         }
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        let result = match work() {
-            Err(_) if self.stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
-            result => result?,
-        };
-        if let Some(journal) = &mut *self.journal.borrow_mut() {
-            journal.put(&key, &result)?;
-        }
+        self.goes_on()?;
+        let result = work().map_err(|error| self.goes_on().err().unwrap_or(error))?;
+        self.store(&key, &|| serde_json::to_value(&result).expect("a result is JSON"))?;
         Ok(result)
+    }
+
+    /// The key in the journal.
+    fn key(&self, key: &str) -> String {
+        let id = self.experiments.get(self.place.get()).map_or("", |experiment| experiment.id);
+        format!("{id} {key}")
+    }
+
+    /// Returns the journal's result with that key.
+    fn kept(&self, key: &str) -> Option<Value> {
+        self.journal.borrow().as_ref().and_then(|journal| journal.value(key).cloned())
+    }
+
+    /// Writes a result to the journal, if there is one.
+    fn store(&self, key: &str, result: &dyn Fn() -> Value) -> Result<()> {
+        self.journal.borrow_mut().as_mut().map_or(Ok(()), |journal| journal.put(key, result()))
+    }
+
+    /// [`Error::Interrupted`] when the run is to end.
+    fn goes_on(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     fn repetition<J: Job>(&self, job: &J, world: &Ranks, repetition: u32) -> Result<Ran<J::Out>> {
         // Processes get the job as a value, too. To write it as text at once would be a second serializer for each job.
         let of = serde_json::to_value(job).expect("a job is JSON");
-        let text = serde_json::to_string(&(J::NAME, of, world, repetition)).expect("a job is JSON");
-        self.report(&format!("{}, {world}", J::NAME));
+        let text = self.begin(J::NAME, of, world, repetition);
         self.keep(&text, || job::run(job, world, self.stop))
+    }
+
+    /// Reports a job that begins, and returns its key.
+    fn begin(&self, name: &str, job: Value, world: &Ranks, repetition: u32) -> String {
+        self.report(&format!("{name}, {world}"));
+        serde_json::to_string(&(name, job, world, repetition)).expect("a job is JSON")
     }
 
     /// The flag that ends the run.

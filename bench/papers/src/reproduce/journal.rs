@@ -5,8 +5,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use rmalab_job::{Error, Result};
 
@@ -15,7 +15,7 @@ use rmalab_job::{Error, Result};
 pub struct Journal {
     path: PathBuf,
     file: File,
-    kept: HashMap<String, serde_json::Value>,
+    kept: HashMap<String, Value>,
 }
 
 /// The first line identifies the run. Results of another program, or with other options, are not usable.
@@ -28,7 +28,7 @@ struct Head {
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
     key: std::borrow::Cow<'a, str>,
-    value: serde_json::Value,
+    value: Value,
 }
 
 /// The version of the file's format.
@@ -114,15 +114,13 @@ impl Journal {
         &self.path
     }
 
-    /// The result with that key, if there is one of type `T`.
-    pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        // From an owned value, as results of processes are: a second way to read each type would be compiled, too.
-        serde_json::from_value(self.kept.get(key)?.clone()).ok()
+    /// The result with that key.
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        self.kept.get(key)
     }
 
     /// Adds a result.
-    pub(crate) fn put<T: Serialize>(&mut self, key: &str, value: &T) -> Result<()> {
-        let value = serde_json::to_value(value).expect("a result is JSON");
+    pub(crate) fn put(&mut self, key: &str, value: Value) -> Result<()> {
         self.line(&Entry { key: key.into(), value: value.clone() })?;
         self.kept.insert(key.to_owned(), value);
         Ok(())
@@ -153,17 +151,17 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         let path = at.path().join("journal");
         let mut journal = Journal::open(&path, "build 1", false).unwrap();
-        journal.put("a", &1.5).unwrap();
-        journal.put("b", &2.5).unwrap();
+        journal.put("a", 1.5.into()).unwrap();
+        journal.put("b", 2.5.into()).unwrap();
         drop(journal);
         let text = fs::read(&path).unwrap();
         fs::write(&path, &text[..text.len() - 3]).unwrap();
         let mut journal = Journal::open(&path, "build 1", false).unwrap();
-        assert_eq!((journal.get::<f64>("a"), journal.get::<f64>("b")), (Some(1.5), None));
-        journal.put("b", &3.5).unwrap();
+        assert_eq!((journal.value("a"), journal.value("b")), (Some(&1.5.into()), None));
+        journal.put("b", 3.5.into()).unwrap();
         drop(journal);
         let journal = Journal::open(&path, "build 1", false).unwrap();
-        assert_eq!((journal.len(), journal.get::<f64>("b")), (2, Some(3.5)));
+        assert_eq!((journal.len(), journal.value("b")), (2, Some(&3.5.into())));
         journal.finish().unwrap();
         assert!(!path.exists());
     }
@@ -177,9 +175,9 @@ mod tests {
             let error = Journal::open(&path, "build 1", fresh).unwrap_err().to_string();
             assert!(error.contains("another run"), "{error}");
         }
-        journal.put("a", &1).unwrap();
+        journal.put("a", 1.into()).unwrap();
         drop(journal);
-        assert_eq!(Journal::open(&path, "build 1", false).unwrap().get::<i32>("a"), Some(1));
+        assert_eq!(Journal::open(&path, "build 1", false).unwrap().value("a"), Some(&1.into()));
     }
 
     #[test]
@@ -195,7 +193,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         fs::remove_file(&path).unwrap();
-        Journal::open(&path, "build 1", false).unwrap().put("a", &1).unwrap();
+        Journal::open(&path, "build 1", false).unwrap().put("a", 1.into()).unwrap();
         let error = Journal::open(&path, "build 2", false).unwrap_err().to_string();
         assert!(error.contains("another run (build 1)") && error.contains("--fresh"), "{error}");
         assert!(Journal::open(&path, "build 2", true).unwrap().is_empty());
