@@ -100,7 +100,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = crate::quantities::lock)]
     lock: Vec<String>,
     /// Number of seeds for each policy
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
     /// Also measure the same steps with processes on this machine: at most one rank for each processor
     #[arg(long)]

@@ -303,13 +303,13 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) duration: Option<Duration>,
     /// Measurements of each cell; the result is the median, with the lowest and the highest
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
     pub(crate) repetitions: u32,
     /// Time without progress after which the lock counts as stuck, and the study ends
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
     pub(crate) patience: Duration,
     /// Seed of the ranks' random choices
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(crate) seed: u64,
     /// Number of ranks on a node, which sets the distances [default: the machine's NUMA nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -318,7 +318,7 @@ pub(crate) struct StudyArgs {
     #[arg(long)]
     pub(crate) no_bind: bool,
     /// The rank that hosts global locks
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    #[arg(long, value_name = "RANK", default_value = "0")]
     pub(crate) home: u32,
     /// Target of exclusive locks
     #[arg(long, value_name = "TARGET", value_enum, default_value_t = TargetArg::Home)]
@@ -446,7 +446,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
     /// Number of nodes in a rack
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1", requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes_per_rack: u32,
     /// Limit on the states of each search: 500, 20k, 1M
     #[arg(long, value_name = "N", value_parser = count)]
@@ -468,7 +468,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) executions: Option<u64>,
     /// Seed of shuttle's random schedules
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(crate) seed: u64,
     /// Number of search threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -610,7 +610,7 @@ pub(crate) struct LaunchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
     /// Number of nodes in a rack
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1", requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes_per_rack: u32,
     /// Length of every rank's segment, in bytes or with a unit: 64K, 16M, 1G
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

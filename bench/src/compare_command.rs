@@ -80,7 +80,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     ranks: Vec<Sweep>,
     /// Number of repetitions; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     /// Time for each operation and each lock in a repetition, five times as long with more ranks than cores
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = crate::quantities::span)]

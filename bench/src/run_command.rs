@@ -79,7 +79,7 @@ pub(crate) struct RunArgs {
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks_per_node: Option<u32>,
     /// Number of runs; the result is the run with the median time
-    #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, global = true, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     #[command(flatten)]
     output: OutputArgs,

@@ -118,7 +118,7 @@ struct TraceArgs {
     #[arg(long, value_name = "N", default_value = "100k", value_parser = crate::quantities::count)]
     transactions: u64,
     /// The seed
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     seed: u64,
 }
 
@@ -144,7 +144,7 @@ struct ValidateArgs {
     #[arg(long, value_name = "N", value_parser = pairs)]
     pairs: Option<Pairs>,
     /// The first seed, with machine
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     seed: u64,
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct PointsArgs {
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = simulate::share)]
     writers: Vec<f64>,
     /// Number of ranks, evenly spread, that take only exclusive locks
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value = "0")]
     exclusive_ranks: u32,
     /// Target of shared and exclusive locks
     #[arg(long, value_enum, value_name = "TARGET", default_value_t = TargetArg::Same)]
@@ -202,13 +202,13 @@ pub(crate) struct PointsArgs {
     #[arg(long, value_name = "LOCKS[:HOW],...", value_delimiter = ',', conflicts_with = "exclusive_ranks")]
     table: Vec<Table>,
     /// The rank that hosts global locks
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    #[arg(long, value_name = "RANK", default_value = "0")]
     home: u32,
     /// Number of seeds for each point; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     seeds: u32,
     /// The first seed
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     seed: u64,
     /// Leave out points with more events: 500k, 20M
     #[arg(long, value_name = "N", default_value_t = simulate::MAX_EVENTS, value_parser = crate::quantities::count)]

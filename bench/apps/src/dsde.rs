@@ -39,10 +39,10 @@ use rmalab_report::finding::{Table, Value};
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Dsde {
     /// Targets of each rank in a round; one may be drawn more than once
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value = "6", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub targets: u32,
     /// Rounds
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub rounds: u32,
     /// The protocol
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Protocol::Accumulate)]
@@ -51,7 +51,7 @@ pub struct Dsde {
     #[arg(long, value_enum, value_name = "EPOCH", default_value_t = Epoch::Fence)]
     pub epoch: Epoch,
     /// Seed of the targets
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub seed: u32,
     /// Strategies of the window.
     #[command(flatten)]

@@ -88,10 +88,10 @@ pub enum Sync {
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Fft {
     /// Numbers in each of the three directions: a multiple of the ranks
-    #[arg(long, value_name = "NUMBERS", default_value_t = 64)]
+    #[arg(long, value_name = "NUMBERS", default_value = "64")]
     pub size: u32,
     /// Number of transforms of the cube
-    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    #[arg(long, value_name = "NUMBER", default_value = "5")]
     pub iterations: u32,
     /// Time and transport of the pieces
     #[arg(long, value_enum, default_value_t)]
@@ -101,7 +101,7 @@ pub struct Fft {
     pub sync: Sync,
     /// Computing time of a simulated rank for a floating-point operation, in nanoseconds; a transform of
     /// n numbers takes 5 n log2(n) of them
-    #[arg(long, value_name = "NS", default_value_t = 1.0)]
+    #[arg(long, value_name = "NS", default_value = "1")]
     pub flop_ns: f64,
     /// Strategies of the windows
     #[command(flatten)]

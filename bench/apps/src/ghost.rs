@@ -40,10 +40,10 @@ const COMPARED: u32 = 2;
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ghost {
     /// Bytes of a message, a multiple of 8
-    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = units::length)]
+    #[arg(long, value_name = "BYTES", default_value = "1024", value_parser = units::length)]
     pub bytes: u64,
     /// Steps that are timed
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: u32,
     /// Synchronization of a step
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Synchronization::Fence)]

@@ -28,13 +28,13 @@ use rmalab_report::finding::{Table, Value};
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HashTable {
     /// Keys that each rank inserts
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub inserts: u64,
     /// Slots of each rank [default: as many as keys]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub slots: Option<u64>,
     /// Seed of the keys
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub seed: u32,
     /// Strategies of the window.
     #[command(flatten)]

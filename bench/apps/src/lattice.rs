@@ -59,13 +59,13 @@ pub struct Lattice {
     #[arg(long, value_name = "X,Y,Z,T", value_delimiter = ',', num_args = 4, default_values_t = [4, 4, 4, 8])]
     pub local: Vec<u32>,
     /// The mass, which determines the speed of convergence
-    #[arg(long, value_name = "MASS", default_value_t = 1.0)]
+    #[arg(long, value_name = "MASS", default_value = "1")]
     pub mass: f64,
     /// Relative residual at convergence, as a share of the right-hand side
-    #[arg(long, value_name = "RESIDUAL", default_value_t = 1e-8)]
+    #[arg(long, value_name = "RESIDUAL", default_value = "0.00000001")]
     pub tolerance: f64,
     /// Largest number of iterations; it is an error not to converge
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    #[arg(long, value_name = "NUMBER", default_value = "1000")]
     pub iterations: u32,
     /// Transport of faces
     #[arg(long, value_enum, default_value_t)]
@@ -74,7 +74,7 @@ pub struct Lattice {
     #[arg(long, value_enum, default_value_t)]
     pub sync: Sync,
     /// Computing time of a simulated rank for a site in an iteration, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = 250.0)]
+    #[arg(long, value_name = "NS", default_value = "250")]
     pub site_ns: f64,
     /// Strategies of the windows
     #[command(flatten)]

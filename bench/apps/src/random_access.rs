@@ -32,7 +32,7 @@ use rmalab_report::finding::{Table, Value};
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RandomAccess {
     /// Binary logarithm of the table's length in words
-    #[arg(long, value_name = "N", default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "N", default_value = "18", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub log2_words: u32,
     /// Updates of all ranks together [default: four times as many as words]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
@@ -41,7 +41,7 @@ pub struct RandomAccess {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Update::Atomic)]
     pub how: Update,
     /// Updates of a rank under way at a time; 1 makes each complete before the next
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub look_ahead: u32,
     /// Strategies of the window.
     #[command(flatten)]

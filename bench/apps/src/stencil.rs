@@ -38,16 +38,16 @@ const CHECKED: u64 = 1 << 32;
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stencil {
     /// Rows and columns of the grid
-    #[arg(long, value_name = "POINTS", default_value_t = 64)]
+    #[arg(long, value_name = "POINTS", default_value = "64")]
     pub size: u32,
     /// Largest number of iterations
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    #[arg(long, value_name = "NUMBER", default_value = "20000")]
     pub iterations: u32,
     /// Change of a point in an iteration at convergence; 0 for all iterations
-    #[arg(long, value_name = "CHANGE", default_value_t = 1e-4)]
+    #[arg(long, value_name = "CHANGE", default_value = "0.0001")]
     pub tolerance: f32,
     /// Iterations between two checks of the largest change
-    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    #[arg(long, value_name = "NUMBER", default_value = "50")]
     pub every: u32,
     /// Transport of halo rows
     #[arg(long, value_enum, default_value_t)]
@@ -56,7 +56,7 @@ pub struct Stencil {
     #[arg(long, value_enum, default_value_t)]
     pub sync: Sync,
     /// Computing time of a simulated rank for an update of a point, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = 2.0)]
+    #[arg(long, value_name = "NS", default_value = "2")]
     pub point_ns: f64,
     /// Strategies of the windows
     #[command(flatten)]

@@ -85,16 +85,16 @@ pub struct Ycsb {
     #[arg(long, value_enum, default_value_t = Mix::A)]
     pub workload: Mix,
     /// Records that each rank loads
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     pub records: u64,
     /// Operations of each rank
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     pub operations: u64,
     /// Exponent of Zipf's law, by which records are drawn; 0 draws all alike
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.99, value_parser = exponent)]
+    #[arg(long, value_name = "NUMBER", default_value = "0.99", value_parser = exponent)]
     pub skew: f64,
     /// Seed of the keys and of the operations
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub seed: u32,
     /// Strategies of the window.
     #[command(flatten)]
