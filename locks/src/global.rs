@@ -92,6 +92,13 @@ impl<L: RawRwLock> Global<L> {
     }
 }
 
+/// Takes the last lock of `target` out of `held`; returns whether there was one.
+#[inline]
+fn take(held: &mut Vec<Rank>, target: Rank) -> bool {
+    let at = held.iter().rposition(|&held| held == target);
+    at.map(|at| held.swap_remove(at)).is_some()
+}
+
 impl<L: RawRwLock> WindowLock for Global<L> {
     const NAME: &'static str = "global";
     type Params = GlobalParams<L::Params>;
@@ -122,10 +129,9 @@ impl<L: RawRwLock> WindowLock for Global<L> {
 
     #[inline]
     fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, _kind: LockKind, target: Rank) -> Result<()> {
-        let Some(at) = self.held.iter().rposition(|&held| held == target) else {
+        if !take(&mut self.held, target) {
             return Err(Error::NotLocked { rank: ra.rank(), target });
-        };
-        self.held.swap_remove(at);
+        }
         if !self.held.is_empty() {
             return Ok(());
         }

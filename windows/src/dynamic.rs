@@ -102,6 +102,13 @@ enum Lease<'a> {
     Segment(Address),
 }
 
+/// The memory of an operation, and the operation's offset there.
+enum Found<'a> {
+    Region(Lease<'a>, u64),
+    /// Adjoining regions, with their lengths.
+    Joined(Vec<(u64, Lease<'a>)>, u64),
+}
+
 impl Lease<'_> {
     fn place(&self) -> Place<'_> {
         match self {
@@ -339,23 +346,41 @@ impl Dynamic {
         len: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
+        match self.find(ra, call, rank, disp, len)? {
+            Found::Region(lease, offset) => then(lease.place(), offset),
+            Found::Joined(leases, offset) => {
+                let places = leases.iter().map(|(len, lease)| (*len, lease.place()));
+                then(Place::Joined(&Joined::new(places)), offset)
+            }
+        }
+    }
+
+    /// Finds `len` bytes at the address `disp` of `rank`, and keeps them attached as long as the result lives.
+    fn find<'a, A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &'a A,
+        call: Call,
+        rank: Rank,
+        disp: WindowDisp,
+        len: u64,
+    ) -> Result<Found<'a>> {
         let address = disp.0 as u64;
         loop {
             self.refresh(ra, rank)?;
             let known = self.known.borrow();
             let regions = known.get(&rank).map_or(&[][..], |known| &known.regions);
-            let behind = regions.partition_point(|region| region.address <= address);
-            let before = behind.checked_sub(1).map(|at| &regions[at]);
+            let next = regions.partition_point(|region| region.address <= address);
+            let before = next.checked_sub(1).map(|at| &regions[at]);
             let Some(&region) = before.filter(|region| region.contains(address, len)) else {
                 drop(known);
-                return self.with_regions(ra, call, rank, disp, len, then);
+                return self.find_joined(ra, call, rank, disp, len);
             };
             drop(known);
             let offset = address - region.address;
             match region.memory {
-                Memory::Segment(at) => return then(Place::Segment(self.in_segment(rank, at)), offset),
+                Memory::Segment(at) => return Ok(Found::Region(Lease::Segment(self.in_segment(rank, at)), offset)),
                 Memory::Exposed(key) => match ra.pin(rank, key) {
-                    Ok(lease) => return then(Place::Leased(&*lease), offset),
+                    Ok(lease) => return Ok(Found::Region(Lease::Exposed(lease), offset)),
                     // Detached since the look at the version: the next look finds another one (I2).
                     Err(rmalab_atomics::Error::NotRegistered { .. }) => ra.pause(CHANGING)?,
                     Err(error) => return Err(error.into()),
@@ -364,18 +389,17 @@ impl Dynamic {
         }
     }
 
-    /// Like [`with_region`](Self::with_region), for bytes that no single region has.
+    /// Like [`find`](Self::find), for bytes that no single region has.
     #[cold]
     #[inline(never)]
-    fn with_regions<A: RemoteAtomics + ?Sized, R>(
+    fn find_joined<'a, A: RemoteAtomics + ?Sized>(
         &self,
-        ra: &A,
+        ra: &'a A,
         call: Call,
         rank: Rank,
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
-    ) -> Result<R> {
+    ) -> Result<Found<'a>> {
         let address = disp.0 as u64;
         loop {
             self.refresh(ra, rank)?;
@@ -387,8 +411,8 @@ impl Dynamic {
             drop(known);
             match self.lease_all(ra, rank, &touching)? {
                 Some(leases) => {
-                    let places = touching.iter().zip(&leases).map(|(region, lease)| (region.len, lease.place()));
-                    return then(Place::Joined(&Joined::new(places)), address - touching[0].address);
+                    let joined = touching.iter().map(|region| region.len).zip(leases).collect();
+                    return Ok(Found::Joined(joined, address - touching[0].address));
                 }
                 None => ra.pause(CHANGING)?,
             }

@@ -113,11 +113,17 @@ fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
     if let (Ok(target), Ok(origin)) = (bytemuck::try_cast_slice_mut(target), bytemuck::try_cast_slice(origin)) {
         return combine_slice::<T>(op, target, origin);
     }
-    let pairs = target.chunks_exact_mut(size_of::<T>()).zip(origin.chunks_exact(size_of::<T>()));
-    known!(op as OP => for (target, origin) in pairs {
-        let combined = T::combine(OP, bytemuck::pod_read_unaligned(target), bytemuck::pod_read_unaligned(origin));
-        target.copy_from_slice(bytemuck::bytes_of(&combined));
-    });
+    // Bytes that are not aligned are combined in aligned copies.
+    const COPIED: usize = 16;
+    let (mut to, mut from) = ([T::zeroed(); COPIED], [T::zeroed(); COPIED]);
+    let bytes = COPIED * size_of::<T>();
+    for (target, origin) in target.chunks_mut(bytes).zip(origin.chunks(bytes)) {
+        let count = target.len() / size_of::<T>();
+        bytemuck::cast_slice_mut(&mut to[..count]).copy_from_slice(target);
+        bytemuck::cast_slice_mut(&mut from[..count]).copy_from_slice(origin);
+        combine_slice(op, &mut to[..count], &from[..count]);
+        target.copy_from_slice(bytemuck::cast_slice(&to[..count]));
+    }
 }
 
 /// Combines two elements of at most 8 bytes, given and returned as words (see [`Element::to_word`]).
