@@ -62,7 +62,6 @@ pub mod robust_ticket;
 pub mod robust_two_level;
 pub mod sherman;
 pub mod shiftlock;
-mod spot;
 pub mod suite;
 pub mod tas;
 pub mod tas_rw;
@@ -70,6 +69,7 @@ pub mod ticket;
 pub mod two_level;
 pub mod window_guard;
 pub mod window_locks;
+mod word_ref;
 
 pub use alock::{ALock, ALockParams};
 pub use backoff::{Backoff, BackoffState};

@@ -68,7 +68,7 @@ use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
 use crate::backoff::Backoff;
 use crate::qnode::{NIL, pointer};
 use crate::recoverable::{Resumable, Stage};
-use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, chain, says};
+use crate::word_ref::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, TAKES, WordRef, chain, says};
 use crate::{Error, Place, RawMutex, RawMutexTry, Result, Tas};
 
 /// What a rank announces besides the common kinds.
@@ -144,12 +144,12 @@ impl Resumable for RmeMcs {
         let mut lock = RmeMcs::bind(ra, place, ())?;
         // What this rank has done of a repair leaves the queue as its failure in an acquire does.
         ra.compare_and_swap(lock.repairer, pointer(lock.node.me), NIL)?;
-        let spot = Spot::of(lock.node.me, lock.node.own(ra).get(ANNOUNCED)?);
-        lock.number = spot.rank >> 32;
-        let stage = match spot.what {
+        let word_ref = WordRef::of(lock.node.me, lock.node.own(ra).get(ANNOUNCED)?);
+        lock.number = word_ref.rank >> 32;
+        let stage = match word_ref.what {
             OUTSIDE => Stage::Idle,
             HAS => {
-                lock.wait_behind(ra, spot.behind)?;
+                lock.wait_behind(ra, word_ref.behind)?;
                 Stage::Inside
             }
             LEAVES => {
@@ -184,7 +184,7 @@ impl RmeMcs {
     }
 
     fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
-        self.node.own(ra).put(ANNOUNCED, Spot { what, rank: self.pointer(), behind }.word())
+        self.node.own(ra).put(ANNOUNCED, WordRef { what, rank: self.pointer(), behind }.word())
     }
 
     #[inline(never)]
@@ -236,9 +236,10 @@ impl RmeMcs {
             }
             // A rank that has taken the place behind this one says so, unless it has lost it. No repair gives that back to it while
             // this rank announces that it leaves.
-            let spots = self.look(ra)?;
-            if !spots.iter().any(|spot| spot.what == TAKES) {
-                let is_awaited = spots.iter().any(|spot| spot.what == HAS && spot.behind == self.pointer());
+            let word_refs = self.look(ra)?;
+            if !word_refs.iter().any(|word_ref| word_ref.what == TAKES) {
+                let is_awaited =
+                    word_refs.iter().any(|word_ref| word_ref.what == HAS && word_ref.behind == self.pointer());
                 break (!is_awaited).then_some(next);
             }
             ra.pause(1)?;
@@ -259,11 +260,11 @@ impl RmeMcs {
         loop {
             // Ahead of the first look, too, so that all rounds are alike.
             ra.pause(1)?;
-            let spots = self.look(ra)?;
+            let word_refs = self.look(ra)?;
             // A rank that does its release again needs `repairer`. So no rank takes that to wait for it.
-            let is_quiet = spots.iter().all(|spot| spot.what != TAKES && spot.what != LEAVES);
+            let is_quiet = word_refs.iter().all(|word_ref| word_ref.what != TAKES && word_ref.what != LEAVES);
             if is_quiet && self.repairs.try_acquire(ra)? {
-                let pred = self.find(ra, &spots)?;
+                let pred = self.find(ra, &word_refs)?;
                 if let Some(pred) = pred {
                     self.announce(ra, HAS, pred)?;
                     ra.flush(self.node.me)?;
@@ -277,32 +278,32 @@ impl RmeMcs {
     }
 
     /// The new predecessor of this rank, while it holds `repairer`; nil for none. `None` unless the other ranks still announce
-    /// `spots`, of which none takes a place or leaves.
-    fn find<A: RemoteAtomics + ?Sized>(&self, ra: &A, spots: &[Spot]) -> Result<Option<u64>> {
+    /// `word_refs`, of which none takes a place or leaves.
+    fn find<A: RemoteAtomics + ?Sized>(&self, ra: &A, word_refs: &[WordRef]) -> Result<Option<u64>> {
         let tail = ra.get(self.tail)?;
         // None of these announcements comes twice. So all of them have held together, at a time after this look at the tail.
-        if self.look(ra)? != spots {
+        if self.look(ra)? != word_refs {
             return Ok(None);
         }
-        let (mine, last) = chain(spots, self.pointer());
+        let (mine, last) = chain(word_refs, self.pointer());
         if !mine.contains(&tail) {
             return Ok(Some(ra.fetch_store(self.tail, last)?));
         }
         let has_left = |pointer| {
-            let mut all = spots.iter().filter(|spot| spot.what != OUTSIDE).map(|spot| spot.rank);
+            let mut all = word_refs.iter().filter(|word_ref| word_ref.what != OUTSIDE).map(|word_ref| word_ref.rank);
             pointer != self.pointer() && all.all(|rank| rank != pointer)
         };
-        let first = spots.iter().find(|spot| match spot.what {
-            HAS => spot.behind == NIL || has_left(spot.behind),
+        let first = word_refs.iter().find(|word_ref| match word_ref.what {
+            HAS => word_ref.behind == NIL || has_left(word_ref.behind),
             what => what == AWAITS,
         });
-        Ok(Some(first.map_or(NIL, |first| chain(spots, first.rank).1)))
+        Ok(Some(first.map_or(NIL, |first| chain(word_refs, first.rank).1)))
     }
 
     /// What the other ranks announce.
-    fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<Spot>> {
+    fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<WordRef>> {
         let others = (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me);
-        others.map(|rank| Ok(Spot::of(rank, ra.get(self.node.announced_by(rank))?))).collect()
+        others.map(|rank| Ok(WordRef::of(rank, ra.get(self.node.announced_by(rank))?))).collect()
     }
 }
 

@@ -55,7 +55,7 @@ use crate::backoff::Backoff;
 use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::robust_tas::RobustTas;
-use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, says};
+use crate::word_ref::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, TAKES, WordRef, says};
 use crate::{Error, Place, RawMutex, Result};
 
 mod repair;
@@ -147,7 +147,7 @@ impl RobustMcs {
     }
 
     fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
-        self.node.own(ra).put(ANNOUNCED, Spot { what, rank: self.pointer(), behind }.word())
+        self.node.own(ra).put(ANNOUNCED, WordRef { what, rank: self.pointer(), behind }.word())
     }
 
     fn leave<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {

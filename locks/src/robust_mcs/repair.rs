@@ -5,7 +5,7 @@ use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 use super::{GRANTED, NOT_RECOVERABLE, RobustMcs};
 use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
-use crate::spot::{HAS, NEXT, OUTSIDE, Spot, chain};
+use crate::word_ref::{HAS, NEXT, OUTSIDE, WordRef, chain};
 use crate::{Error, RawMutex, Result};
 
 /// The outcome of a repair for the rank that makes it.
@@ -42,14 +42,16 @@ impl RobustMcs {
     }
 
     /// What the live ranks other than this one announce, if no step of theirs is under way and none has changed.
-    fn spots<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<Spot>>> {
+    fn word_refs<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<WordRef>>> {
         let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank));
         let look = || {
-            live().map(|rank| Ok(Spot::of(rank, ra.get(self.node.announced_by(rank))?))).collect::<Result<Vec<Spot>>>()
+            live()
+                .map(|rank| Ok(WordRef::of(rank, ra.get(self.node.announced_by(rank))?)))
+                .collect::<Result<Vec<WordRef>>>()
         };
-        let spots = look()?;
-        let quiet = spots.iter().all(|spot| matches!(spot.what, OUTSIDE | HAS));
-        Ok((quiet && look()? == spots).then_some(spots))
+        let word_refs = look()?;
+        let quiet = word_refs.iter().all(|word_ref| matches!(word_ref.what, OUTSIDE | HAS));
+        Ok((quiet && look()? == word_refs).then_some(word_refs))
     }
 
     fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<bool> {
@@ -67,8 +69,8 @@ impl RobustMcs {
             return Ok(Some(Placed::Inside(Entry::Clean)));
         }
         let tail = ra.get(self.tail)?;
-        let Some(spots) = self.spots(ra, failed)? else { return Ok(None) };
-        let (mine, last) = chain(&spots, self.pointer());
+        let Some(word_refs) = self.word_refs(ra, failed)? else { return Ok(None) };
+        let (mine, last) = chain(&word_refs, self.pointer());
         if !mine.contains(&tail) {
             // The last rank is to look for a successor again, since it may be linked to one that has failed.
             let link = self.node.next_of(last);
@@ -85,11 +87,11 @@ impl RobustMcs {
                 _ => Some(Placed::Behind(before, false)),
             });
         }
-        let Some(first) = self.first(ra, failed, &spots, &mine)? else {
+        let Some(first) = self.first(ra, failed, &word_refs, &mine)? else {
             self.announce(ra, HAS, NIL)?;
             return Ok(Some(Placed::Inside(Entry::OwnerDead(failed.clone()))));
         };
-        let (_, before) = chain(&spots, first);
+        let (_, before) = chain(&word_refs, first);
         self.announce(ra, HAS, before)?;
         let link = self.node.next_of(before);
         let old = ra.get(link)?;
@@ -106,20 +108,20 @@ impl RobustMcs {
         &self,
         ra: &A,
         failed: &Failed,
-        spots: &[Spot],
+        word_refs: &[WordRef],
         mine: &[u64],
     ) -> Result<Option<u64>> {
-        for spot in spots.iter().filter(|spot| spot.what == HAS && !mine.contains(&spot.rank)) {
-            let is_first = if spot.behind == NIL {
+        for word_ref in word_refs.iter().filter(|word_ref| word_ref.what == HAS && !mine.contains(&word_ref.rank)) {
+            let is_first = if word_ref.behind == NIL {
                 true
-            } else if failed.contains(rank_of(spot.behind)) {
-                self.is_granted(ra, spot.rank)?
+            } else if failed.contains(rank_of(word_ref.behind)) {
+                self.is_granted(ra, word_ref.rank)?
             } else {
-                let others = spots.iter().filter(|other| other.what == HAS).map(|other| other.rank);
-                !others.chain([self.pointer()]).any(|other| other == spot.behind)
+                let others = word_refs.iter().filter(|other| other.what == HAS).map(|other| other.rank);
+                !others.chain([self.pointer()]).any(|other| other == word_ref.behind)
             };
             if is_first {
-                return Ok(Some(spot.rank));
+                return Ok(Some(word_ref.rank));
             }
         }
         Ok(None)
@@ -134,15 +136,15 @@ impl RobustMcs {
             if next as u32 != 0 && !failed.contains(rank_of(next)) {
                 return Ok(Some(false));
             }
-            let Some(spots) = lock.spots(ra, failed)? else { return Ok(None) };
-            if spots.iter().any(|spot| spot.what == HAS && spot.behind == lock.pointer()) {
+            let Some(word_refs) = lock.word_refs(ra, failed)? else { return Ok(None) };
+            if word_refs.iter().any(|word_ref| word_ref.what == HAS && word_ref.behind == lock.pointer()) {
                 // Its link may be on its way. A dead one's must not end the wait for it.
                 return Ok(if next as u32 == 0 { Some(false) } else { None });
             }
-            for spot in spots.iter().filter(|spot| spot.what == HAS && spot.behind != NIL) {
-                if failed.contains(rank_of(spot.behind)) && !lock.is_granted(ra, spot.rank)? {
+            for word_ref in word_refs.iter().filter(|word_ref| word_ref.what == HAS && word_ref.behind != NIL) {
+                if failed.contains(rank_of(word_ref.behind)) && !lock.is_granted(ra, word_ref.rank)? {
                     lock.node.own(ra).put(NEXT, GRANTED)?;
-                    ra.fetch_store(lock.node.grant_of(spot.rank), spot.rank >> 32 | lock.leaves)?;
+                    ra.fetch_store(lock.node.grant_of(word_ref.rank), word_ref.rank >> 32 | lock.leaves)?;
                     lock.leave(ra)?;
                     return Ok(Some(true));
                 }

@@ -22,7 +22,7 @@ pub(crate) const HAS: u64 = 2;
 /// The place of a rank in the queue. Its word has three bits of what the rank does, 22 of its number, and 16 and 22 of the
 /// pointer that it is behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct WordRef {
     /// What the rank does. From 3 on, it is for each lock to say.
     pub(crate) what: u64,
     /// The rank, with the number of its acquisition.
@@ -37,17 +37,17 @@ pub(crate) fn says(what: u64, number: u64) -> u64 {
     what | number << 3
 }
 
-impl Spot {
+impl WordRef {
     #[inline(always)]
     pub(crate) fn word(self) -> u64 {
         let (rank, number) = (u64::from(self.behind as u32), self.behind >> 32);
         self.what | (self.rank >> 32) << 3 | rank << 25 | number << 41
     }
 
-    pub(crate) fn of(rank: Rank, word: u64) -> Spot {
+    pub(crate) fn of(rank: Rank, word: u64) -> WordRef {
         let number = |at: u32| word >> at & NUMBERS;
         let behind = (word >> 25 & u64::from(u16::MAX)) | number(41) << 32;
-        Spot { what: word & 7, rank: pointer(rank) | number(3) << 32, behind }
+        WordRef { what: word & 7, rank: pointer(rank) | number(3) << 32, behind }
     }
 }
 
@@ -101,11 +101,11 @@ impl Node {
 }
 
 /// The ranks that wait behind `begin`, one behind the other, from itself on, and the last of them.
-pub(crate) fn chain(spots: &[Spot], begin: u64) -> (Vec<u64>, u64) {
+pub(crate) fn chain(word_refs: &[WordRef], begin: u64) -> (Vec<u64>, u64) {
     let mut chain = vec![begin];
     let mut last = begin;
-    while let Some(spot) = spots.iter().find(|spot| spot.what == HAS && spot.behind == last) {
-        last = spot.rank;
+    while let Some(word_ref) = word_refs.iter().find(|word_ref| word_ref.what == HAS && word_ref.behind == last) {
+        last = word_ref.rank;
         chain.push(last);
     }
     (chain, last)
