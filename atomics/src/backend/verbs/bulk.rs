@@ -9,7 +9,7 @@ use super::device::Region;
 use super::memory::FRONT;
 use super::queue_pair::{INLINE, Work};
 use super::request::request;
-use super::waiting::Turns;
+use super::waiting::SpinWait;
 use crate::backend::mapped::copy;
 use crate::model::fabric::{Bytes, DONE, Span};
 use crate::{Error, Rank, Request, Result};
@@ -148,7 +148,7 @@ impl Verbs {
 
     /// Returns a free slot. While all are in use, waits for operations that are under way.
     fn slot(&self) -> Result<Slot<Region>> {
-        let mut turns = Turns::default();
+        let mut spin_wait = SpinWait::default();
         loop {
             if let Some(slot) = self.bounce.acquire() {
                 return Ok(slot);
@@ -158,7 +158,7 @@ impl Verbs {
             for rank in busy {
                 self.with(Rank(rank), |connection| connection.poll())?;
             }
-            turns.turn(self)?;
+            spin_wait.turn(self)?;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustc_hash::FxHashMap;
 
 use super::connection::{Broken, Connection, Posted};
-use super::waiting::Turns;
+use super::waiting::SpinWait;
 use super::{Verbs, message};
 use crate::{Error, Rank, Result};
 
@@ -39,10 +39,10 @@ impl Verbs {
         body: impl FnOnce(&mut Connection) -> Result<T, Broken>,
     ) -> Result<T> {
         self.with(rank, |connection| {
-            let mut turns = Turns::default();
+            let mut spin_wait = SpinWait::default();
             while connection.is_full() {
                 if !connection.poll()? {
-                    turns.turn(self)?;
+                    spin_wait.turn(self)?;
                 }
             }
             body(connection)
@@ -85,10 +85,10 @@ impl Verbs {
     fn start_flush(&self, rank: u32) -> Result<()> {
         self.with_there(rank, |connection| {
             connection.poll()?;
-            let mut turns = Turns::default();
+            let mut spin_wait = SpinWait::default();
             while connection.flush_posts() && connection.is_full() {
                 if !connection.poll()? {
-                    turns.turn(self)?;
+                    spin_wait.turn(self)?;
                 }
             }
             connection.flush()?;

@@ -39,7 +39,7 @@ use super::connection::Target;
 use super::device::Region;
 use super::memory::{CAPACITY, ENTRY};
 use super::queue_pair::{Remote, Work};
-use super::waiting::Turns;
+use super::waiting::SpinWait;
 use crate::backend::mapped::copy;
 use crate::model::fabric::{Fabric, Registration};
 use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, UserMemory};
@@ -175,9 +175,9 @@ impl Registration for Verbs {
 
     fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
         let (index, (memory, region)) = self.close(key)?;
-        let mut turns = Turns::default();
+        let mut spin_wait = SpinWait::default();
         while self.is_pinned(index) {
-            if let Err(error) = turns.turn(self) {
+            if let Err(error) = spin_wait.turn(self) {
                 // I4.
                 std::mem::forget((memory, region));
                 return Err(error);
