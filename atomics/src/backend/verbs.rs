@@ -152,7 +152,7 @@ use device::{Device, Region};
 use failed::Failed;
 use guesses::Guesses;
 use memory::Memory;
-use queue_pair::Place;
+use queue_pair::LocalPort;
 use registered::Registrations;
 use request::read_request;
 
@@ -183,7 +183,7 @@ pub struct Verbs {
     region: Arc<Region>,
     memory: Arc<Memory>,
     device: Arc<Device>,
-    place: Place,
+    local_port: LocalPort,
     /// Entries of a connection's completion queue: with as many entries as requests it is never full.
     completions: u32,
     failing_part: Option<u64>,

@@ -17,7 +17,7 @@ use super::bounce::Slot;
 use super::device::{Completions, Device, Region};
 use super::landing::{DEPTH, Landing};
 use super::message::{Endpoint, Opened};
-use super::queue_pair::{Place, QueuePair, Remote, Work};
+use super::queue_pair::{LocalPort, QueuePair, Remote, Work};
 use super::request::NUMBERS;
 use crate::{Error, Result};
 
@@ -116,9 +116,9 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Makes a queue pair that waits for its peer, with room for `completions` completions.
-    pub(super) fn new(device: &Arc<Device>, place: Place, completions: u32) -> Result<Connection> {
+    pub(super) fn new(device: &Arc<Device>, local_port: LocalPort, completions: u32) -> Result<Connection> {
         let queue = Completions::new(device, completions)?;
-        let pair = QueuePair::new(device, place, &queue, DEPTH as u32)?;
+        let pair = QueuePair::new(device, local_port, &queue, DEPTH as u32)?;
         Ok(Connection {
             pair,
             queue,

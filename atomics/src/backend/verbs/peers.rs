@@ -59,7 +59,7 @@ impl Verbs {
     #[cold]
     pub(super) fn connect(&self, rank: Rank) -> Result<()> {
         self.check()?;
-        let mut connection = Connection::new(&self.device, self.place, self.completions)?;
+        let mut connection = Connection::new(&self.device, self.local_port, self.completions)?;
         let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
         let (peer, memory) = message::read_answer(&answer)
             .ok_or_else(|| Error::world(format!("verbs: this version does not know the answer of {rank}")))?;
