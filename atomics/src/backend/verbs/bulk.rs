@@ -4,7 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Verbs;
 use super::bounce::Slot;
-use super::connection::{Part, Target};
+use super::connection::{BulkPart, Target};
 use super::device::Region;
 use super::memory::FRONT;
 use super::queue_pair::{INLINE, Work};
@@ -85,7 +85,7 @@ impl Verbs {
             let target = target.plus(number * SLOT_BYTES as u64);
             self.with_room(rank, |connection| {
                 // SAFETY: no bytes arrive.
-                Ok(unsafe { connection.bulk(target, Work::Write, part.len(), Part { slot, arrives: None })? })
+                Ok(unsafe { connection.bulk(target, Work::Write, part.len(), BulkPart { slot, arrives: None })? })
             })?;
         }
         Ok(DONE)
@@ -132,7 +132,7 @@ impl Verbs {
         let slot = self.slot()?;
         self.with_room(rank, |connection| {
             // SAFETY: `dest` is valid by the caller's promise.
-            Ok(unsafe { connection.bulk(target, Work::Read, len, Part { slot, arrives: Some((dest, len)) })? })
+            Ok(unsafe { connection.bulk(target, Work::Read, len, BulkPart { slot, arrives: Some((dest, len)) })? })
         })
     }
 

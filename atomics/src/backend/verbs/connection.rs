@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// The memory that a request holds until it is complete.
 enum Hold {
     /// A part of a bulk operation.
-    Part(Part),
+    Part(BulkPart),
     /// The destination of the result of a started word operation.
     Word(*mut u64),
     /// A started swap.
@@ -32,7 +32,7 @@ enum Hold {
 }
 
 /// A part of a bulk operation.
-pub(super) struct Part {
+pub(super) struct BulkPart {
     /// The slot that it reads or writes.
     pub(super) slot: Slot<Region>,
     /// The destination and number of the bytes that arrive in the slot.
@@ -269,7 +269,7 @@ impl Connection {
     ///
     /// The memory where its bytes go is valid until the request is complete or [given up](Self::give_up), or this
     /// connection is dropped.
-    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, len: usize, part: Part) -> Result<u64> {
+    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, len: usize, part: BulkPart) -> Result<u64> {
         let (number, signalled) = self.next(true);
         let buffer = part.slot.buffer(len);
         // SAFETY: the slot is kept below until the request is complete, and nothing else uses it.
@@ -345,12 +345,12 @@ impl Connection {
     #[inline]
     fn arrive(&mut self, number: u64, hold: Hold) -> Result<()> {
         match hold {
-            Hold::Part(Part { slot, arrives: Some((dest, len)) }) => {
+            Hold::Part(BulkPart { slot, arrives: Some((dest, len)) }) => {
                 // SAFETY: the request that wrote the slot is complete. The program keeps its buffer valid until it
                 // learns of that, which is later than now (`bulk`).
                 unsafe { slot.copy_out(dest, len) };
             }
-            Hold::Part(Part { arrives: None, .. }) => {}
+            Hold::Part(BulkPart { arrives: None, .. }) => {}
             // SAFETY: as above (`start`).
             Hold::Word(result) => unsafe { result.write(self.landing.result(number)) },
             Hold::Swap(swap) => return self.swapped(number, swap),
