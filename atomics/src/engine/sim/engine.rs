@@ -36,7 +36,7 @@ use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
 use super::queue::{Event, Queue};
 use super::stacks::SlabStack;
 use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
-use super::turns::Turns;
+use super::turns::RoundRobin;
 use super::{Clock, Forsaken, Progress, Reply};
 use crate::backend::mapped::OPERATION;
 use crate::engine::coroutine::{Task, Turn};
@@ -196,7 +196,7 @@ struct Adapter {
 #[derive(Default)]
 struct Engine {
     busy: bool,
-    turns: Turns,
+    turns: RoundRobin,
 }
 
 /// The part of the [`Stats`] that begins and ends with the ranks' calls.
