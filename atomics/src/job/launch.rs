@@ -112,11 +112,11 @@ pub struct Launcher {
     grace: Duration,
     time_limit: Option<Duration>,
     forward_signals: bool,
-    part: Option<Part>,
+    part: Option<JobPart>,
 }
 
 /// The data of a launcher that starts only some of a job's ranks.
-struct Part {
+struct JobPart {
     /// The number of the first of them.
     first: u32,
     /// The number of ranks of the job.
@@ -127,9 +127,9 @@ struct Part {
     ended: Box<dyn FnMut(Rank, u32, ExitStatus) + Send>,
 }
 
-impl std::fmt::Debug for Part {
+impl std::fmt::Debug for JobPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Part").field("first", &self.first).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("JobPart").field("first", &self.first).field("size", &self.size).finish_non_exhaustive()
     }
 }
 
@@ -153,7 +153,7 @@ impl Launcher {
     }
 
     /// Makes it start a part of the ranks of a job on several hosts, which share no memory.
-    fn part(mut self, part: Part) -> Launcher {
+    fn part(mut self, part: JobPart) -> Launcher {
         self.part = Some(part);
         self
     }
@@ -272,7 +272,7 @@ impl Launcher {
             set(environment::SEGMENT_BYTES, bytes.to_string());
         }
         let (first, memory, told) = match self.part {
-            Some(Part { first, size, invitation, ended }) => {
+            Some(JobPart { first, size, invitation, ended }) => {
                 set(environment::SIZE, size.to_string());
                 set(environment::HUB, invitation.to_text());
                 (first, None, Ended::Whole(ended))

@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
 use super::supervisor::END;
-use super::{Launcher, Line, Output, Part, Stream};
+use super::{JobPart, Launcher, Line, Output, Stream};
 use crate::{Error, Rank, Result};
 
 /// The first line of a part, after which all output has the defined form; shells may print other lines before it.
@@ -192,7 +192,7 @@ pub fn part() -> Result<i32> {
     })?;
     std::env::set_current_dir(&orders.folder)
         .map_err(|error| Error::system(format!("going to {}", orders.folder.display()), error))?;
-    let part = Part {
+    let part = JobPart {
         first: orders.first,
         size: orders.size,
         invitation: orders.invitation.parse()?,
