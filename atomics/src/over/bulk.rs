@@ -140,7 +140,7 @@ pub struct Owned<'a, A: RemoteAtomics + ?Sized, T: Pod> {
 
 /// Which way an owned buffer's bytes go.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Put,
     Get,
 }
@@ -156,7 +156,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// When a piece reaches outside of the buffer.
     pub fn put(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
-        Self::start(ra, buffer, pieces, Way::Put)
+        Self::start(ra, buffer, pieces, Direction::Put)
     }
 
     /// Starts to read pieces of `buffer`, which must not overlap each other.
@@ -169,7 +169,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// The errors of [`put`](Self::put), and an error when a piece does not start after the previous one.
     pub fn get(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
-        Self::start(ra, buffer, pieces, Way::Get)
+        Self::start(ra, buffer, pieces, Direction::Get)
     }
 
     /// Starts word operations whose results go to the elements of `buffer`, in their order.
@@ -196,7 +196,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
         Ok(owned)
     }
 
-    fn start(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>, way: Way) -> Result<Self> {
+    fn start(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>, direction: Direction) -> Result<Self> {
         let mut buffer = ManuallyDrop::new(buffer);
         let parts = (buffer.as_mut_ptr(), buffer.len(), buffer.capacity());
         let bytes = size_of_val(buffer.as_slice());
@@ -212,9 +212,9 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
             // piece, and the drop of `owned` waits for the pieces before it.
             let request = unsafe {
                 let start = parts.0.cast::<u8>().add(offset);
-                match way {
-                    Way::Put => ra.put_bytes_nb(at, start, len)?,
-                    Way::Get => {
+                match direction {
+                    Direction::Put => ra.put_bytes_nb(at, start, len)?,
+                    Direction::Get => {
                         assert!(offset >= behind, "a piece at {offset} of a buffer overlaps one that ends at {behind}");
                         behind = offset + len;
                         ra.get_bytes_nb(at, start, len)?
