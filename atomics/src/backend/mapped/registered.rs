@@ -282,18 +282,18 @@ impl Mapped {
         } else {
             None
         };
-        let (way, bytes) = match direct {
-            Some((start, bytes)) => (Way::Direct(start), bytes),
+        let (access, bytes) = match direct {
+            Some((start, bytes)) => (PinnedAccess::Direct(start), bytes),
             None => {
                 let process = entry.owner();
                 process.probe(owner, start, bytes)?;
                 let note = self.cells.registrations.write_down(owner, key.0 as u32 as usize);
                 let kernel = Kernel { process, start, checked: Cell::new(coarse_time()), _note: note };
-                (Way::Kernel(Box::new(kernel)), bytes)
+                (PinnedAccess::Kernel(Box::new(kernel)), bytes)
             }
         };
         let everywhere = self.mapping.is_private() || self.view.size() == 1;
-        Ok(Box::new(MappedPinned { way, _pin: pin, owner, bytes, everywhere }))
+        Ok(Box::new(MappedPinned { access, _pin: pin, owner, bytes, everywhere }))
     }
 }
 
@@ -316,7 +316,7 @@ impl Drop for Pin<'_> {
 
 /// How pinned memory is reached.
 #[derive(Debug)]
-enum Way<'a> {
+enum PinnedAccess<'a> {
     /// It starts here, in this process.
     Direct(NonNull<u8>),
     /// Copies by the kernel. It is boxed, so that a pin between threads is short.
@@ -336,7 +336,7 @@ struct Kernel<'a> {
 
 struct MappedPinned<'a> {
     /// Ahead of the pin, since it is dropped first: the note is removed before the count is given back (I5).
-    way: Way<'a>,
+    access: PinnedAccess<'a>,
     _pin: Pin<'a>,
     owner: Rank,
     bytes: u64,
@@ -346,8 +346,8 @@ struct MappedPinned<'a> {
 
 impl std::fmt::Debug for MappedPinned<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let MappedPinned { owner, bytes, way, everywhere: _, _pin: _ } = self;
-        write!(f, "Pinned({bytes} bytes of {owner}, {way:?})")
+        let MappedPinned { owner, bytes, access, everywhere: _, _pin: _ } = self;
+        write!(f, "Pinned({bytes} bytes of {owner}, {access:?})")
     }
 }
 
@@ -380,7 +380,7 @@ impl MappedPinned<'_> {
     ///
     /// The conditions of [`kernel_copy`], with `process` as the owner of this memory.
     unsafe fn copy(&self, call: Call, local: *mut u8, runs: &[Run]) -> Result<()> {
-        let Way::Kernel(kernel) = &self.way else { return Ok(()) };
+        let PinnedAccess::Kernel(kernel) = &self.access else { return Ok(()) };
         let Kernel { process, start, checked, .. } = &**kernel;
         let now = coarse_time();
         if now.saturating_sub(checked.get()) >= RECHECK {
@@ -404,14 +404,14 @@ impl Pinned for MappedPinned<'_> {
 
     fn put(&self, offset: u64, source: &[u8]) -> Result<()> {
         self.check(offset, source.len())?;
-        match self.way {
+        match self.access {
             // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays valid while this pin
             // lives (I4), and which all accesses in that time reach through pins, by these copies and atomics.
-            Way::Direct(start) => unsafe {
+            PinnedAccess::Direct(start) => unsafe {
                 copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
             },
             // SAFETY: the kernel only reads `source`, which is borrowed; the range was checked.
-            Way::Kernel(_) => unsafe {
+            PinnedAccess::Kernel(_) => unsafe {
                 self.copy(Call::Writev, source.as_ptr().cast_mut(), &[Run { offset, ..whole(source.len()) }])?;
             },
         }
@@ -421,8 +421,8 @@ impl Pinned for MappedPinned<'_> {
 
     fn put_runs(&self, source: &[u8], runs: &[Run]) -> Result<()> {
         self.check_runs(source.len(), runs)?;
-        match self.way {
-            Way::Direct(start) => {
+        match self.access {
+            PinnedAccess::Direct(start) => {
                 for run in runs {
                     // SAFETY: as for a put; the run lies in both (checked).
                     unsafe {
@@ -432,7 +432,7 @@ impl Pinned for MappedPinned<'_> {
                 }
             }
             // SAFETY: as for a put; the runs lie in both (checked).
-            Way::Kernel(_) => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
+            PinnedAccess::Kernel(_) => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
         }
         self.complete();
         Ok(())
@@ -440,13 +440,13 @@ impl Pinned for MappedPinned<'_> {
 
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
         self.check(offset, dest.len())?;
-        match self.way {
+        match self.access {
             // SAFETY: as for a put; `dest` is borrowed mutably.
-            Way::Direct(start) => unsafe {
+            PinnedAccess::Direct(start) => unsafe {
                 copy::from_shared(start.as_ptr().add(offset as usize), dest.as_mut_ptr(), dest.len());
             },
             // SAFETY: the kernel writes to `dest`, which is borrowed mutably; the range was checked.
-            Way::Kernel(_) => unsafe {
+            PinnedAccess::Kernel(_) => unsafe {
                 self.copy(Call::Readv, dest.as_mut_ptr(), &[Run { offset, ..whole(dest.len()) }])?;
             },
         }
@@ -457,8 +457,8 @@ impl Pinned for MappedPinned<'_> {
 
     fn get_runs(&self, dest: &mut [u8], runs: &[Run]) -> Result<()> {
         self.check_runs(dest.len(), runs)?;
-        match self.way {
-            Way::Direct(start) => {
+        match self.access {
+            PinnedAccess::Direct(start) => {
                 for run in runs {
                     // SAFETY: as for a get; the run lies in both (checked).
                     unsafe {
@@ -468,14 +468,14 @@ impl Pinned for MappedPinned<'_> {
                 }
             }
             // SAFETY: as for a get; the runs lie in both (checked).
-            Way::Kernel(_) => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
+            PinnedAccess::Kernel(_) => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
         }
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(())
     }
 
     fn words(&self) -> Option<PinnedWords<'_>> {
-        let Way::Direct(start) = self.way else { return None };
+        let PinnedAccess::Direct(start) = self.access else { return None };
         let bytes = self.bytes as usize;
         let head = start.as_ptr().align_offset(size_of::<u64>()).min(bytes);
         let words = match (bytes - head) / size_of::<u64>() {
