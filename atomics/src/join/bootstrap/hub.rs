@@ -44,9 +44,9 @@ pub struct Hub {
     /// Takes commands, each the number of a rank in 4 bytes whose process has ended, and returns answers of one byte. The
     /// hub ends when it closes.
     control: Option<UnixStream>,
-    thread: Option<JoinHandle<Vec<Place>>>,
+    thread: Option<JoinHandle<Vec<MemberState>>>,
     /// The places when the thread has ended.
-    last: Vec<Place>,
+    last: Vec<MemberState>,
 }
 
 impl Hub {
@@ -80,13 +80,13 @@ impl Hub {
         let (control, commands) = UnixStream::pair().map_err(failed)?;
         commands.set_nonblocking(true).map_err(failed)?;
         let invitation = Invitation { hub, secret: secret.clone(), host: None };
-        let state = State {
+        let state = HubState {
             secret,
             listener,
             commands: Some(commands),
             connections: BTreeMap::new(),
             next: 0,
-            members: vec![Place::Empty; size as usize],
+            members: vec![MemberState::Empty; size as usize],
             parts: vec![None; size as usize],
             asked: BTreeSet::new(),
             failed: None,
@@ -159,7 +159,7 @@ impl Drop for Hub {
 
 /// The state of one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum MemberState {
     Empty,
     /// The number of its connection.
     Joined(u64),
@@ -167,13 +167,13 @@ enum Place {
     Failed,
 }
 
-impl Place {
+impl MemberState {
     fn presence(self) -> Presence {
         match self {
-            Place::Empty => Presence::Absent,
-            Place::Joined(_) => Presence::Joined,
-            Place::Departed => Presence::Departed,
-            Place::Failed => Presence::Failed,
+            MemberState::Empty => Presence::Absent,
+            MemberState::Joined(_) => Presence::Joined,
+            MemberState::Departed => Presence::Departed,
+            MemberState::Failed => Presence::Failed,
         }
     }
 }
@@ -249,13 +249,13 @@ impl Connection {
 /// A frame of a member, taken out of its connection.
 type Said = (u8, Vec<u8>);
 
-struct State {
+struct HubState {
     secret: Secret,
     listener: TcpListener,
     commands: Option<UnixStream>,
     connections: BTreeMap<u64, Connection>,
     next: u64,
-    members: Vec<Place>,
+    members: Vec<MemberState>,
     /// The exchange that is going on.
     parts: Vec<Option<Vec<u8>>>,
     /// Requests without an answer: the receiver, the sender, and the number.
@@ -267,11 +267,11 @@ struct State {
     crowded: bool,
 }
 
-impl State {
+impl HubState {
     /// Runs the hub until all ranks have left, or no rank needs it any more; returns the states of the ranks.
-    fn run(mut self) -> Vec<Place> {
+    fn run(mut self) -> Vec<MemberState> {
         loop {
-            let over = self.members.iter().all(|place| matches!(place, Place::Departed | Place::Failed));
+            let over = self.members.iter().all(|place| matches!(place, MemberState::Departed | MemberState::Failed));
             if (over || self.commands.is_none()) && self.ending.is_none() {
                 self.ending = Some(Instant::now());
             }
@@ -344,7 +344,7 @@ impl State {
     /// Notes that the process of a rank has ended, and returns where the rank was.
     fn has_ended(&mut self, rank: Rank) -> Presence {
         // Its earlier frames come first, for instance a farewell.
-        while let Some(&Place::Joined(number)) = self.members.get(rank.index()) {
+        while let Some(&MemberState::Joined(number)) = self.members.get(rank.index()) {
             let waiting =
                 self.connections.get(&number).map(|connection| rustix::io::ioctl_fionread(&connection.stream));
             self.hear(number);
@@ -353,8 +353,8 @@ impl State {
             }
         }
         let presence = self.members.get(rank.index()).map_or(Presence::Absent, |place| place.presence());
-        if self.members.get(rank.index()) == Some(&Place::Empty) {
-            self.gone(rank, Place::Failed);
+        if self.members.get(rank.index()) == Some(&MemberState::Empty) {
+            self.gone(rank, MemberState::Failed);
         }
         presence
     }
@@ -469,9 +469,9 @@ impl State {
     fn close(&mut self, number: u64) {
         let Some(connection) = self.connections.remove(&number) else { return };
         if let Who::Member(rank) = connection.who
-            && self.members[rank.index()] == Place::Joined(number)
+            && self.members[rank.index()] == MemberState::Joined(number)
         {
-            self.gone(rank, Place::Failed);
+            self.gone(rank, MemberState::Failed);
         }
     }
 
@@ -538,11 +538,11 @@ impl State {
         }
         match self.members.get(rank as usize) {
             None => return Err(format!("rank {rank} does not exist in a job of {size} ranks")),
-            Some(Place::Empty) => {}
-            Some(Place::Failed) => return Err(format!("rank {rank} has failed before")),
+            Some(MemberState::Empty) => {}
+            Some(MemberState::Failed) => return Err(format!("rank {rank} has failed before")),
             Some(_) => return Err(format!("rank {rank} has joined before, as another process")),
         }
-        self.members[rank as usize] = Place::Joined(number);
+        self.members[rank as usize] = MemberState::Joined(number);
         let failed = self.failed;
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
         connection.who = Who::Member(Rank(rank));
@@ -563,12 +563,12 @@ impl State {
             }
             kind::REQUEST | kind::ANSWER => self.pass_on(rank, kind, body),
             kind::DEPART => {
-                self.gone(rank, Place::Departed);
+                self.gone(rank, MemberState::Departed);
                 self.finish_exchange();
                 false
             }
             kind::FAILED => {
-                self.gone(rank, Place::Failed);
+                self.gone(rank, MemberState::Failed);
                 false
             }
             // Nobody says that: as good as dead.
@@ -579,7 +579,7 @@ impl State {
     /// Ends the exchange if all ranks have contributed, or reports that it cannot end since a rank has left.
     fn finish_exchange(&mut self) {
         let waiting = self.parts.iter().any(Option::is_some);
-        let left = self.members.iter().position(|place| *place == Place::Departed);
+        let left = self.members.iter().position(|place| *place == MemberState::Departed);
         if let Some(left) = left.filter(|_| waiting) {
             self.announce(Rank(left as u32));
             return;
@@ -613,13 +613,13 @@ impl State {
             return true;
         }
         match self.members.get(to.index()) {
-            Some(Place::Joined(_)) => {
+            Some(MemberState::Joined(_)) => {
                 self.asked.insert((to, from, *number));
                 self.tell(to, frame(kind, &[&from.0.to_le_bytes(), rest]));
             }
             None => self.refuse(to, from, number, "does not exist"),
-            Some(Place::Empty) => self.refuse(to, from, number, "has not joined yet"),
-            Some(Place::Departed | Place::Failed) => self.refuse(to, from, number, "has left"),
+            Some(MemberState::Empty) => self.refuse(to, from, number, "has not joined yet"),
+            Some(MemberState::Departed | MemberState::Failed) => self.refuse(to, from, number, "has left"),
         }
         true
     }
@@ -630,9 +630,9 @@ impl State {
     }
 
     /// Notes that a rank is gone. Notifies all ranks if it has failed, and the ranks that wait for its answers.
-    fn gone(&mut self, rank: Rank, how: Place) {
+    fn gone(&mut self, rank: Rank, how: MemberState) {
         self.members[rank.index()] = how;
-        if how == Place::Failed {
+        if how == MemberState::Failed {
             self.announce(rank);
         }
         let after = self.asked.split_off(&(rank, Rank(0), [0; 8]));
@@ -644,7 +644,7 @@ impl State {
     }
 
     fn tell(&mut self, rank: Rank, frame: Vec<u8>) {
-        if let Some(Place::Joined(number)) = self.members.get(rank.index())
+        if let Some(MemberState::Joined(number)) = self.members.get(rank.index())
             && let Some(connection) = self.connections.get_mut(number)
         {
             connection.send(frame);
