@@ -33,7 +33,7 @@ struct Early {
 }
 
 #[derive(Default)]
-struct State {
+struct ReceivedFrames {
     gathered: Option<Vec<Vec<u8>>>,
     answers: HashMap<u64, Answer>,
     early: Vec<Early>,
@@ -47,7 +47,7 @@ struct Shared {
     /// One exchange at a time.
     exchanging: Mutex<()>,
     failed: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<ReceivedFrames>,
     changed: Condvar,
     server: Mutex<Option<Server>>,
 }
@@ -309,7 +309,11 @@ impl Shared {
     }
 
     /// Waits until `take` has something.
-    fn wait<T>(&self, until: Option<(Instant, Duration)>, mut take: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+    fn wait<T>(
+        &self,
+        until: Option<(Instant, Duration)>,
+        mut take: impl FnMut(&mut ReceivedFrames) -> Option<T>,
+    ) -> Result<T> {
         let mut state = lock(&self.state);
         loop {
             if let Some(taken) = take(&mut state) {
