@@ -17,7 +17,7 @@ const RANKS: u32 = 3;
 
 /// The way in which the owner adds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum OwnerPath {
     Adapter,
     Processor,
 }
@@ -27,7 +27,7 @@ fn run(
     ra: &Verbs,
     collectives: &Collectives<'_, Verbs>,
     word: Disp,
-    way: Way,
+    way: OwnerPath,
     time: Duration,
 ) -> Result<(u64, u64, u64)> {
     ra.fetch_store(ra.rank().at(word), 0)?;
@@ -35,7 +35,7 @@ fn run(
     let end = ra.now().after(time);
     let mut added = 0;
     while ra.now() < end {
-        if ra.rank() == Rank(0) && way == Way::Processor {
+        if ra.rank() == Rank(0) && way == OwnerPath::Processor {
             // Many in a row, so that most of the time an addition is under way.
             let word = ra.own_word_by_processor(word)?;
             for _ in 0..1_000 {
@@ -60,10 +60,10 @@ fn rank(rank: u32, hub: &Hub, time: Duration) -> Result<u64> {
     let word = ra.heap().alloc(8, 64)?;
     let collectives = Collectives::new(&ra)?;
     let mut lost_by_adapter = 0;
-    for (way, name) in [(Way::Adapter, "adapter"), (Way::Processor, "processor")] {
+    for (way, name) in [(OwnerPath::Adapter, "adapter"), (OwnerPath::Processor, "processor")] {
         let (owner, others, held) = run(&ra, &collectives, word, way, time)?;
         let lost = (owner + others).wrapping_sub(held);
-        if way == Way::Adapter {
+        if way == OwnerPath::Adapter {
             lost_by_adapter = lost;
         }
         if ra.rank() == Rank(0) {
