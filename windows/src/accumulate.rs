@@ -59,7 +59,7 @@ use rmalab_locks::{Mcs, RawMutex};
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::element::{CombineWords, Kind, from_word, to_word};
-use crate::place::{Joined, Place};
+use crate::place::{Joined, TargetMemory};
 use crate::{AccumulateStrategy, Error, Op, Result};
 
 /// Bytes combined under the lock at a time, on the stack: 128 of the longest elements.
@@ -96,7 +96,7 @@ pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
     /// This rank's record of its runs, where targets have modes.
     pub(crate) bias: Option<&'u Bias>,
     pub(crate) rank: Rank,
-    pub(crate) place: Place<'u>,
+    pub(crate) place: TargetMemory<'u>,
     /// Whether this rank holds the target exclusively.
     pub(crate) alone: bool,
 }
@@ -360,13 +360,13 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn run_elsewise(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
         let size = kind.size();
         let len = len_of(source, &result) as u64;
-        if let Place::TwoSided(requests, rank) = self.place {
+        if let TargetMemory::TwoSided(requests, rank) = self.place {
             return requests.update(rank, vec![(offset, len)], kind, op, source, result);
         }
         if len == 0 {
             return Ok(());
         }
-        if let Place::Joined(joined) = self.place {
+        if let TargetMemory::Joined(joined) = self.place {
             return self.run_joined(joined, offset, kind, op, source, result);
         }
         if len == size && size <= WORD {
@@ -411,7 +411,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Like [`one`](Self::one), for an element that is not updated in its word.
     #[inline(never)]
     fn one_elsewise(&self, offset: u64, kind: Kind, op: Op, value: u64) -> Result<u64> {
-        if let Place::TwoSided(requests, rank) = self.place {
+        if let TargetMemory::TwoSided(requests, rank) = self.place {
             let (mut source, mut result) = ([0; WORD as usize], [0; WORD as usize]);
             let (source, result) = (&mut source[..kind.size() as usize], &mut result[..kind.size() as usize]);
             from_word(value, source);
@@ -629,7 +629,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[inline(always)]
     fn word(&self, offset: u64, size: u64) -> Option<(WordRef<'_>, Bits)> {
         match self.place {
-            Place::Segment(start) => {
+            TargetMemory::Segment(start) => {
                 let (at, byte) = word_at(start, offset);
                 if !self.in_word(size, byte) {
                     return None;
@@ -640,23 +640,23 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 };
                 Some((word, Bits::of(size, byte)))
             }
-            Place::Leased(lease) => {
+            TargetMemory::Leased(lease) => {
                 let leased = words_of(lease)?;
                 let byte = offset.checked_sub(leased.head)?;
                 let word = leased.words.get((byte / WORD) as usize).filter(|_| self.in_word(size, byte))?;
                 Some((WordRef::Processor(word), Bits::of(size, byte)))
             }
-            Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 
     /// Returns whether elements from `offset` on are updated in their words, where there are words.
     fn has_words(&self, offset: u64, size: u64) -> bool {
         match self.place {
-            Place::Leased(lease) => {
+            TargetMemory::Leased(lease) => {
                 words_of(lease).is_some_and(|leased| self.in_word(size, offset.wrapping_sub(leased.head)))
             }
-            Place::Segment(_) | Place::Joined(_) | Place::TwoSided(..) => false,
+            TargetMemory::Segment(_) | TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => false,
         }
     }
 
@@ -665,25 +665,25 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[inline(always)]
     fn direct(&self, offset: u64, len: u64) -> Option<(&[AtomicU64], u64)> {
         match self.place {
-            Place::Segment(start) => {
+            TargetMemory::Segment(start) => {
                 let (first, byte) = word_at(start, offset);
                 let words = self.ra.shared_words(first, (byte % WORD + len).div_ceil(WORD))?;
                 Some((words, byte % WORD))
             }
-            Place::Leased(lease) => {
+            TargetMemory::Leased(lease) => {
                 let leased = words_of(lease)?;
                 let byte = offset.checked_sub(leased.head)?;
                 let words = leased.words.get((byte / WORD) as usize..(byte + len).div_ceil(WORD) as usize)?;
                 Some((words, byte % WORD))
             }
-            Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 
     /// Stores `desired` at `offset` if the element there is `expected`; returns its value before. All three are words
     /// that stand for elements. Compare-and-swap must accept the kind.
     pub(crate) fn compare_and_swap(&self, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64> {
-        if let Place::TwoSided(requests, rank) = self.place {
+        if let TargetMemory::TwoSided(requests, rank) = self.place {
             return requests.compare_and_swap(rank, offset, kind, expected, desired);
         }
         match self.word(offset, kind.size()) {
@@ -778,7 +778,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[cold]
     pub(crate) fn exclusively<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         let modes = self.bias.is_some() || self.alone || self.ra.size() == 1;
-        if matches!(self.place, Place::TwoSided(..)) || !modes && self.path.strategy != AccumulateStrategy::Locked {
+        if matches!(self.place, TargetMemory::TwoSided(..))
+            || !modes && self.path.strategy != AccumulateStrategy::Locked
+        {
             return Err(Error::Atomics(NOT_EXCLUSIVE));
         }
         self.acquire()?;
@@ -793,7 +795,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Completes the writes at the rank that has the memory, which need not be the target.
     #[inline(always)]
     fn flush(&self) -> Result<()> {
-        if let Place::Joined(joined) = self.place {
+        if let TargetMemory::Joined(joined) = self.place {
             return joined.flush(self.ra, self.rank);
         }
         Ok(self.ra.flush(self.place.owner(self.rank))?)
@@ -877,7 +879,7 @@ mod tests {
                             {
                                 let path = AccumulatePath::new(ra, strategy, lock, biased);
                                 let bias = biased.then_some(&bias);
-                                let place = Place::Segment(start);
+                                let place = TargetMemory::Segment(start);
                                 let updates = Updates { ra, path: &path, bias, rank: ra.rank(), place, alone };
                                 let before = bytes(n, BYTES);
                                 let source = bytes(n + 3, of_source + n * size);

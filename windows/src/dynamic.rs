@@ -39,7 +39,7 @@ use rmalab_atomics::registered::{Pinned, RegisteredKey, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::LINE;
 
-use crate::place::{Joined, Place};
+use crate::place::{Joined, TargetMemory};
 use crate::{Call, Error, Result, WindowDisp};
 
 /// Entries in a rank's segment.
@@ -103,10 +103,10 @@ enum Lease<'a> {
 }
 
 impl Lease<'_> {
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> TargetMemory<'_> {
         match self {
-            Lease::Exposed(lease) => Place::Leased(&**lease),
-            &Lease::Segment(at) => Place::Segment(at),
+            Lease::Exposed(lease) => TargetMemory::Leased(&**lease),
+            &Lease::Segment(at) => TargetMemory::Segment(at),
         }
     }
 }
@@ -337,7 +337,7 @@ impl Dynamic {
         rank: Rank,
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         let address = disp.0 as u64;
         loop {
@@ -353,9 +353,9 @@ impl Dynamic {
             drop(known);
             let offset = address - region.address;
             match region.memory {
-                Memory::Segment(at) => return then(Place::Segment(self.in_segment(rank, at)), offset),
+                Memory::Segment(at) => return then(TargetMemory::Segment(self.in_segment(rank, at)), offset),
                 Memory::Exposed(key) => match ra.pin(rank, key) {
-                    Ok(lease) => return then(Place::Leased(&*lease), offset),
+                    Ok(lease) => return then(TargetMemory::Leased(&*lease), offset),
                     // Detached since the look at the version: the next look finds another one (I2).
                     Err(rmalab_atomics::Error::NotRegistered { .. }) => ra.pause(CHANGING)?,
                     Err(error) => return Err(error.into()),
@@ -374,7 +374,7 @@ impl Dynamic {
         rank: Rank,
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         let address = disp.0 as u64;
         loop {
@@ -388,7 +388,7 @@ impl Dynamic {
             match self.lease_all(ra, rank, &touching)? {
                 Some(leases) => {
                     let places = touching.iter().zip(&leases).map(|(region, lease)| (region.len, lease.place()));
-                    return then(Place::Joined(&Joined::new(places)), address - touching[0].address);
+                    return then(TargetMemory::Joined(&Joined::new(places)), address - touching[0].address);
                 }
                 None => ra.pause(CHANGING)?,
             }

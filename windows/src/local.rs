@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use bytemuck::Pod;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
-use crate::place::{Part, Place};
+use crate::place::{Part, TargetMemory};
 use crate::{Result, Target, WindowDisp};
 
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
@@ -15,7 +15,7 @@ use crate::{Result, Target, WindowDisp};
 #[derive(Debug)]
 pub struct Local<'w, A: RemoteAtomics + ?Sized> {
     pub(crate) target: Target<'w, A>,
-    pub(crate) place: Place<'w>,
+    pub(crate) place: TargetMemory<'w>,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
@@ -41,8 +41,8 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// Returns the place of the part's first byte, if the part is in a rank's segment.
     pub fn address(&self) -> Option<Address> {
         match self.place {
-            Place::Segment(at) => Some(at),
-            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Segment(at) => Some(at),
+            TargetMemory::Leased(_) | TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 
@@ -95,15 +95,15 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// Bytes before the first word, and the words.
     pub(crate) fn reached(&self) -> Option<(u64, &'w [AtomicU64])> {
         match self.place {
-            Place::Segment(at) => {
+            TargetMemory::Segment(at) => {
                 let head = at.disp.0.next_multiple_of(WORD) - at.disp.0;
                 let words = self.target.bytes.saturating_sub(head) / WORD;
                 let first = at.rank.at(at.disp.plus(head));
                 let words = if words == 0 { &[] } else { self.target.core.ra.shared_words(first, words)? };
                 Some((head, words))
             }
-            Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
-            Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 }

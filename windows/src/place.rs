@@ -34,7 +34,7 @@ pub(crate) trait ByRequest: Debug {
 
 /// The place of a window's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'e> {
+pub(crate) enum TargetMemory<'e> {
     /// In a rank's segment.
     Segment(Address),
     /// In memory of its owner's program.
@@ -59,12 +59,12 @@ pub(crate) struct JoinedPart<'e> {
     pub(crate) start: u64,
     /// The byte after its last one.
     pub(crate) end: u64,
-    pub(crate) place: Place<'e>,
+    pub(crate) place: TargetMemory<'e>,
 }
 
 impl<'e> Joined<'e> {
     /// Regions of these lengths.
-    pub(crate) fn new(regions: impl Iterator<Item = (u64, Place<'e>)>) -> Joined<'e> {
+    pub(crate) fn new(regions: impl Iterator<Item = (u64, TargetMemory<'e>)>) -> Joined<'e> {
         let mut end = 0;
         let part = |(len, place)| {
             let start = end;
@@ -81,7 +81,7 @@ impl<'e> Joined<'e> {
     }
 
     /// The pieces of `len` bytes from `offset` on, each in one region: where it is there, and which of the bytes it is.
-    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = (Place<'e>, u64, Range<usize>)> {
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = (TargetMemory<'e>, u64, Range<usize>)> {
         let mut done = 0;
         std::iter::from_fn(move || {
             let at = offset + done as u64;
@@ -112,23 +112,23 @@ impl<'e> Joined<'e> {
     }
 }
 
-impl Place<'_> {
+impl TargetMemory<'_> {
     /// The rank that has the memory, which `target` has made part of the window.
     #[inline(always)]
     pub(crate) fn owner(self, target: Rank) -> Rank {
-        if let Place::Segment(at) = self { at.rank } else { target }
+        if let TargetMemory::Segment(at) = self { at.rank } else { target }
     }
 
     /// Writes `source` at `offset`; complete at flush.
     #[inline(always)]
     pub(crate) fn write<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
         match self {
-            Place::Segment(Address { rank, disp, .. }) => {
+            TargetMemory::Segment(Address { rank, disp, .. }) => {
                 ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
             }
-            Place::Leased(lease) => lease.put(offset, source)?,
-            Place::Joined(joined) => return joined.write(ra, offset, source),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => lease.put(offset, source)?,
+            TargetMemory::Joined(joined) => return joined.write(ra, offset, source),
+            TargetMemory::TwoSided(requests, rank) => {
                 requests.put(rank, vec![(offset, source.len() as u64)], source.to_vec());
             }
         }
@@ -139,12 +139,12 @@ impl Place<'_> {
     #[inline(always)]
     pub(crate) fn read<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, dest: &mut [u8]) -> Result<()> {
         match self {
-            Place::Segment(Address { rank, disp, .. }) => {
+            TargetMemory::Segment(Address { rank, disp, .. }) => {
                 ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
             }
-            Place::Leased(lease) => lease.get(offset, dest)?,
-            Place::Joined(joined) => return joined.read(ra, offset, dest),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => lease.get(offset, dest)?,
+            TargetMemory::Joined(joined) => return joined.read(ra, offset, dest),
+            TargetMemory::TwoSided(requests, rank) => {
                 dest.copy_from_slice(&requests.get(rank, vec![(offset, dest.len() as u64)])?);
             }
         }
@@ -158,7 +158,7 @@ pub(crate) enum Part<'e> {
     /// The null target's, which everything may be done to, and nothing comes of it.
     Null,
     /// Memory that was there when the window was made.
-    Fixed(Place<'e>),
+    Fixed(TargetMemory<'e>),
     /// Whatever its owner has attached, reached by requests if there are any.
     Dynamic(Option<&'e dyn ByRequest>),
     /// One of the two before, with recorded operations. `active` says whether the epoch is one of fences or of start.

@@ -13,7 +13,7 @@ use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::bias::AccumulatePath;
 use crate::layout::PairRuns;
-use crate::place::{ByRequest, Part, Place};
+use crate::place::{ByRequest, Part, TargetMemory};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{Call, Error, Items, Kind, Op, Result, WindowDisp};
 
@@ -91,7 +91,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         call: Call,
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         self.reach_span(call, None, disp, (0, len), len, then)
     }
@@ -104,7 +104,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         (kind, op): (Kind, Op),
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         self.reach_span(call, Some((kind, op)), disp, (0, len), len, then)
     }
@@ -119,7 +119,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         disp: WindowDisp,
         (first, len): (i64, u64),
         data: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         // No state of the recording is kept here during the operation: it would take registers from all operations.
         if let Part::Recorded { .. } = self.part {
@@ -166,7 +166,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         call: Call,
         disp: WindowDisp,
         (first, len): (i64, u64),
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         match part {
             Part::Fixed(place) => {
@@ -186,7 +186,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     match requests {
                         None => then(place, offset),
                         // The target looks the address up again.
-                        Some(requests) => then(Place::TwoSided(requests, self.rank), disp.0 as u64),
+                        Some(requests) => then(TargetMemory::TwoSided(requests, self.rank), disp.0 as u64),
                     }
                 })
             }
@@ -197,7 +197,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// operations.
     #[inline(always)]
     fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
-        if let Part::Fixed(Place::Segment(start)) = self.part
+        if let Part::Fixed(TargetMemory::Segment(start)) = self.part
             && let Some(offset) = disp.0.checked_mul(i64::from(self.unit))
             // A negative one is larger than any window.
             && len <= self.bytes
@@ -348,12 +348,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, pieces| match place {
-            Place::Segment(_) | Place::Joined(_) => pieces.into_iter().try_for_each(|run| {
+            TargetMemory::Segment(_) | TargetMemory::Joined(_) => pieces.into_iter().try_for_each(|run| {
                 let piece = &source[run.at..run.at + run.len];
                 place.write(self.ra, run.offset, piece)
             }),
-            Place::Leased(lease) => in_batches(pieces, |runs| lease.put_runs(source, runs)),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => in_batches(pieces, |runs| lease.put_runs(source, runs)),
+            TargetMemory::TwoSided(requests, rank) => {
                 // One request for any layouts.
                 let (mut runs, mut data) = (Vec::new(), Vec::new());
                 for run in pieces {
@@ -380,12 +380,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         self.pieces(Call::Get, disp, target, dest.len(), origin, |place, pieces| match place {
-            Place::Segment(_) | Place::Joined(_) => pieces.into_iter().try_for_each(|run| {
+            TargetMemory::Segment(_) | TargetMemory::Joined(_) => pieces.into_iter().try_for_each(|run| {
                 let piece = &mut dest[run.at..run.at + run.len];
                 place.read(self.ra, run.offset, piece)
             }),
-            Place::Leased(lease) => in_batches(pieces, |runs| lease.get_runs(dest, runs)),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => in_batches(pieces, |runs| lease.get_runs(dest, runs)),
+            TargetMemory::TwoSided(requests, rank) => {
                 let pieces: Vec<Run> = pieces.collect();
                 let mut answer =
                     &requests.get(rank, pieces.iter().map(|run| (run.offset, run.len as u64)).collect())?[..];
@@ -413,7 +413,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {
         match self.part() {
-            Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
+            Part::Fixed(TargetMemory::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
             _ => None,
         }
     }
@@ -426,7 +426,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         target: Items<'_>,
         buffer: usize,
         origin: Items<'_>,
-        transfer: impl FnOnce(Place<'_>, Pieces<'_>) -> Result<()>,
+        transfer: impl FnOnce(TargetMemory<'_>, Pieces<'_>) -> Result<()>,
     ) -> Result<()> {
         let walk = || {
             let (first, len) = self.span(call, target, origin)?;
@@ -491,12 +491,12 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
                 words = self.ra.local_words(rank.at(base), bytes / WORD).unwrap_or_default();
-                (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
+                (Part::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
             }
             _ => {
                 let (part, bytes, unit) = self.reached(epoch, rank);
                 if self.plain
-                    && let Part::Fixed(Place::Segment(at)) = part
+                    && let Part::Fixed(TargetMemory::Segment(at)) = part
                 {
                     words = self.ra.local_words(at, bytes / WORD).unwrap_or_default();
                 }

@@ -10,7 +10,7 @@ use rmalab_locks::Exclusion;
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::dynamic::Dynamic;
-use crate::place::{Part, Place};
+use crate::place::{Part, TargetMemory};
 use crate::raw::epochs::Epochs;
 use crate::raw::matching::Matching;
 use crate::trace::recorder::{Event, Kind, Recorder, Started};
@@ -103,7 +103,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
             // In an active epoch an operation on the local rank needs no other rank's progress.
             (_, part) if active && rank == self.ra.rank() => part,
             (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(&**requests)),
-            (Some(requests), _) => Part::Fixed(Place::TwoSided(&**requests, rank)),
+            (Some(requests), _) => Part::Fixed(TargetMemory::TwoSided(&**requests, rank)),
         }
     }
 
@@ -111,14 +111,16 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     #[inline(always)]
     pub(crate) fn part(&self, rank: Rank) -> (Part<'_>, u64, u32) {
         match &self.memory {
-            &Memory::Symmetric { base, bytes, unit } => (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit),
+            &Memory::Symmetric { base, bytes, unit } => {
+                (Part::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
+            }
             Memory::Table(parts) => {
                 let Fixed { place, bytes, unit } = parts[rank.index()];
-                (Part::Fixed(Place::Segment(place)), bytes, unit)
+                (Part::Fixed(TargetMemory::Segment(place)), bytes, unit)
             }
             Memory::Leased { parts, .. } => {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
-                (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
+                (Part::Fixed(TargetMemory::Leased(&**place)), *bytes, *unit)
             }
             Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
         }

@@ -7,7 +7,7 @@ use rmalab_atomics::registered::Run;
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 
 use super::{Target, WithRequests, in_batches};
-use crate::place::Place;
+use crate::place::TargetMemory;
 use crate::{AccumulateOrdering, AccumulateStrategy, Call, Element, Items, Op, Request, Result, WindowDisp};
 
 /// The forms with requests, which MPI allows only in passive epochs.
@@ -122,7 +122,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let data = pieces.iter().map(|&(.., len)| len as u64).sum();
         let started = self.reach_span(call, None, disp, (first, len), data, |place, offset| {
             let mut buffer = taken.take().unwrap_or_default();
-            if let Place::Segment(start) = place {
+            if let TargetMemory::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {
                     let at = start.rank.at(start.disp.plus(offset + there)).unwatched();
                     Piece { offset: here, at, len }
@@ -131,7 +131,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 return Ok(Some(Request::under_way(self.core, owned?)));
             }
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
-            if let Place::Leased(lease) = place {
+            if let TargetMemory::Leased(lease) = place {
                 let runs = pieces.iter().map(|&(here, there, len)| Run { at: here, offset: offset + there, len });
                 in_batches(runs, |runs| if put { lease.put_runs(bytes, runs) } else { lease.get_runs(bytes, runs) })?;
                 return Ok(Some(Request::done(buffer)));

@@ -8,7 +8,7 @@ use rmalab_locks::Exclusion;
 use super::Target;
 use crate::accumulate::Updates;
 use crate::element::Kind;
-use crate::place::{Part, Place};
+use crate::place::{Part, TargetMemory};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappable, WindowDisp};
 
@@ -38,7 +38,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.defined(Call::Accumulate, kind, op)?;
         let len = source.len() as u64;
         let done = match self.in_segment(disp, len) {
-            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, None),
+            Some(at) => self.updates(TargetMemory::Segment(at)).run(0, kind, op, source, None),
             None => self.reach_elements(Call::Accumulate, (kind, op), disp, len, |place, offset| {
                 self.updates(place).run(offset, kind, op, source, None)
             }),
@@ -93,7 +93,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there }));
         }
         let done = match self.in_segment(disp, there) {
-            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, Some(result)),
+            Some(at) => self.updates(TargetMemory::Segment(at)).run(0, kind, op, source, Some(result)),
             None => self.reach_elements(Call::GetAccumulate, (kind, op), disp, there, |place, offset| {
                 self.updates(place).run(offset, kind, op, source, Some(result))
             }),
@@ -154,7 +154,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         // The pieces are whole elements, even where the target's runs touch within an element.
         let pieces = target.pair_elements(target, kind)?;
         self.reach_span(call, Some((kind, op)), disp, (first, len), bytes, |place, offset| {
-            if let Place::TwoSided(requests, rank) = place {
+            if let TargetMemory::TwoSided(requests, rank) = place {
                 let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
                 let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
                 return requests.update(rank, runs, kind, op, &packed, fetches.then_some(&mut results[..]));
@@ -379,9 +379,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let place = match self.part() {
             Part::Null => return Ok(body()),
             Part::Fixed(place) => place,
-            Part::Dynamic(Some(requests)) => Place::TwoSided(requests, self.rank),
+            Part::Dynamic(Some(requests)) => TargetMemory::TwoSided(requests, self.rank),
             // Only the target's lock is used, for any of its regions.
-            Part::Dynamic(None) | Part::Recorded { .. } => Place::Segment(self.rank.at(Disp(0))),
+            Part::Dynamic(None) | Part::Recorded { .. } => TargetMemory::Segment(self.rank.at(Disp(0))),
         };
         self.updates(place).exclusively(body).map_err(|error| self.core.hear(error))
     }
@@ -392,7 +392,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(always)]
-    fn updates<'p>(&'p self, place: Place<'p>) -> Updates<'p, A>
+    fn updates<'p>(&'p self, place: TargetMemory<'p>) -> Updates<'p, A>
     where
         'e: 'p,
     {
@@ -429,6 +429,6 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let path = &if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
         let bias = path.biased.then_some(&self.bias);
         let alone = self.excludes_others(alone);
-        Updates { ra: self.ra, path, bias, rank, place: Place::Segment(at), alone }.add(words, values).is_ok()
+        Updates { ra: self.ra, path, bias, rank, place: TargetMemory::Segment(at), alone }.add(words, values).is_ok()
     }
 }

@@ -13,7 +13,7 @@ use crate::bias::AccumulatePath;
 use crate::dynamic::Dynamic;
 use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{self, Error as MessagesError, Packet};
-use crate::place::Place;
+use crate::place::TargetMemory;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
 
 /// Where this rank's part of a window is, and how accumulates update it. Ranks are numbers of the world.
@@ -449,7 +449,7 @@ impl Served {
         let mut fetched = Vec::new();
         let mut at = 0;
         // The pieces of one operation; all of them lie in one place.
-        let mut all = |place: Place<'_>, base: u64| -> Result<()> {
+        let mut all = |place: TargetMemory<'_>, base: u64| -> Result<()> {
             for &(offset, len) in &request.runs {
                 let offset = offset.wrapping_sub(base);
                 let len = len as usize;
@@ -485,8 +485,8 @@ impl Served {
                     bytes: part.bytes,
                 });
             }
-            OwnPlace::Segment(start) => all(Place::Segment(start), 0)?,
-            OwnPlace::Exposed(key) => all(Place::Leased(&*ra.pin(me, key)?), 0)?,
+            OwnPlace::Segment(start) => all(TargetMemory::Segment(start), 0)?,
+            OwnPlace::Exposed(key) => all(TargetMemory::Leased(&*ra.pin(me, key)?), 0)?,
             OwnPlace::Dynamic(_) => {
                 let list = self.dynamic.as_ref().expect("it was registered with the part");
                 list.with_region(ra, Call::Local, me, disp, len, |place, offset| {
