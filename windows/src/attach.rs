@@ -2,7 +2,7 @@
 
 use rmalab_atomics::RemoteAtomics;
 
-use crate::place::{Part, TargetMemory};
+use crate::place::{TargetMemory, TargetPart};
 use crate::trace::recorder::{Event, Kind};
 use crate::{Call, Error, Result, UserMemory, WindowCore, WindowDisp};
 
@@ -26,7 +26,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let dynamic = self.dynamic(Call::Attach)?;
         let refuse = || Error::Flavor { call: Call::Attach, flavor: other.flavor() };
         let local = other.reach(Call::Local, other.ra.rank())?;
-        let Part::Fixed(TargetMemory::Segment(at)) = local.part() else { return Err(refuse()) };
+        let TargetPart::Fixed(TargetMemory::Segment(at)) = local.part() else { return Err(refuse()) };
         let (owner, team) = (at.rank, self.team);
         if !team.is_of_world_of(other.team) {
             let (rank, disp, len) = (team.rank(), WindowDisp(at.disp.0 as i64), local.bytes());

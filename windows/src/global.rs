@@ -74,7 +74,7 @@ use rmalab_locks::{Assert, LINE};
 
 pub use pointer::GlobalPtr;
 
-use crate::place::{Part, TargetMemory};
+use crate::place::{TargetMemory, TargetPart};
 use crate::{Call, Config, Element, Error, LockAll, Op, Request, Result, Swappable, Target, Team, Window, WindowDisp};
 
 /// The memory of each unit that a [`GlobalMemory`] takes from the team's heap when it begins.
@@ -277,7 +277,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         let config = Config { alloc_shared_noncontig: true, ..Config::default() };
         let window = Window::builder(self.node).config(config).allocate_shared(whole)?;
         let unreached = |target| Error::NotShared { call: Call::Memalloc, rank: self.rank(), target };
-        let Part::Fixed(TargetMemory::Segment(Address { disp: base, .. })) = window.local()?.part() else {
+        let TargetPart::Fixed(TargetMemory::Segment(Address { disp: base, .. })) = window.local()?.part() else {
             return Err(unreached(self.rank()));
         };
         let words = (0..self.node.size())

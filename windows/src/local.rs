@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use bytemuck::Pod;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
-use crate::place::{Part, TargetMemory};
+use crate::place::{TargetMemory, TargetPart};
 use crate::{Result, Target, WindowDisp};
 
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
@@ -19,7 +19,7 @@ pub struct Local<'w, A: RemoteAtomics + ?Sized> {
 }
 
 impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
-    pub(crate) fn part(&self) -> Part<'w> {
+    pub(crate) fn part(&self) -> TargetPart<'w> {
         self.target.part
     }
 

@@ -154,7 +154,7 @@ impl TargetMemory<'_> {
 
 /// A target's part of a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'e> {
+pub(crate) enum TargetPart<'e> {
     /// The null target's, which everything may be done to, and nothing comes of it.
     Null,
     /// Memory that was there when the window was made.

@@ -13,7 +13,7 @@ use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::bias::AccumulatePath;
 use crate::layout::PairRuns;
-use crate::place::{ByRequest, Part, TargetMemory};
+use crate::place::{ByRequest, TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{Call, Error, Items, Kind, Op, Result, WindowDisp};
 
@@ -58,7 +58,7 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     /// The words of the target's part, if the processor may operate on them.
     pub(crate) words: LocalWords<'e>,
     pub(crate) rank: Rank,
-    pub(crate) part: Part<'e>,
+    pub(crate) part: TargetPart<'e>,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
     /// Whether this rank holds the target exclusively.
@@ -71,7 +71,7 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Returns the target's number in the window's team; `None` for the null target.
     pub fn rank(&self) -> Option<Rank> {
-        (!matches!(self.part, Part::Null)).then_some(self.rank)
+        (!matches!(self.part, TargetPart::Null)).then_some(self.rank)
     }
 
     /// Returns the number of bytes of the target's part of the window; 0 for a dynamic window, as in MPI.
@@ -122,11 +122,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         // No state of the recording is kept here during the operation: it would take registers from all operations.
-        if let Part::Recorded { .. } = self.part {
+        if let TargetPart::Recorded { .. } = self.part {
             self.begin_record(call, update, disp, (first, len), data);
         }
         let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
-        if let Part::Recorded { .. } = self.part {
+        if let TargetPart::Recorded { .. } = self.part {
             self.core.end_transfer();
         }
         Ok(done)
@@ -152,9 +152,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Returns the part, whether it is recorded or not.
     #[inline(always)]
-    fn part(&self) -> Part<'e> {
+    fn part(&self) -> TargetPart<'e> {
         match self.part {
-            Part::Recorded { active } => self.core.unrecorded(self.rank, active),
+            TargetPart::Recorded { active } => self.core.unrecorded(self.rank, active),
             part => part,
         }
     }
@@ -162,14 +162,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     fn reach_part<R: Default>(
         &self,
-        part: Part<'e>,
+        part: TargetPart<'e>,
         call: Call,
         disp: WindowDisp,
         (first, len): (i64, u64),
         then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         match part {
-            Part::Fixed(place) => {
+            TargetPart::Fixed(place) => {
                 let offset = disp.0.checked_mul(i64::from(self.unit)).and_then(|disp| disp.checked_add(first));
                 match offset.and_then(|offset| u64::try_from(offset).ok()) {
                     // Neither comparison can overflow.
@@ -178,9 +178,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     _ => Err(self.outside(call, disp, len)),
                 }
             }
-            Part::Null | Part::Recorded { .. } => Ok(R::default()),
-            Part::Dynamic(_) if len == 0 => Ok(R::default()),
-            Part::Dynamic(requests) => {
+            TargetPart::Null | TargetPart::Recorded { .. } => Ok(R::default()),
+            TargetPart::Dynamic(_) if len == 0 => Ok(R::default()),
+            TargetPart::Dynamic(requests) => {
                 let disp = WindowDisp(disp.0.wrapping_add(first));
                 self.core.dynamic(call)?.with_region(self.core.ra, call, self.rank, disp, len, |place, offset| {
                     match requests {
@@ -197,7 +197,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// operations.
     #[inline(always)]
     fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
-        if let Part::Fixed(TargetMemory::Segment(start)) = self.part
+        if let TargetPart::Fixed(TargetMemory::Segment(start)) = self.part
             && let Some(offset) = disp.0.checked_mul(i64::from(self.unit))
             // A negative one is larger than any window.
             && len <= self.bytes
@@ -413,7 +413,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {
         match self.part() {
-            Part::Fixed(TargetMemory::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
+            TargetPart::Fixed(TargetMemory::TwoSided(requests, _)) | TargetPart::Dynamic(Some(requests)) => {
+                Some(requests)
+            }
             _ => None,
         }
     }
@@ -473,7 +475,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
                 ways: self.ways,
                 words: LocalWords::default(),
                 rank: Rank(0),
-                part: Part::Null,
+                part: TargetPart::Null,
                 bytes: 0,
                 unit: 1,
                 alone,
@@ -491,12 +493,12 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
                 words = self.ra.local_words(rank.at(base), bytes / WORD).unwrap_or_default();
-                (Part::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
+                (TargetPart::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
             }
             _ => {
                 let (part, bytes, unit) = self.reached(epoch, rank);
                 if self.plain
-                    && let Part::Fixed(TargetMemory::Segment(at)) = part
+                    && let TargetPart::Fixed(TargetMemory::Segment(at)) = part
                 {
                     words = self.ra.local_words(at, bytes / WORD).unwrap_or_default();
                 }
@@ -524,10 +526,11 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Returns the part of a rank of the team, its bytes and its displacement unit, for all kinds of memory and
     /// transport.
     #[inline(never)]
-    fn reached(&self, epoch: Call, rank: Rank) -> (Part<'_>, u64, u32) {
+    fn reached(&self, epoch: Call, rank: Rank) -> (TargetPart<'_>, u64, u32) {
         let active = matches!(epoch, Call::Fence | Call::Start);
         let (_, bytes, unit) = self.part(rank);
-        let part = if self.recorder.is_some() { Part::Recorded { active } } else { self.unrecorded(rank, active) };
+        let part =
+            if self.recorder.is_some() { TargetPart::Recorded { active } } else { self.unrecorded(rank, active) };
         (part, bytes, unit)
     }
 }

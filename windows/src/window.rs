@@ -13,7 +13,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
 use crate::builder::{RECORD_HINT, hints};
-use crate::place::Part;
+use crate::place::TargetPart;
 use crate::raw::core::Memory;
 use crate::trace::recorder::{Event, Kind};
 use crate::{
@@ -284,7 +284,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
         let (part, bytes, unit) = self.part(rank);
         match part {
-            Part::Fixed(place) => {
+            TargetPart::Fixed(place) => {
                 let core = self;
                 let ways = core.ways;
                 Ok(Local {
@@ -304,7 +304,9 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
                     place,
                 })
             }
-            Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => Err(Error::Flavor { call, flavor: self.flavor }),
+            TargetPart::Null | TargetPart::Dynamic(_) | TargetPart::Recorded { .. } => {
+                Err(Error::Flavor { call, flavor: self.flavor })
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use rmalab_locks::Exclusion;
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::dynamic::Dynamic;
-use crate::place::{Part, TargetMemory};
+use crate::place::{TargetMemory, TargetPart};
 use crate::raw::epochs::Epochs;
 use crate::raw::matching::Matching;
 use crate::trace::recorder::{Event, Kind, Recorder, Started};
@@ -97,32 +97,32 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for WindowCore<'_, A> {
 impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// Returns the part of a rank of the team, as operations reach it.
     #[cold]
-    pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> Part<'_> {
+    pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> TargetPart<'_> {
         match (&self.two_sided, self.part(rank).0) {
             (None, part) => part,
             // In an active epoch an operation on the local rank needs no other rank's progress.
             (_, part) if active && rank == self.ra.rank() => part,
-            (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(&**requests)),
-            (Some(requests), _) => Part::Fixed(TargetMemory::TwoSided(&**requests, rank)),
+            (Some(requests), TargetPart::Dynamic(_)) => TargetPart::Dynamic(Some(&**requests)),
+            (Some(requests), _) => TargetPart::Fixed(TargetMemory::TwoSided(&**requests, rank)),
         }
     }
 
     /// Returns the part of a rank of the team, its bytes and its displacement unit.
     #[inline(always)]
-    pub(crate) fn part(&self, rank: Rank) -> (Part<'_>, u64, u32) {
+    pub(crate) fn part(&self, rank: Rank) -> (TargetPart<'_>, u64, u32) {
         match &self.memory {
             &Memory::Symmetric { base, bytes, unit } => {
-                (Part::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
+                (TargetPart::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
             }
             Memory::Table(parts) => {
                 let Fixed { place, bytes, unit } = parts[rank.index()];
-                (Part::Fixed(TargetMemory::Segment(place)), bytes, unit)
+                (TargetPart::Fixed(TargetMemory::Segment(place)), bytes, unit)
             }
             Memory::Leased { parts, .. } => {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
-                (Part::Fixed(TargetMemory::Leased(&**place)), *bytes, *unit)
+                (TargetPart::Fixed(TargetMemory::Leased(&**place)), *bytes, *unit)
             }
-            Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
+            Memory::Dynamic(_) => (TargetPart::Dynamic(None), 0, 1),
         }
     }
 

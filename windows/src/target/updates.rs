@@ -8,7 +8,7 @@ use rmalab_locks::Exclusion;
 use super::Target;
 use crate::accumulate::Updates;
 use crate::element::Kind;
-use crate::place::{Part, TargetMemory};
+use crate::place::{TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappable, WindowDisp};
 
@@ -171,7 +171,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             Ok(())
         })?;
         match result {
-            Some((buffer, items)) if !matches!(self.part, Part::Null) => Ok(items.unpack(&results, buffer)?),
+            Some((buffer, items)) if !matches!(self.part, TargetPart::Null) => Ok(items.unpack(&results, buffer)?),
             _ => Ok(()),
         }
     }
@@ -377,11 +377,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// without an asymmetric fence, and in two-sided windows. [`AccumulateStrategy::Locked`] works on every network.
     pub fn exclusively<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         let place = match self.part() {
-            Part::Null => return Ok(body()),
-            Part::Fixed(place) => place,
-            Part::Dynamic(Some(requests)) => TargetMemory::TwoSided(requests, self.rank),
+            TargetPart::Null => return Ok(body()),
+            TargetPart::Fixed(place) => place,
+            TargetPart::Dynamic(Some(requests)) => TargetMemory::TwoSided(requests, self.rank),
             // Only the target's lock is used, for any of its regions.
-            Part::Dynamic(None) | Part::Recorded { .. } => TargetMemory::Segment(self.rank.at(Disp(0))),
+            TargetPart::Dynamic(None) | TargetPart::Recorded { .. } => TargetMemory::Segment(self.rank.at(Disp(0))),
         };
         self.updates(place).exclusively(body).map_err(|error| self.core.hear(error))
     }
