@@ -369,7 +369,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             Memory::Leased { parts, .. } => parts[ra.rank().index()].size(),
             Memory::Dynamic(_) => (0, 1),
         };
-        let part = recorder::Part { flavor, bytes, unit };
+        let part = recorder::RecordedPart { flavor, bytes, unit };
         let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder(part)?)));
         if made.is_err() {
             // On all ranks alike, and no rank has used them: they are zero.
@@ -447,7 +447,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     }
 
     /// The recorder, if there is to be one.
-    fn recorder(&self, part: recorder::Part) -> Result<Option<Rc<Recorder>>> {
+    fn recorder(&self, part: recorder::RecordedPart) -> Result<Option<Rc<Recorder>>> {
         let variable =
             || std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty() && self.reads_variable);
         let Some(dir) = self.record.clone().or_else(|| variable().map(PathBuf::from)) else { return Ok(None) };

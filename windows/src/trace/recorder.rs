@@ -60,13 +60,13 @@ const MAX_STEM: usize = 64;
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
-    state: RefCell<State>,
+    state: RefCell<RecorderState>,
     /// The transfer under way, and when it began.
     transfer: Cell<Option<(Event, Time)>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecorderState {
     file: File,
     /// The events that are not written yet.
     body: Vec<u8>,
@@ -113,7 +113,7 @@ pub struct Description {
 
 /// A rank's part of a window of this crate.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct RecordedPart {
     pub(crate) flavor: Flavor,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
@@ -132,7 +132,7 @@ impl Recorder {
         dir: &Path,
         window: &str,
         info: Info,
-        part: Part,
+        part: RecordedPart,
     ) -> Result<Recorder> {
         let ra = team.ra();
         let what = Description {
@@ -211,7 +211,7 @@ impl Recorder {
         match (made, missing) {
             (Some(Ok((path, file))), None) => {
                 let now = now();
-                let state = State {
+                let state = RecorderState {
                     file,
                     body: Vec::with_capacity(FULL_AND_LOCKED + 32),
                     events: 0,
@@ -258,7 +258,7 @@ impl Recorder {
         if state.failed.is_some() || state.done {
             return;
         }
-        let State { body, before, ended, .. } = &mut *state;
+        let RecorderState { body, before, ended, .. } = &mut *state;
         before.encode(body, event, group, began.0.saturating_sub(*ended));
         if state.events == 0 {
             state.since = began.0;
@@ -350,7 +350,7 @@ impl Started<'_> {
     }
 }
 
-impl State {
+impl RecorderState {
     /// Writes the block.
     fn write(&mut self) {
         if self.events > 0 {
