@@ -1,7 +1,7 @@
 //! The runs of a layout, one after the other.
 
 use super::error::{LayoutError, Result};
-use super::tree::{Layout, Part, Run, Shape};
+use super::tree::{Layout, RepeatedShape, Run, Shape};
 
 impl Layout {
     /// Returns the run of `count` items if they are one run, without making an iterator. The run has 0 bytes if there
@@ -53,7 +53,7 @@ pub struct Runs<'a> {
 /// one.
 #[derive(Clone, Debug)]
 pub(super) struct Frame<'a> {
-    parts: &'a [Part],
+    parts: &'a [RepeatedShape],
     next: usize,
     base: i64,
     left: u64,
