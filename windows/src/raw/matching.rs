@@ -73,11 +73,11 @@ pub(crate) struct Matching {
     completions: Disp,
     /// The flags of the posts, or the tail and the slots.
     posts: Disp,
-    way: Way,
+    way: MatchingState,
 }
 
 #[derive(Debug)]
-enum Way {
+enum MatchingState {
     Flags {
         /// This rank's exposure epochs with each rank.
         exposures: Box<[Cell<u64>]>,
@@ -107,10 +107,14 @@ impl Matching {
         let (way, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(slots));
             let ring = Ring { slots, expected: Cell::new(0), head: Cell::new(0), taken: RefCell::default() };
-            (Way::Ring(ring), 1 + slots, 1)
+            (MatchingState::Ring(ring), 1 + slots, 1)
         } else {
             let (exposures, accesses) = (counts(), counts());
-            (Way::Flags { exposures, accesses, exposed_to: RefCell::default() }, u64::from(size), u64::from(size))
+            (
+                MatchingState::Flags { exposures, accesses, exposed_to: RefCell::default() },
+                u64::from(size),
+                u64::from(size),
+            )
         };
         // Posts have separate cache lines: one side of a rank polls them while other ranks write to the other side's
         // words.
@@ -126,8 +130,10 @@ impl Matching {
     /// Returns the bytes of the counts for each other rank.
     pub(crate) fn remembered_bytes(&self) -> usize {
         match &self.way {
-            Way::Flags { exposures, accesses, .. } => size_of_val(&exposures[..]) + size_of_val(&accesses[..]),
-            Way::Ring(_) => 0,
+            MatchingState::Flags { exposures, accesses, .. } => {
+                size_of_val(&exposures[..]) + size_of_val(&accesses[..])
+            }
+            MatchingState::Ring(_) => 0,
         }
     }
 
@@ -135,7 +141,7 @@ impl Matching {
     pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);
         match &self.way {
-            Way::Flags { exposures, exposed_to, .. } => {
+            MatchingState::Flags { exposures, exposed_to, .. } => {
                 let mut members = exposed_to.borrow_mut();
                 members.clear();
                 members.extend_from_slice(group);
@@ -152,7 +158,7 @@ impl Matching {
                     return Err(error.into());
                 }
             }
-            Way::Ring(ring) => {
+            MatchingState::Ring(ring) => {
                 for &origin in group {
                     if notify {
                         let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
@@ -174,7 +180,7 @@ impl Matching {
     /// posts.
     pub(super) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
         match &self.way {
-            Way::Flags { accesses, .. } => {
+            MatchingState::Flags { accesses, .. } => {
                 for &target in group {
                     let epoch = &accesses[target.index()];
                     epoch.set(epoch.get() + 1);
@@ -183,7 +189,7 @@ impl Matching {
                     }
                 }
             }
-            Way::Ring(ring) => {
+            MatchingState::Ring(ring) => {
                 for &target in group.iter().filter(|_| notify) {
                     loop {
                         self.empty(ra, ring, true)?;
@@ -206,10 +212,10 @@ impl Matching {
         let me = u64::from(ra.rank().0);
         for &target in group {
             match &self.way {
-                Way::Flags { accesses, .. } => {
+                MatchingState::Flags { accesses, .. } => {
                     ra.put(target.at(self.completions.word(me)), accesses[target.index()].get())?;
                 }
-                Way::Ring(_) => {
+                MatchingState::Ring(_) => {
                     ra.fetch_add(target.at(self.completions), 1)?;
                 }
             }
@@ -220,13 +226,13 @@ impl Matching {
     /// Waits until all ranks of the exposure epoch's group have completed.
     pub(super) fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         match &self.way {
-            Way::Flags { exposures, exposed_to, .. } => {
+            MatchingState::Flags { exposures, exposed_to, .. } => {
                 for &origin in &*exposed_to.borrow() {
                     let epoch = exposures[origin.index()].get();
                     ra.wait_until_from(self.completions.word(u64::from(origin.0)), Until::Ge(epoch), origin)?; // I1
                 }
             }
-            Way::Ring(ring) => {
+            MatchingState::Ring(ring) => {
                 ra.wait_until(self.completions, Until::Ge(ring.expected.get()))?; // I2
             }
         }
@@ -237,7 +243,7 @@ impl Matching {
     pub(super) fn test<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         let own = |disp| ra.get(ra.rank().at(disp));
         match &self.way {
-            Way::Flags { exposures, exposed_to, .. } => {
+            MatchingState::Flags { exposures, exposed_to, .. } => {
                 for &origin in &*exposed_to.borrow() {
                     if own(self.completions.word(u64::from(origin.0)))? < exposures[origin.index()].get() {
                         return Ok(false);
@@ -245,7 +251,7 @@ impl Matching {
                 }
                 Ok(true)
             }
-            Way::Ring(ring) => Ok(own(self.completions)? >= ring.expected.get()),
+            MatchingState::Ring(ring) => Ok(own(self.completions)? >= ring.expected.get()),
         }
     }
 
