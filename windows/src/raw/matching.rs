@@ -73,7 +73,7 @@ pub(crate) struct Matching {
     completions: Disp,
     /// The flags of the posts, or the tail and the slots.
     posts: Disp,
-    way: MatchingState,
+    state: MatchingState,
 }
 
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Matching {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
         let size = ra.size();
         let counts = || (0..size).map(|_| Cell::new(0)).collect();
-        let (way, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
+        let (state, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(slots));
             let ring = Ring { slots, expected: Cell::new(0), head: Cell::new(0), taken: RefCell::default() };
             (MatchingState::Ring(ring), 1 + slots, 1)
@@ -120,7 +120,7 @@ impl Matching {
         // words.
         let first = (completions * WORD).next_multiple_of(LINE);
         let completions = ra.heap().alloc(first + posts * WORD, LINE)?;
-        Ok(Matching { completions, posts: completions.plus(first), way })
+        Ok(Matching { completions, posts: completions.plus(first), state })
     }
 
     pub(crate) fn allocation(&self) -> Disp {
@@ -129,7 +129,7 @@ impl Matching {
 
     /// Returns the bytes of the counts for each other rank.
     pub(crate) fn remembered_bytes(&self) -> usize {
-        match &self.way {
+        match &self.state {
             MatchingState::Flags { exposures, accesses, .. } => {
                 size_of_val(&exposures[..]) + size_of_val(&accesses[..])
             }
@@ -140,7 +140,7 @@ impl Matching {
     /// Begins an exposure epoch with `group`, and notifies its ranks if `notify`.
     pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);
-        match &self.way {
+        match &self.state {
             MatchingState::Flags { exposures, exposed_to, .. } => {
                 let mut members = exposed_to.borrow_mut();
                 members.clear();
@@ -179,7 +179,7 @@ impl Matching {
     /// Begins an access epoch with `group`. If the ranks notify, waits until all of them have posted, and takes the
     /// posts.
     pub(super) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
-        match &self.way {
+        match &self.state {
             MatchingState::Flags { accesses, .. } => {
                 for &target in group {
                     let epoch = &accesses[target.index()];
@@ -211,7 +211,7 @@ impl Matching {
     pub(super) fn complete<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank]) -> Result<()> {
         let me = u64::from(ra.rank().0);
         for &target in group {
-            match &self.way {
+            match &self.state {
                 MatchingState::Flags { accesses, .. } => {
                     ra.put(target.at(self.completions.word(me)), accesses[target.index()].get())?;
                 }
@@ -225,7 +225,7 @@ impl Matching {
 
     /// Waits until all ranks of the exposure epoch's group have completed.
     pub(super) fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        match &self.way {
+        match &self.state {
             MatchingState::Flags { exposures, exposed_to, .. } => {
                 for &origin in &*exposed_to.borrow() {
                     let epoch = exposures[origin.index()].get();
@@ -242,7 +242,7 @@ impl Matching {
     /// Returns whether all ranks of the exposure epoch's group have completed.
     pub(super) fn test<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         let own = |disp| ra.get(ra.rank().at(disp));
-        match &self.way {
+        match &self.state {
             MatchingState::Flags { exposures, exposed_to, .. } => {
                 for &origin in &*exposed_to.borrow() {
                     if own(self.completions.word(u64::from(origin.0)))? < exposures[origin.index()].get() {
