@@ -227,7 +227,7 @@ pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     eager_limit: usize,
     /// The largest number of packets that one call of `progress` takes from the ring.
     batch: u32,
-    state: RefCell<State>,
+    state: RefCell<EndpointState>,
 }
 
 impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
@@ -238,7 +238,7 @@ impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
 
 /// One end-point without its handle. Each call takes the handle that numbers the ranks as the packets do.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct EndpointState {
     /// Whether the packets belong to windows, not to messages.
     of_windows: bool,
     packets: Packets,
@@ -283,7 +283,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
             ));
         }
         let layout = packets::Layout::alloc(ra.heap(), 1, &options)?;
-        let state = RefCell::new(State::new(layout, Endpoint { rank: ra.rank(), port: 0 }, false));
+        let state = RefCell::new(EndpointState::new(layout, Endpoint { rank: ra.rank(), port: 0 }, false));
         Ok(Messages { ra, eager_limit, batch: slots, state })
     }
 
@@ -468,7 +468,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     /// Makes progress until `ready` returns a value (M3). Only packets change the result of `ready`.
-    fn wait_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+    fn wait_for<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> Result<T> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         loop {
             if let Some(found) = ready() {
@@ -483,7 +483,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     /// Makes progress once if `ready` returns no value at first.
-    fn look_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<Option<T>> {
+    fn look_for<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> Result<Option<T>> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         if let Some(found) = ready() {
             return Ok(Some(found));
@@ -498,10 +498,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 }
 
-impl State {
+impl EndpointState {
     /// Makes an end-point with nothing under way.
-    fn new(layout: packets::Layout, me: Endpoint, of_windows: bool) -> State {
-        State {
+    fn new(layout: packets::Layout, me: Endpoint, of_windows: bool) -> EndpointState {
+        EndpointState {
             of_windows,
             packets: Packets::new(layout, me),
             matching: Matching::default(),
@@ -515,9 +515,9 @@ impl State {
 
     /// Makes end-points of windows, with the default [`Options`], in memory of `heap`. `me` is the rank's number in
     /// packets. Collective.
-    pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<State>> {
+    pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<EndpointState>> {
         let layout = packets::Layout::alloc(heap, ports, &Options::default())?;
-        Ok((0..ports).map(|port| State::new(layout.clone(), Endpoint { rank: me, port }, true)).collect())
+        Ok((0..ports).map(|port| EndpointState::new(layout.clone(), Endpoint { rank: me, port }, true)).collect())
     }
 
     pub(crate) fn me(&self) -> Endpoint {
@@ -684,7 +684,7 @@ impl<A: RemoteAtomics + ?Sized> SendRequest<'_, '_, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn test(&self) -> Result<bool> {
-        let left = |state: &mut State| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
+        let left = |state: &mut EndpointState| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
         Ok(self.messages.look_for(left)?.is_some())
     }
 }
@@ -719,7 +719,7 @@ impl<A: RemoteAtomics + ?Sized> RecvRequest<'_, '_, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn test(&self) -> Result<bool> {
-        let there = |state: &mut State| state.matching.is_complete(self.number).then_some(());
+        let there = |state: &mut EndpointState| state.matching.is_complete(self.number).then_some(());
         Ok(self.messages.look_for(there)?.is_some())
     }
 }

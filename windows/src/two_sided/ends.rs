@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_millis(2);
 /// An end-point, and the windows that it serves. It borrows no handle: each call takes the rank's handle of the world.
 #[derive(Debug)]
 pub(super) struct Station {
-    messages: messages::State,
+    messages: messages::EndpointState,
     pub(super) server: Server,
 }
 
@@ -330,7 +330,7 @@ impl<'a> Ends<'a> {
         let ranks: Vec<Rank> = (0..self.size).map(|rank| (self.world_rank)(Rank(rank))).collect();
         let same = (0..).zip(&ranks).all(|(number, rank)| number == rank.0);
         let ranks: Arc<[Rank]> = if same { Arc::default() } else { ranks.into() };
-        let mut ports = messages::State::set(self.heap, self.world.rank(), PORTS)?;
+        let mut ports = messages::EndpointState::set(self.heap, self.world.rank(), PORTS)?;
         let station = |messages, agent| Station { messages, server: Server::new(agent, Arc::clone(&ranks)) };
         let agent = RefCell::new(Some(station(ports.swap_remove(usize::from(AGENT)), true)));
         let main = RefCell::new(station(ports.swap_remove(0), false));

@@ -265,7 +265,7 @@ pub(crate) struct Server {
 /// The rank's handle of the world and the messages for answers, which serving needs besides the server.
 struct Desk<'s> {
     world: &'s dyn RemoteAtomics,
-    messages: &'s mut messages::State,
+    messages: &'s mut messages::EndpointState,
 }
 
 impl Desk<'_> {
@@ -328,7 +328,7 @@ impl Server {
     pub(super) fn request(
         &mut self,
         world: &dyn RemoteAtomics,
-        messages: &mut messages::State,
+        messages: &mut messages::EndpointState,
         packet: Packet,
     ) -> messages::Result<()> {
         let window = packet.word as u32;
@@ -389,7 +389,7 @@ impl Server {
     pub(super) fn replay(
         &mut self,
         world: &dyn RemoteAtomics,
-        messages: &mut messages::State,
+        messages: &mut messages::EndpointState,
         window: u32,
     ) -> messages::Result<()> {
         let early = self.windows.get_mut(&window).map(|served| std::mem::take(&mut served.early));
@@ -400,7 +400,7 @@ impl Server {
     pub(super) fn refuse_waiting(
         &mut self,
         world: &dyn RemoteAtomics,
-        messages: &mut messages::State,
+        messages: &mut messages::EndpointState,
     ) -> messages::Result<()> {
         let error = Error::from(MessagesError::Left { to: messages.me() });
         let mut desk = Desk { world, messages };
