@@ -94,7 +94,7 @@ impl Station {
 
 /// Packets that have arrived and that no call has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct PendingPackets {
     /// Answers, by their tickets; `None` before they have arrived.
     pub(super) answers: HashMap<u32, Option<Result<Vec<u8>>>>,
     /// Errors of requests that no call waits for, with their windows.
@@ -126,7 +126,7 @@ pub(super) struct Wanted {
     pub(super) fences: u32,
 }
 
-impl State {
+impl PendingPackets {
     /// Returns the number of the next request's answer; 0 is never used.
     pub(super) fn ticket(&mut self) -> u32 {
         self.next_ticket = self.next_ticket.wrapping_add(1).max(1);
@@ -163,7 +163,7 @@ pub(crate) struct Hub {
     pub(super) agent: RefCell<Option<Station>>,
     /// Whether there is, or was, a window with an agent.
     pub(super) uses_agent: Cell<bool>,
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<PendingPackets>,
     /// The ranks' numbers in the world; empty where the team has the same numbers.
     ranks: Arc<[Rank]>,
 }
