@@ -129,7 +129,7 @@ use rmalab_locks::{Assert, LockKind};
 
 pub use agent::Agent;
 pub(crate) use ends::Ends;
-use ends::{Hub, Wanted};
+use ends::{Hub, PendingAcquire};
 pub(crate) use progress::{attended, is_needed, serve as serve_all};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
@@ -403,7 +403,7 @@ impl<'t> Requests<'t> {
     /// Notes a lock to acquire, or a post to wait for.
     fn want(&self, target: Rank, lock: Option<LockKind>, fences: u32) {
         let at = self.endpoint(target, true);
-        let wanted = Wanted { window: self.window, target, at, lock, fences };
+        let wanted = PendingAcquire { window: self.window, target, at, lock, fences };
         self.ends.hub().state.borrow_mut().wanted.push(wanted);
     }
 
@@ -422,7 +422,7 @@ impl<'t> Requests<'t> {
 
     /// Notes that there is nothing left to wait for at `target`.
     fn settle(&self, target: Rank) {
-        let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target == target;
+        let gone = |wanted: &PendingAcquire| wanted.window == self.window && wanted.target == target;
         self.ends.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
     }
 
@@ -466,7 +466,7 @@ impl<'t> Requests<'t> {
     fn acquire_earlier(&self, target: Rank) -> Result<()> {
         while self.wanted(target).is_some() {
             let first = self.ends.hub().state.borrow().wanted[0];
-            let Wanted { window, target: of, at, lock, fences } = first;
+            let PendingAcquire { window, target: of, at, lock, fences } = first;
             if (window, of) == (self.window, target) {
                 break;
             }
@@ -808,7 +808,8 @@ impl Ends<'_> {
 
     /// Stops waiting for `target` if it has not posted yet; returns whether it had not.
     fn gives_post_up(&self, window: u32, target: Rank) -> bool {
-        let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
+        let this =
+            |wanted: &PendingAcquire| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         let poster = self.in_world(target);
         let mut state = self.hub().state.borrow_mut();
         if state.posts.get(&(window, poster)).is_some_and(|&posts| posts > 0) || !state.wanted.iter().any(this) {
@@ -820,7 +821,8 @@ impl Ends<'_> {
 
     /// Waits until `target` has posted, if that was not waited for before.
     fn take_post(&self, window: u32, target: Rank) -> Result<()> {
-        let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
+        let this =
+            |wanted: &PendingAcquire| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         if !self.hub().state.borrow().wanted.iter().any(this) {
             return Ok(());
         }

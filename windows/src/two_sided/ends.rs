@@ -106,7 +106,7 @@ pub(crate) struct PendingPackets {
     /// The number of sums and barriers so far, 64 steps each.
     pub(super) steps: u32,
     /// Locks and posts of this rank's epochs that it has not waited for yet, in the order of the calls.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<PendingAcquire>,
     next_ticket: u32,
     pub(super) next_window: u32,
     /// The error of a packet that could not be decoded, for the next call on a window.
@@ -115,7 +115,7 @@ pub(crate) struct PendingPackets {
 
 /// A lock or post that an epoch has to wait for before its operations reach the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct PendingAcquire {
     pub(super) window: u32,
     pub(super) target: Rank,
     /// The end-point that serves it.
