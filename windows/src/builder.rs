@@ -387,7 +387,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
                 };
                 let part = OwnPart { place, bytes, accumulate: self.config.accumulate, lock: accumulate_lock };
                 let agent = transport == Transport::TwoSidedAgent;
-                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
+                Some(Box::new(Requests::new(self.team.endpoints(), agent, flavor == Flavor::Shared, part)?))
             }
         };
         if let Some(recorder) = &recorder {

@@ -32,7 +32,7 @@ use std::rc::{Rc, Weak};
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::trace::recorder::{Event, Kind, Recorder};
-use crate::two_sided::{self, Ends};
+use crate::two_sided::{self, Endpoints};
 use crate::{Error, Open, Result};
 
 /// One rank's handle of a group of ranks: all ranks of a world, or of a [`Subset`] of one.
@@ -68,7 +68,7 @@ use crate::{Error, Open, Result};
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
     /// The end-points that its two-sided windows share.
-    ends: Ends<'a>,
+    endpoints: Endpoints<'a>,
     /// The recorders of its windows, which record barriers, too.
     recorders: RefCell<Vec<Weak<Recorder>>>,
     /// The number of locks that this rank holds and that admit one rank at a time.
@@ -90,7 +90,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
         Ok(Team {
             collectives: Collectives::new(ra)?.attended(two_sided::is_needed, two_sided::serve_all),
-            ends: Ends::new(ra),
+            endpoints: Endpoints::new(ra),
             recorders: RefCell::default(),
             inside: Cell::new(0),
             entered: Cell::new(Open::Lock),
@@ -137,8 +137,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         self.check_whole()?;
         let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
         let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
-        if self.ends.is_open() {
-            self.ends.barrier()?;
+        if self.endpoints.is_open() {
+            self.endpoints.barrier()?;
         } else {
             self.collectives.barrier()?;
         }
@@ -194,11 +194,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn progress(&self) -> Result<()> {
-        self.ends.progress()
+        self.endpoints.progress()
     }
 
-    pub(crate) fn ends(&self) -> &Ends<'a> {
-        &self.ends
+    pub(crate) fn endpoints(&self) -> &Endpoints<'a> {
+        &self.endpoints
     }
 
     /// Makes a subset of the ranks that pass the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).

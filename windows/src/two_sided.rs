@@ -115,7 +115,7 @@
 //! [`Team::progress`]: crate::Team::progress
 
 mod agent;
-mod ends;
+mod endpoints;
 mod progress;
 mod serve;
 #[cfg(test)]
@@ -128,8 +128,8 @@ use rmalab_atomics::Rank;
 use rmalab_locks::{Assert, LockKind};
 
 pub use agent::Agent;
-pub(crate) use ends::Ends;
-use ends::{Hub, PendingAcquire};
+pub(crate) use endpoints::Endpoints;
+use endpoints::{Hub, PendingAcquire};
 pub(crate) use progress::{attended, is_needed, serve as serve_all};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
@@ -271,7 +271,7 @@ struct Origin {
 /// One window's requests, at their origin.
 #[derive(Debug)]
 pub(crate) struct Requests<'t> {
-    ends: &'t Ends<'t>,
+    endpoints: &'t Endpoints<'t>,
     window: u32,
     /// Whether an agent serves passive epochs.
     agent: bool,
@@ -284,12 +284,17 @@ impl<'t> Requests<'t> {
     /// Makes the requests of a new window. Collective; all ranks make the windows of a team in the same order.
     ///
     /// The ranks in `part` are numbers of the team.
-    pub(crate) fn new(ends: &'t Ends<'t>, agent: bool, eager: bool, mut part: OwnPart) -> Result<Requests<'t>> {
-        ends.open()?;
+    pub(crate) fn new(
+        endpoints: &'t Endpoints<'t>,
+        agent: bool,
+        eager: bool,
+        mut part: OwnPart,
+    ) -> Result<Requests<'t>> {
+        endpoints.open()?;
         if let OwnPlace::Segment(at) = &mut part.place {
-            at.rank = ends.in_world(at.rank);
+            at.rank = endpoints.in_world(at.rank);
         }
-        let hub = ends.hub();
+        let hub = endpoints.hub();
         let mut state = hub.state.borrow_mut();
         let window = state.next_window;
         state.next_window += 1;
@@ -297,27 +302,27 @@ impl<'t> Requests<'t> {
         hub.main.borrow_mut().server.register(window, part);
         let origin =
             Origin { epoch: Epoch::Passive, all: None, targets: BTreeMap::new(), fences: 0, expected: 0, exposed: 0 };
-        let requests = Requests { ends, window, agent, eager, origin: RefCell::new(origin) };
+        let requests = Requests { endpoints, window, agent, eager, origin: RefCell::new(origin) };
         if agent {
             hub.uses_agent.set(true);
             requests.notify_agent(Some(part))?;
         }
-        ends.replay(window)?;
+        endpoints.replay(window)?;
         Ok(requests)
     }
 
     /// Notifies this rank's agent that the window was made, with `part`, or freed.
     fn notify_agent(&self, part: Option<OwnPart>) -> Result<()> {
-        if let Some(agent) = &mut *self.ends.hub().agent.borrow_mut() {
+        if let Some(agent) = &mut *self.endpoints.hub().agent.borrow_mut() {
             match part {
                 Some(part) => agent.server.register_passive(self.window, part),
                 None => agent.server.forget(self.window),
             }
             return Ok(());
         }
-        let own = self.endpoint(self.ends.rank(), true);
+        let own = self.endpoint(self.endpoints.rank(), true);
         let data = part.map_or_else(Vec::new, OwnPart::encode);
-        match self.ends.send(own, REGISTER, self.window.into(), data) {
+        match self.endpoints.send(own, REGISTER, self.window.into(), data) {
             // An agent that is gone serves no window; passive epochs return that error.
             Err(Error::Messages(crate::messages::Error::Left { .. })) => Ok(()),
             sent => sent,
@@ -326,13 +331,13 @@ impl<'t> Requests<'t> {
 
     /// Forgets the window, after a barrier.
     pub(crate) fn leave(&self) -> Result<()> {
-        let hub = self.ends.hub();
+        let hub = self.endpoints.hub();
         hub.main.borrow_mut().server.forget(self.window);
         hub.state.borrow_mut().posts.retain(|&(window, _), _| window != self.window);
         if self.agent {
             self.notify_agent(None)?;
         }
-        self.ends.finish_sends()
+        self.endpoints.finish_sends()
     }
 
     /// Returns the first error of a request that no call has waited for, once all ranks have left the window.
@@ -343,25 +348,25 @@ impl<'t> Requests<'t> {
 
     /// Returns the number of packets of a kind that this rank, without its agent, has sent for windows of the team.
     pub(crate) fn sent(&self, kind: Kind) -> u64 {
-        self.ends.sent(kind)
+        self.endpoints.sent(kind)
     }
 
     fn endpoint(&self, rank: Rank, passive: bool) -> Endpoint {
-        Endpoint { rank: self.ends.in_world(rank), port: if passive && self.agent { AGENT } else { 0 } }
+        Endpoint { rank: self.endpoints.in_world(rank), port: if passive && self.agent { AGENT } else { 0 } }
     }
 
     fn answer(&self, ticket: u32) -> Result<Vec<u8>> {
-        self.ends.wait(|hub| hub.state.borrow_mut().take_answer(ticket))?
+        self.endpoints.wait(|hub| hub.state.borrow_mut().take_answer(ticket))?
     }
 
     /// Returns the first error of this window's requests that no call has waited for.
     fn refused(&self) -> Result<()> {
-        self.ends.hub().state.borrow_mut().take_refused(self.window)
+        self.endpoints.hub().state.borrow_mut().take_refused(self.window)
     }
 
     /// Serves the requests that have arrived.
     pub(crate) fn progress(&self) -> Result<()> {
-        self.ends.progress()
+        self.endpoints.progress()
     }
 
     /// Sends a request, and returns the ticket of its answer, or 0 if there will be none.
@@ -373,12 +378,12 @@ impl<'t> Requests<'t> {
 
     fn request(&self, at: Endpoint, window: u32, fences: u32, record: &Record, flags: u32) -> Result<u32> {
         let answered = record.kind == LOCK || flags & flags::ANSWER != 0;
-        let state = &self.ends.hub().state;
+        let state = &self.endpoints.hub().state;
         let ticket = if answered { state.borrow_mut().ticket() } else { 0 };
         let header = Header { fences, ticket, element: record.element, op: record.op };
         let data = header.encode(&record.runs, &record.data);
         let word = u64::from(window) | u64::from(flags) << 32;
-        let sent = self.ends.send(at, record.kind, word, data);
+        let sent = self.endpoints.send(at, record.kind, word, data);
         if sent.is_err() {
             state.borrow_mut().answers.remove(&ticket);
         }
@@ -404,12 +409,12 @@ impl<'t> Requests<'t> {
     fn want(&self, target: Rank, lock: Option<LockKind>, fences: u32) {
         let at = self.endpoint(target, true);
         let wanted = PendingAcquire { window: self.window, target, at, lock, fences };
-        self.ends.hub().state.borrow_mut().wanted.push(wanted);
+        self.endpoints.hub().state.borrow_mut().wanted.push(wanted);
     }
 
     /// Returns the lock of `target` if it is still to be acquired.
     fn wanted(&self, target: Rank) -> Option<LockKind> {
-        let state = self.ends.hub().state.borrow();
+        let state = self.endpoints.hub().state.borrow();
         let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
         wanted.find(|wanted| wanted.target == target)?.lock
     }
@@ -423,7 +428,7 @@ impl<'t> Requests<'t> {
     /// Notes that there is nothing left to wait for at `target`.
     fn settle(&self, target: Rank) {
         let gone = |wanted: &PendingAcquire| wanted.window == self.window && wanted.target == target;
-        self.ends.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
+        self.endpoints.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
     }
 
     fn record(&self, target: Rank, record: Record) {
@@ -441,7 +446,7 @@ impl<'t> Requests<'t> {
         let (came, expected) = (answer.len(), record.fetches());
         if came != expected {
             let what = format!("{came} bytes from {target} in place of the {expected} requested bytes").into();
-            let at = Endpoint { rank: self.ends.world().rank(), port: 0 };
+            let at = Endpoint { rank: self.endpoints.world().rank(), port: 0 };
             return Err(crate::messages::Error::Damaged { at, what }.into());
         }
         Ok(answer)
@@ -465,18 +470,18 @@ impl<'t> Requests<'t> {
     /// Waits for the locks and posts, of all windows, that come before the lock of `target`, unless that is held (I6).
     fn acquire_earlier(&self, target: Rank) -> Result<()> {
         while self.wanted(target).is_some() {
-            let first = self.ends.hub().state.borrow().wanted[0];
+            let first = self.endpoints.hub().state.borrow().wanted[0];
             let PendingAcquire { window, target: of, at, lock, fences } = first;
             if (window, of) == (self.window, target) {
                 break;
             }
             let Some(kind) = lock else {
-                self.ends.take_post(window, of)?;
+                self.endpoints.take_post(window, of)?;
                 continue;
             };
             let ticket = self.request(at, window, fences, &Record::signal(LOCK), flags::of(kind))?;
             self.answer(ticket)?;
-            self.ends.hub().state.borrow_mut().wanted.remove(0);
+            self.endpoints.hub().state.borrow_mut().wanted.remove(0);
         }
         Ok(())
     }
@@ -488,7 +493,7 @@ impl<'t> Requests<'t> {
     fn force(&self, target: Rank, last: u32) -> Result<Option<u32>> {
         let epoch = self.origin.borrow().epoch;
         if epoch == Epoch::Access {
-            self.ends.take_post(self.window, target)?;
+            self.endpoints.take_post(self.window, target)?;
         }
         let (records, lock) = self.with(target, |pending| (std::mem::take(&mut pending.records), pending.lock));
         let counted = if epoch == Epoch::Fence { flags::COUNTED } else { 0 };
@@ -526,7 +531,7 @@ impl<'t> Requests<'t> {
         for record in others {
             self.send(target, record, counted)?;
         }
-        let loads = self.eager || target == self.ends.rank();
+        let loads = self.eager || target == self.endpoints.rank();
         let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !loads;
         let mut flags = counted | last;
         if releases && lock.is_none() {
@@ -548,7 +553,7 @@ impl<'t> Requests<'t> {
             let answered = ticket.and_then(|ticket| ticket.map_or(Ok(()), |ticket| self.answer(ticket).map(drop)));
             done = done.and(answered);
         }
-        let sent = self.ends.finish_sends();
+        let sent = self.endpoints.finish_sends();
         done.and(sent).and(self.refused())
     }
 
@@ -559,7 +564,7 @@ impl<'t> Requests<'t> {
         let fences = self.origin.borrow().fences;
         self.with(target, |pending| *pending = Pending { lock, ..Pending::default() });
         lock.into_iter().for_each(|kind| self.want(target, Some(kind), fences));
-        let at_once = self.eager || target == self.ends.rank();
+        let at_once = self.eager || target == self.endpoints.rank();
         let done = if at_once { self.acquire(target) } else { Ok(()) };
         done.inspect_err(|_| self.end(target))
     }
@@ -568,7 +573,7 @@ impl<'t> Requests<'t> {
     pub(crate) fn unlock(&self, target: Rank) -> Result<()> {
         let done = self.force(target, flags::RELEASE).and_then(|ticket| match ticket {
             Some(ticket) => self.answer(ticket).map(drop),
-            None => self.ends.finish_sends(),
+            None => self.endpoints.finish_sends(),
         });
         self.end(target);
         done.and(self.refused())
@@ -584,7 +589,7 @@ impl<'t> Requests<'t> {
         origin.epoch = Epoch::Passive;
         origin.all = (assert == Assert::None).then_some(LockKind::Shared);
         drop(origin);
-        let targets = if self.eager { self.ends.size() } else { 0 };
+        let targets = if self.eager { self.endpoints.size() } else { 0 };
         let done = (0..targets).try_for_each(|target| {
             self.with(Rank(target), |_| ());
             self.acquire(Rank(target))
@@ -607,7 +612,7 @@ impl<'t> Requests<'t> {
 
     /// Notes that there is nothing left to wait for at any target.
     fn want_nothing(&self) {
-        self.ends.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
+        self.endpoints.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
     }
 
     /// Completes the operations recorded for `target`, at the origin and at the target.
@@ -628,7 +633,7 @@ impl<'t> Requests<'t> {
     pub(crate) fn fence(&self, closes: bool) -> Result<()> {
         let mut failed = Ok(());
         if closes {
-            let (me, size) = (self.ends.rank().0, self.ends.size());
+            let (me, size) = (self.endpoints.rank().0, self.endpoints.size());
             let mut counts = vec![0; size as usize];
             for (target, pending) in &self.origin.borrow().targets {
                 counts[((target.0 + size - me) % size) as usize] = pending.counted + pending.records.len() as u64;
@@ -641,15 +646,15 @@ impl<'t> Requests<'t> {
             origin.expected += more;
             let expected = origin.expected;
             drop(origin);
-            self.ends.wait(|hub| (self.at_target(hub, |served| served.served) >= expected).then_some(()))?;
+            self.endpoints.wait(|hub| (self.at_target(hub, |served| served.served) >= expected).then_some(()))?;
             failed = forced;
         }
         let mut origin = self.origin.borrow_mut();
         origin.epoch = Epoch::Fence;
         origin.fences += 1;
-        self.ends.hub().main.borrow_mut().server.window(self.window).fences = origin.fences;
+        self.endpoints.hub().main.borrow_mut().server.window(self.window).fences = origin.fences;
         drop(origin);
-        self.ends.replay(self.window)?; // I2
+        self.endpoints.replay(self.window)?; // I2
         self.progress()?;
         failed
     }
@@ -664,11 +669,11 @@ impl<'t> Requests<'t> {
     ///
     /// An allgather by Bruck's algorithm run backwards, with additions instead of copies.
     fn sum(&self, mut counts: Vec<u64>) -> Result<u64> {
-        let step = self.ends.next_step();
-        for round in (0..rounds(self.ends.size())).rev() {
+        let step = self.endpoints.next_step();
+        for round in (0..rounds(self.endpoints.size())).rev() {
             let have = 1 << round;
             let more = have.min(counts.len() - have);
-            let others = self.ends.exchange(step, round, &counts[have..have + more])?;
+            let others = self.endpoints.exchange(step, round, &counts[have..have + more])?;
             for (count, other) in counts.iter_mut().zip(others) {
                 *count = count.wrapping_add(other);
             }
@@ -681,7 +686,7 @@ impl<'t> Requests<'t> {
         self.origin.borrow_mut().exposed += group.len() as u64;
         if !nocheck {
             for &rank in group {
-                self.ends.send(self.endpoint(rank, false), POST, self.window.into(), Vec::new())?;
+                self.endpoints.send(self.endpoint(rank, false), POST, self.window.into(), Vec::new())?;
             }
         }
         Ok(())
@@ -699,9 +704,9 @@ impl<'t> Requests<'t> {
 
     /// Gives up the operations of an access epoch for targets that have not posted, since they may never post.
     pub(crate) fn give_up_unposted(&self) -> Result<()> {
-        self.ends.progress()?;
+        self.endpoints.progress()?;
         for (&rank, pending) in &mut self.origin.borrow_mut().targets {
-            if self.ends.gives_post_up(self.window, rank) {
+            if self.endpoints.gives_post_up(self.window, rank) {
                 *pending = Pending::default();
             }
         }
@@ -718,13 +723,13 @@ impl<'t> Requests<'t> {
     /// Returns whether the origins of all exposure epochs so far have completed.
     pub(crate) fn exposure_is_over(&self) -> bool {
         let exposed = self.origin.borrow().exposed;
-        self.at_target(self.ends.hub(), |served| served.completed) >= exposed
+        self.at_target(self.endpoints.hub(), |served| served.completed) >= exposed
     }
 
     /// Waits until the origins of all exposure epochs so far have completed.
     pub(crate) fn wait_exposure(&self) -> Result<()> {
         let exposed = self.origin.borrow().exposed;
-        self.ends.wait(|hub| (self.at_target(hub, |served| served.completed) >= exposed).then_some(()))
+        self.endpoints.wait(|hub| (self.at_target(hub, |served| served.completed) >= exposed).then_some(()))
     }
 }
 
@@ -795,7 +800,7 @@ impl Drop for Requests<'_> {
 }
 
 /// The synchronization that is the same for all windows of a team.
-impl Ends<'_> {
+impl Endpoints<'_> {
     /// Calls a barrier by dissemination, during which this rank serves.
     pub(crate) fn barrier(&self) -> Result<()> {
         let step = self.next_step();

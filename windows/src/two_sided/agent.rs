@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rmalab_atomics::RemoteAtomics;
 
-use super::ends::Station;
+use super::endpoints::Station;
 use crate::messages::Kind;
 use crate::{Error, Result, WindowCore};
 
@@ -95,10 +95,10 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         let refuse = |why| self.hear(Error::Agent { rank, why });
         let requests = self.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
-        if ra.whole_world().rank() != requests.ends.world().rank() {
+        if ra.whole_world().rank() != requests.endpoints.world().rank() {
             return Err(refuse("the handle belongs to another rank; pass one of this rank"));
         }
-        let station = requests.ends.hub().agent.take();
+        let station = requests.endpoints.hub().agent.take();
         let station = station.ok_or_else(|| refuse("the team's agent was made already; run the existing one again"))?;
         Ok(Agent { ra, station: RefCell::new(station) })
     }
@@ -116,6 +116,6 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         let rank = self.ra.rank();
         let why = "the window's transport is not two-sided-agent";
         let requests = requests.ok_or_else(|| self.hear(Error::Agent { rank, why }))?;
-        requests.ends.stop(requests.endpoint(rank, true)).map_err(|error| self.hear(error))
+        requests.endpoints.stop(requests.endpoint(rank, true)).map_err(|error| self.hear(error))
     }
 }

@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 
 use rmalab_atomics::{Attended, RemoteAtomics, Result, Served};
 
-/// A [`Hub`](super::ends::Hub), which a rank serves while it waits.
+/// A [`Hub`](super::endpoints::Hub), which a rank serves while it waits.
 pub(super) trait Serves {
     /// Serves up to one packet of each end-point; returns whether there was one.
     ///

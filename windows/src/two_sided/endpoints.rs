@@ -274,7 +274,7 @@ impl Drop for Hub {
 ///
 /// The type of the team's handle is erased, so that windows and teams stay covariant in their lifetimes. Packets go
 /// between ranks of the world, by its handle and with its numbers.
-pub(crate) struct Ends<'a> {
+pub(crate) struct Endpoints<'a> {
     world: &'a dyn RemoteAtomics,
     heap: &'a SymmetricHeap,
     rank: Rank,
@@ -283,9 +283,9 @@ pub(crate) struct Ends<'a> {
     hub: OnceCell<Rc<Hub>>,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> Endpoints<'a> {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &'a A) -> Self {
-        Ends {
+        Endpoints {
             world: ra.whole_world(),
             heap: ra.heap(),
             rank: ra.rank(),
@@ -399,7 +399,7 @@ impl<'a> Ends<'a> {
     }
 }
 
-impl Drop for Ends<'_> {
+impl Drop for Endpoints<'_> {
     /// Ends this rank's service; the origins of later requests get an error.
     fn drop(&mut self) {
         // In a panic the other ranks get the failure.
@@ -414,8 +414,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-impl fmt::Debug for Ends<'_> {
+impl fmt::Debug for Endpoints<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ends").field("hub", &self.hub).finish_non_exhaustive()
+        f.debug_struct("Endpoints").field("hub", &self.hub).finish_non_exhaustive()
     }
 }
