@@ -78,17 +78,17 @@ impl Drop for Plan {
 
 /// The memory that a program asks for, or gives from `base` on.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WindowMemory {
     flavor: Flavor,
     base: *mut c_void,
     bytes: i64,
     unit: i64,
 }
 
-impl Wanted {
+impl WindowMemory {
     /// Memory that the window is to have.
-    fn new(flavor: Flavor, bytes: i64, unit: i64) -> Wanted {
-        Wanted { flavor, base: std::ptr::null_mut(), bytes, unit }
+    fn new(flavor: Flavor, bytes: i64, unit: i64) -> WindowMemory {
+        WindowMemory { flavor, base: std::ptr::null_mut(), bytes, unit }
     }
 
     /// Returns whether the memory is the program's.
@@ -118,7 +118,7 @@ fn settings(info: ffi::MPI_Info) -> Settings {
 }
 
 /// Agrees on a new window. Collective; `None` if windows of this communicator are never managed.
-fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan> {
+fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: WindowMemory) -> Option<Plan> {
     if !host::has_one_group(comm) {
         return None;
     }
@@ -142,7 +142,12 @@ fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan
 }
 
 /// Returns the worlds of the communicator, if its window is to be managed. All ranks return the same. Collective.
-fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Result<Rc<Worlds>, String> {
+fn agree(
+    plan: &mut Plan,
+    comm: ffi::MPI_Comm,
+    info: ffi::MPI_Info,
+    wanted: WindowMemory,
+) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
     let many = u64::from(threads::are_many());
     // Some barriers of this rank are the host's.
@@ -226,7 +231,7 @@ fn make_native(
     plan: &mut Plan,
     call: &str,
     comm: ffi::MPI_Comm,
-    wanted: Wanted,
+    wanted: WindowMemory,
 ) -> Option<(ffi::MPI_Win, *mut c_void)> {
     if plan.settings.mode != Mode::Native || plan.why_not.is_some() {
         return None;
@@ -249,7 +254,7 @@ fn make_native(
 }
 
 /// Makes the window. All ranks return it, or a reason.
-fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted) -> Result<Native, String> {
+fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: WindowMemory) -> Result<Native, String> {
     let ranks = worlds.make_shared(comm)?;
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u32);
     let memory = match (wanted.flavor, plan.alike) {
@@ -293,7 +298,7 @@ fn common_reason(comm: ffi::MPI_Comm, error: &rmalab_windows::Error) -> String {
 }
 
 /// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
-fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, wanted: Wanted) {
+fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, wanted: WindowMemory) {
     let worlds = std::mem::replace(&mut plan.worlds, Err(String::new()));
     let outcome = worlds.and_then(|worlds| manage(win, comm, &worlds, &plan.settings));
     match outcome {
@@ -315,7 +320,7 @@ fn begin_trace(
     call: &str,
     win: ffi::MPI_Win,
     comm: ffi::MPI_Comm,
-    wanted: Wanted,
+    wanted: WindowMemory,
     managed: Option<&Window>,
 ) {
     let Some(folder) = &plan.record else { return };
@@ -325,7 +330,7 @@ fn begin_trace(
         // Both are short.
         let _ = info.set(key, &value);
     }
-    let Wanted { flavor, bytes, unit, .. } = wanted;
+    let WindowMemory { flavor, bytes, unit, .. } = wanted;
     let what = Description {
         rank: Rank(plan.rank),
         topology: Topology::one_node(plan.size),
@@ -441,7 +446,7 @@ macro_rules! creations {
             check_launcher();
             threads::learn(host::has_many_threads);
             let _pass = pass();
-            let wanted: Wanted = $wanted;
+            let wanted: WindowMemory = $wanted;
             let mut plan = plan($comm, $info, wanted);
             if let Some(plan) = &mut plan
                 && let Some((handle, _)) = make_native(plan, stringify!($name), $comm, wanted)
@@ -462,10 +467,10 @@ macro_rules! creations {
 }
 
 creations! {
-    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
-    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted::new(Flavor::Dynamic, 0, 1);
+    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, WindowMemory { base, ..WindowMemory::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
+    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, WindowMemory::new(Flavor::Dynamic, 0, 1);
     #[cfg(large_counts)]
-    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
+    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, WindowMemory { base, ..WindowMemory::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
 }
 
 /// Refuses a window with more memory than some rank's machine has, where this rank's part is so many `bytes`.
@@ -490,7 +495,7 @@ macro_rules! allocations {
             base: *mut c_void,
             win: *mut ffi::MPI_Win,
         ) -> c_int {
-            let wanted = Wanted::new($flavor, host::wide(size), wide(disp_unit));
+            let wanted = WindowMemory::new($flavor, host::wide(size), wide(disp_unit));
             check_host();
             check_launcher();
             threads::learn(host::has_many_threads);
