@@ -53,7 +53,7 @@ pub(crate) struct Remote {
 }
 
 /// A rank's part of a window.
-struct Part {
+struct RankMemory {
     base: *mut u8,
     bytes: u64,
     unit: u32,
@@ -61,9 +61,9 @@ struct Part {
     is_mapped: bool,
 }
 
-impl Part {
+impl RankMemory {
     /// A part that only the engine reaches.
-    const ELSEWHERE: Part = Part { base: std::ptr::null_mut(), bytes: 0, unit: 1, is_mapped: false };
+    const ELSEWHERE: RankMemory = RankMemory { base: std::ptr::null_mut(), bytes: 0, unit: 1, is_mapped: false };
 }
 
 /// The attributes of a window, where a program finds them.
@@ -106,7 +106,7 @@ pub(crate) struct Native {
     pub(crate) win: Win,
     engine: Engine<Shared>,
     flavor: Flavor,
-    parts: Box<[Part]>,
+    parts: Box<[RankMemory]>,
     /// Where this rank has attached no bytes, which the engine does not do.
     attached_empty: RefCell<Vec<usize>>,
     group: Group,
@@ -235,11 +235,11 @@ impl Native {
         for each in (0..ranks.size()).map(Rank) {
             match memory {
                 Memory::Program { base, bytes, unit } if each == rank => {
-                    parts.push(Part { base: base.cast(), bytes, unit, is_mapped: true });
+                    parts.push(RankMemory { base: base.cast(), bytes, unit, is_mapped: true });
                     continue;
                 }
                 Memory::Program { .. } | Memory::Attached => {
-                    parts.push(Part::ELSEWHERE);
+                    parts.push(RankMemory::ELSEWHERE);
                     continue;
                 }
                 _ => {}
@@ -249,7 +249,7 @@ impl Native {
             let segment =
                 ranks.shared_words(at.rank.at(rmalab_atomics::Disp(0)), 1).ok_or("a rank's memory is not shared")?;
             let base = segment.as_ptr().cast_mut().cast::<u8>().wrapping_add(at.disp.0 as usize);
-            parts.push(Part { base, bytes: part.bytes(), unit: part.disp_unit(), is_mapped: true });
+            parts.push(RankMemory { base, bytes: part.bytes(), unit: part.disp_unit(), is_mapped: true });
         }
         let own = &parts[rank.index()];
         // SAFETY: constants of C.
