@@ -229,7 +229,7 @@ fn shared(
 /// Words of a file's place: the kernel (two), the process, the descriptor, the device, the file's number, the bytes of a segment.
 const PLACE: usize = 7;
 
-type Place = [u64; PLACE];
+type FilePlace = [u64; PLACE];
 
 /// Returns the bytes that a file of this process may have. A longer one would end the process by a signal.
 fn longest_file() -> u64 {
@@ -258,7 +258,7 @@ pub(crate) fn most_memory() -> u64 {
 }
 
 #[expect(unsafe_code, reason = "only this module knows whose file it maps")]
-fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
+fn make(layout: Layout) -> Result<(File, Mapping, FilePlace), String> {
     let (need, limit) = (layout.total_bytes(), longest_file());
     if need > limit {
         return Err(format!("a memory file of {need} bytes is longer than the limit of {limit} (ulimit -f)"));
@@ -274,7 +274,7 @@ fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
 }
 
 #[expect(unsafe_code, reason = "only this module knows whose file it maps")]
-fn open(size: u32, place: Place) -> Result<Mapping, String> {
+fn open(size: u32, place: FilePlace) -> Result<Mapping, String> {
     let [kernel_there, boot_there, process, descriptor, device, number, segment] = place;
     if process == 0 {
         return Err("rank 0 has made no memory file".to_owned());
