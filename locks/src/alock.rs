@@ -18,7 +18,7 @@
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | near_tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue of near ranks |
-//! | far_tail | words + 8 | 8 | home | the same of far ranks |
+//! | far_tail | words + 8 | 8 | home | the same for far ranks |
 //! | victim | words + 16 | 8 | home | 1 near, 2 far: the class whose head gives way to the other one; 0 at first |
 //! | next | node + 0 | 8 | each rank | nil, or the pointer of the successor |
 //! | budget | node + 8 | 8 | each rank | 0, or 1 + the acquisitions that are left to the class when this rank's turn comes |
@@ -34,8 +34,9 @@
 //!   victim. A rank that gets a budget of 0 makes its own class the victim, and gives way.
 //!
 //! # Memory ordering
-//! All steps on the home's words are atomic and complete; I2 needs that of the swap of `victim`. Links and wake-ups are posted
-//! puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it visible in a tail again.
+//! All steps on the home's words are atomic and complete; I2 needs this for the swap of `victim`. Links and wake-ups are
+//! posted puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it visible in a tail
+//! again.
 //!
 //! # Deviations from the paper
 //! - A head reads the other tail and `victim` one after the other. The paper reads both at once, in a line of 64 bytes.
@@ -59,9 +60,9 @@ use crate::{Place, RawMutex, Result};
 /// The parameters of [`ALock`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ALockParams {
-    /// How many ranks of the home's node hold the lock in a row while a far rank waits; at least 1.
+    /// The number of ranks of the home's node that hold the lock in a row while a far rank waits; at least 1.
     pub near: u32,
-    /// How many ranks of other nodes hold the lock in a row while a near rank waits; at least 1.
+    /// The number of ranks of other nodes that hold the lock in a row while a near rank waits; at least 1.
     pub far: u32,
     /// How the head of a class polls.
     pub backoff: Backoff,
@@ -148,7 +149,7 @@ impl RawMutex for ALock {
             next = ra.wait_until(self.next, Until::Ne(NIL))?;
         }
         ra.put(ra.rank().at(self.next), NIL)?;
-        // One less than this rank's, coded plus 1.
+        // One less than this rank's budget, coded plus 1.
         Ok(ra.put(rank_of(next).at(self.budget), self.k)?)
     }
 }
@@ -179,7 +180,7 @@ mod tests {
         suite::mutex::<ALock>(ALockParams::default());
     }
 
-    /// One half of the ranks is near, the other half far.
+    /// Half of the ranks are near, the other half are far.
     #[test]
     fn two_classes_exclude_each_other() {
         for budget in [1, 2, 20] {

@@ -38,16 +38,16 @@
 //! - I1: `tail` is nil if and only if no rank holds the lock or waits for it.
 //! - I2: the holder and the ranks behind it form the main queue, whose last rank is `tail`. A link is missing only between a swap and
 //!   the arrival of its put, or until the put that joins the two queues arrives.
-//! - I3: only the holder changes links other than its successor's own put. It changes one link of the main queue, which it has seen, and
-//!   the link of `last`, which is nil.
+//! - I3: a link changes by the put of the successor that it names, or by the holder. The holder changes one link of the main queue,
+//!   which it has seen, and the link of `last`, which is nil.
 //! - I4: the secondary queue followed by the main queue is in the order of arrival. So joining them in this order restores it.
 //! - I5: the link of `last` is nil, and the nil is complete, before the lock is passed on. So a rank that arrives behind `last`, after
 //!   the main queue has run empty, is the next to write it.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders the main queue. Links and wake-ups are posted puts. Only the nil of I5 is ordered ahead of the wake-up: a late nil could erase
-//! the link of a rank that arrives behind it. A link that is late hides its rank from a walk, and a release waits for it. A rank
-//! orders the resets of its own words ahead of its next swap of `tail`.
+//! The swap on `tail` orders the main queue. Links and wake-ups are posted puts. Only the nil of I5 is ordered ahead of the wake-up, since a
+//! late nil could erase the link of a rank that arrives behind it. A link that is late hides its rank from a walk, and a release waits for
+//! it. A rank orders the resets of its own words ahead of its next swap of `tail`.
 //!
 //! # Deviations from the paper
 //! - `spin` carries both ends of the secondary queue. In the paper it points to the head, whose node has the pointer of the last
@@ -79,11 +79,11 @@ const RANKS: u32 = (1 << POINTER_BITS) - 1;
 /// The parameters of [`Cna`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CnaParams {
-    /// How often in a row near ranks may overtake the secondary queue: at most 2^17.
+    /// The number of times in a row that near ranks may overtake the secondary queue: at most 2^17.
     pub threshold: u32,
-    /// How many links of other ranks a release may read.
+    /// The number of other ranks' links that a release may read.
     pub scan: u32,
-    /// How many ranks, in blocks from rank 0 on, count as one node; 0 for the nodes of the topology.
+    /// The number of ranks that count as one node, in blocks from rank 0 on; 0 for the nodes of the topology.
     pub ranks: u32,
 }
 
@@ -94,12 +94,12 @@ impl Default for CnaParams {
     }
 }
 
-/// What a rank is woken with.
+/// The contents of the word that wakes a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Secondary {
     /// The pointer of the first rank of the secondary queue, or nil.
     head: u64,
-    /// The pointer of the last one, or nil.
+    /// The pointer of the last rank of the secondary queue, or nil.
     last: u64,
     passes: u64,
 }
@@ -344,7 +344,8 @@ mod tests {
 
     #[test]
     fn releases_cost_what_the_head_says() {
-        // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get in vain, join, wake-up. 5: a get in vain, wake-up.
+        // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get that finds no link, join, wake-up. 5: a get
+        // that finds no link, wake-up.
         assert_eq!(served(64, 16), [(0, 3), (1, 5), (2, 3), (3, 1), (4, 1), (5, 2), (6, 1)]);
     }
 }

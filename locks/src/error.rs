@@ -21,10 +21,11 @@ pub enum Error {
         lock: &'static str,
         /// The number of ranks.
         size: u32,
-        /// The largest number of ranks that it can count.
+        /// The largest number of ranks that the lock can count.
         limit: u32,
     },
-    /// A rank failed inside, and the rank that was told has released the lock without declaring the data consistent.
+    /// A rank failed inside, and the rank that got `OwnerDead` has released the lock without declaring the data
+    /// consistent.
     #[error(
         "{lock}: a rank failed inside, and the next one released the lock without declaring the data consistent; no rank can acquire it any more, so make a new lock"
     )]
@@ -60,7 +61,7 @@ pub enum Error {
         /// The token of the grant that has passed.
         token: crate::lease::Token,
     },
-    /// A lease has been granted as often as its word can count.
+    /// The lease has been granted as many times as its word can count.
     #[error("{lock}: all of its 2^40 tokens are used up; make a new lock")]
     OutOfTokens {
         /// The algorithm's name.
@@ -136,7 +137,7 @@ pub enum Error {
     },
 }
 
-/// Checks a threshold or bound that means nothing at 0.
+/// Checks a threshold or bound, which has to be at least 1.
 ///
 /// # Errors
 ///
@@ -148,7 +149,7 @@ pub(crate) fn at_least_one(lock: &'static str, parameter: &'static str, value: u
     Ok(value)
 }
 
-/// Checks a number that has a place in a word of the lock, or of which only some mean anything.
+/// Checks a number that has to fit in a word of the lock, or has a range.
 ///
 /// # Errors
 ///

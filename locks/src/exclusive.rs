@@ -3,7 +3,7 @@
 //! Mutexes take part in studies of reader-writer locks and of windows this way. That is correct, since a reader asks for less exclusion
 //! than a mutex gives. It is slow with many readers.
 //!
-//! A protocol in which a reader waits inside for another reader to enter never ends under a mutex.
+//! If a reader waits inside for another reader to enter, the program never ends under a mutex.
 
 use rmalab_atomics::{RemoteAtomics, Time};
 

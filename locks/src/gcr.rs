@@ -6,9 +6,9 @@
 //!
 //! # Properties
 //! - Mutual exclusion is that of the inner lock, by default [`crate::mcs`]. The restriction plays no part in it.
-//! - At most `active` ranks of a node compete for the inner lock, and heads that have been approved. So with more ranks than cores, a
-//!   queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank acquires again and
-//!   again, past the passive ranks.
+//! - At most `active` ranks of a node compete for the inner lock, in addition to heads that have been approved. So with more ranks
+//!   than cores, a queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank
+//!   acquires again and again, past the passive ranks.
 //! - It is for nodes with more ranks than cores. Where each rank has a core, every change of the active rank adds operations, and the
 //!   inner lock alone is faster. On the simulated FX100, with 64 ranks that only acquire, mcs takes a third of the time.
 //! - No rank starves. The passive queue is first come, first served. The last active rank that leaves approves its head, and so does
@@ -49,7 +49,8 @@
 //! # Deviations from the paper
 //! - One rank is active by default. The paper lets in two, and two ranks may share a core: then each handover between them is a
 //!   context switch. `rmalab advise` has `gcr/active-2` beside `gcr`.
-//! - A rank becomes active by compare-and-swap. In the paper it looks, then adds, and more ranks than intended may pass between.
+//! - A rank becomes active by compare-and-swap. In the paper it looks, then adds, and more ranks than intended may pass in
+//!   between.
 //! - The head waits on its own word. In the paper it polls `numActive` and `topApproved`. So `gate` has both, and names the head.
 //! - The threshold counts a rank's releases past a waiting head. In the paper it counts all releases of the lock.
 //! - A rank stops being active after the release of the inner lock, not before.
@@ -75,7 +76,7 @@ const ACTIVE: u64 = 1 << 32;
 /// The parameters of [`Gcr`] and [`GcrRw`](crate::GcrRw).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GcrParams<P> {
-    /// How many ranks of a node may be active together; at least 1.
+    /// The number of ranks of a node that may be active together; at least 1.
     pub active: u32,
     /// After this many of its own releases past a waiting head, a rank approves the head although other ranks are active; at
     /// least 1. The paper's THRESHOLD.
@@ -144,7 +145,7 @@ impl Gate {
         })
     }
 
-    /// Returns when this rank is active.
+    /// Waits until this rank is active.
     #[inline]
     pub(crate) fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let mut gate = 0;
@@ -180,7 +181,7 @@ impl Gate {
         self.passive.release(ra)
     }
 
-    /// Is no longer active, and approves the head if it is its turn.
+    /// Makes this rank passive, and approves the head if its turn has come.
     #[inline]
     pub(crate) fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let gate = ra.fetch_add(self.gate, ACTIVE.wrapping_neg())?.wrapping_sub(ACTIVE);

@@ -1,12 +1,12 @@
 //! Concurrency restriction of a reader-writer lock: one rank of a node at a time (or a few) competes for it.
 //!
 //! # Paper
-//! That of [`crate::gcr`], which has the protocol, its words and its invariants. The paper restricts mutexes.
+//! The paper of [`crate::gcr`], which has the protocol, its words and its invariants. The paper restricts mutexes.
 //!
 //! # Properties
 //! - Exclusion is that of the inner lock, by default [`crate::mcs_rw_neutral`], and so is the order among the active ranks.
-//! - A writer is active until it has released, a reader only until it is inside. So any number of readers is inside together, and
-//!   readers that wait inside for other readers get them, as long as no writer is active.
+//! - A writer is active until it has released, a reader only until it is inside. So any number of readers can be inside together.
+//!   A reader may wait inside for other readers, as long as no writer is active.
 //! - A passive reader waits although the inner lock might admit it. So reader preference of an inner lock holds only among active ranks.
 //! - No rank starves, if none starves under the inner lock. Every wait is on the waiter's own memory.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs-rw-neutral: under sequential consistency
@@ -21,15 +21,15 @@
 //! - I2: a passive rank waits for active ranks only. An active reader waits for ranks that compete for or hold the inner lock.
 //!
 //! # Memory ordering
-//! That of [`crate::gcr`].
+//! The memory ordering of [`crate::gcr`].
 //!
 //! # Deviations from the paper
-//! Those of [`crate::gcr`], and that readers stop being active when they are inside.
+//! The deviations of [`crate::gcr`]. In addition, readers stop being active when they are inside.
 //!
 //! # Cost
 //! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs-rw-neutral: reader 2 / 3, writer
-//! 2 / 1). Other ranks of the node need 2 more for an acquire and a release, both on the node: a reader acquires
-//! with 2 more, a writer acquires and releases with 1 more each.
+//! 2 / 1). Other ranks of the node need 2 more for an acquire and a release together, both on the node. A reader needs both in its
+//! acquire, a writer one in each.
 
 use rmalab_atomics::RemoteAtomics;
 

@@ -23,8 +23,8 @@
 //! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
 //! | next | node + 0 | 8 | each rank | nil, or the pointer of the successor in the queue |
 //! | spin | node + 8 | 8 | each rank | 0, or what the rank is woken with, until it has seen it |
-//! | older | node + 16 | 8 | each rank | of a passive rank: the one that became passive before it, or nil |
-//! | newer | node + 24 | 8 | each rank | of a passive rank: the one that became passive after it, or nil |
+//! | older | node + 16 | 8 | each rank | of a passive rank: the rank that became passive before it, or nil |
+//! | newer | node + 24 | 8 | each rank | of a passive rank: the rank that became passive after it, or nil |
 //!
 //! | bits of spin | 63–48 | 47 | 46 | 45–23 | 22–0 |
 //! | --- | --- | --- | --- | --- | --- |
@@ -46,7 +46,7 @@
 //! - I3: only the holder makes ranks passive and takes them back, and writes their words. So it alone changes the stack.
 //! - I4: a passive rank has no successor: its `next` is nil, and the nil is complete. So it can become the tail of the queue.
 //! - I5: what a holder has written to the words of a passive rank is complete before it passes the lock on. So the next holder reads
-//!   it, and no late put arrives at a rank that is passive no more.
+//!   it, and no late put arrives at a rank that is no longer passive.
 //!
 //! # Memory ordering
 //! The swap on `tail` orders the queue. Links and wake-ups are posted puts. The words of passive ranks are ordered ahead of
@@ -84,7 +84,7 @@ const RANKS: u32 = (1 << POINTER_BITS) - 1;
 /// The parameters of [`Malthusian`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MalthusianParams {
-    /// Of this many releases beside passive ranks, one passes the lock to the oldest of them: 1 to 2^15.
+    /// Out of this many releases beside passive ranks, one passes the lock to the oldest of them: 1 to 2^15.
     pub period: u32,
 }
 
@@ -199,7 +199,8 @@ impl RawMutex for Malthusian {
 }
 
 impl Malthusian {
-    /// Passes the lock to a rank of the queue, which begins with `next`, or to the oldest passive rank if its time has come.
+    /// Passes the lock to a rank of the queue, which begins with `next`, or to the oldest passive rank if it is that rank's
+    /// turn.
     #[inline]
     fn pass_on<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, next: u64) -> Result<()> {
         if self.passive.newest != NIL {

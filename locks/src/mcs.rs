@@ -31,11 +31,12 @@
 //! - I1: `tail` is nil if and only if no rank holds the lock or waits for it.
 //! - I2: the ranks from the holder on form one list, whose last rank is `tail`. A link is missing only between a rank's swap
 //!   and the arrival of its put to the predecessor's `next`.
-//! - I3: only the holder unblocks a rank, and only its successor.
+//! - I3: only the holder unblocks a rank, and it unblocks only its successor.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders the queue. Links and wake-ups are posted puts; [`crate::qnode`] says why none can arrive too
-//! late. What the holder completed before the release is complete before it issues the wake-up.
+//! The swap on `tail` orders the queue. Links and wake-ups are posted puts; [`crate::qnode`] explains why none of them
+//! can arrive too late. All operations that the holder completed before the release are complete before it issues the
+//! wake-up.
 //!
 //! # Deviations from the paper
 //! The flag is inverted ([`crate::qnode`]). The release that has read `next` resets it, in place of the next acquire, so an
@@ -99,7 +100,7 @@ impl Mcs {
     #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&self, ra: &A, mut next: u64) -> Result<()> {
         if next == NIL {
-            // By I2 somebody has swapped itself in behind this rank, and its link is under way.
+            // By I2 another rank has swapped itself in behind this rank, and its link is under way.
             next = self.node.wait_next(ra)?;
         }
         self.node.unblock(ra, next)?;

@@ -40,7 +40,8 @@
 //! - I3: a compare-and-swap against no readers turns WIFLAG into WAFLAG. The rank that succeeds wakes the writer, or is the
 //!   writer.
 //! - I4: `w_hd` is set before WIFLAG, and is nil again before or when the writer is woken.
-//! - I5: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
+//! - I5: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that arrived on top of
+//!   it there.
 //!
 //! # Memory ordering
 //! `w_hd` is put ahead of WIFLAG, in order; from WIFLAG on it is read. Links and wake-ups are posted: see [`crate::qnode`].
@@ -125,7 +126,7 @@ impl RawRwLock for McsRwRp {
 
     #[inline]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        // Before `r_hd` is taken: a reader that has seen WAFLAG and is not on `r_hd` yet looks again.
+        // This comes before `r_hd` is taken: a reader that has seen WAFLAG and is not on `r_hd` yet looks again.
         let old = ra.fetch_add(self.rcnt, WAFLAG.wrapping_neg())?;
         if old != WAFLAG {
             self.wake_readers(ra)?;
@@ -183,8 +184,8 @@ impl McsRwRp {
         Ok(())
     }
 
-    /// Makes `writer`, the first of the writers' queue, the active one, or else leaves it to the last reader to do so
-    /// and to wake it. Returns whether it is active.
+    /// Makes `writer`, the first of the writers' queue, the active writer. If readers are inside, the last of them does
+    /// that instead, and wakes it. Returns whether `writer` is active.
     #[inline]
     fn activate<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<bool> {
         if ra.compare_and_swap(self.rcnt, 0, WAFLAG)? == 0 {
@@ -199,7 +200,7 @@ impl McsRwRp {
         Ok(false)
     }
 
-    /// In order, since `w_hd` must be there before WIFLAG (I4), and gone before anybody sets it again.
+    /// In order, since `w_hd` must be there before WIFLAG (I4), and gone before another rank sets it again.
     #[inline]
     fn set_w_hd<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<()> {
         ra.put(self.w_hd, writer)?;

@@ -1,4 +1,4 @@
-//! The MCS mutex of mpi4py: as in MCS, with a release that always tries to empty the queue first.
+//! The MCS mutex of mpi4py: like MCS, except that a release always tries to empty the queue first.
 //!
 //! # Paper
 //! No paper: the class `Mutex` of mpi4py (`src/mpi4py/util/sync.py`, L. Dalcin), over accumulates of an MPI window. It is the MCS lock of
@@ -18,22 +18,23 @@
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`] |
 //!
 //! # Invariants
-//! Those of [`crate::mcs`].
+//! The invariants of [`crate::mcs`].
 //!
 //! # Memory ordering
 //! As in [`crate::mcs`]: links and wake-ups are posted puts, and a rank orders the resets of its own words ahead of its swap of the tail.
 //!
 //! # Deviations from the source
 //! - The source resets `next` at the start of an acquire, by an accumulate that it does not flush before it swaps the tail. The two have
-//!   different targets, so that the reset may arrive last, and erase the link of the successor. Then the releasing rank waits for a link
-//!   for ever: the mutant `mpi4py-unflushed-reset`, 2 ranks × 1 with late puts. Here the release that has read `next` resets it, and the
+//!   different targets, so the reset may arrive last, and erase the link of the successor. Then the releasing rank waits for a link
+//!   forever: the mutant `mpi4py-unflushed-reset`, 2 ranks × 1 with late puts. Here the release that has read `next` resets it, and the
 //!   next acquire orders that ahead of its swap.
-//! - Nor does the source flush the link before it waits. MPI promises that an accumulate is complete at its origin's next flush or unlock,
-//!   and the origin makes none of that target until it has the lock. Here a posted put arrives by itself, so no flush is needed. No
-//!   search can show that defect: it is one of the progress of an MPI.
+//! - The source does not flush the link before it waits, either. MPI guarantees that an accumulate is complete at its origin's next flush
+//!   or unlock. The origin neither flushes nor unlocks that target until it has the lock. Here a posted put arrives by itself, so no flush
+//!   is needed. No search can show that defect, since it depends on the progress of an MPI.
 //! - The home is a parameter; in the source it is rank 0. A waiting rank waits for its word; the source polls its window, and sleeps in
 //!   between for up to a millisecond.
-//! - Left out: the word of the source that remembers that this rank holds the lock, and how often (for `locked` and recursion).
+//! - Left out: the source's word that remembers whether this rank holds the lock, and how many times (for `locked` and
+//!   recursion).
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (swap), release 1 (compare-and-swap). With a predecessor: acquire 2 (swap,

@@ -56,10 +56,10 @@ pub struct Qnode {
 }
 
 impl Qnode {
-    /// Bytes of a node; what a lock keeps besides starts there.
+    /// The bytes of a node. Additional words of a lock start there.
     pub const BYTES: u64 = 2 * WORD;
 
-    /// The node that starts at `node` in every segment.
+    /// Makes the node that starts at `node` in every segment.
     pub fn new(node: Disp) -> Qnode {
         Qnode { next: node, unblocked: node.word(1) }
     }
@@ -89,7 +89,7 @@ impl Qnode {
         Ok(ra.put(rank_of(pred).at(self.next), link)?)
     }
 
-    /// The link to the successor, or nil while there is none.
+    /// Returns the link to the successor, or nil while there is none.
     #[inline]
     pub fn next<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<u64> {
         Ok(ra.get(ra.rank().at(self.next))?)

@@ -1,4 +1,5 @@
-//! The recoverable MCS mutex for ranks that come back: a rank that returns repairs the queue that it has torn.
+//! The recoverable MCS mutex for ranks that come back: a rank that returns repairs the queue where its failure has torn
+//! it.
 //!
 //! # Paper
 //! The problem, recoverable mutual exclusion: W. Golab and A. Ramaraju, "Recoverable Mutual Exclusion", PODC 2016, DOI
@@ -7,8 +8,8 @@
 //! A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124.
 //!
 //! # Properties
-//! - Mutual exclusion among all ranks, also those that are down. A rank that fails inside keeps the lock, and is inside again
-//!   when it has come back.
+//! - Mutual exclusion among all ranks, including ranks that are down. A rank that fails inside keeps the lock, and is inside
+//!   again when it has come back.
 //! - A rank may fail between any two of its calls, and any number of times. It has to come back, unless it has failed while it
 //!   had no place: other ranks may wait for it until then. No rank has to notice a failure.
 //! - First come, first served until the first failure.
@@ -23,7 +24,7 @@
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
-//! | repairer | words + 8 | 8 | home | that of [`tas`](crate::tas): the rank that repairs |
+//! | repairer | words + 8 | 8 | home | as in [`tas`](crate::tas): the rank that repairs |
 //! | next | node + 0 | 8 | each rank | the number alone: no successor; or the pointer of the successor |
 //! | grant | node + 8 | 8 | each rank | the number, and from bit 0 on 1 if this acquisition is granted |
 //! | announced | node + 16 | 8 | each rank | what the rank does, its number, and the pointer that it is behind |
@@ -31,7 +32,7 @@
 //! | announced | the rank | when it comes back |
 //! | --- | --- | --- |
 //! | OUTSIDE | has no place | it is idle |
-//! | TAKES | may have taken a place, and no rank knows behind which | it has LOST its predecessor |
+//! | TAKES | may have taken a place, and no rank knows behind which one | it has LOST its predecessor |
 //! | HAS | has a place behind a pointer; behind nil it is the first | it links itself again, waits for its grant, and is inside |
 //! | LOST | has come back from TAKES | it repairs the queue, waits, and is inside |
 //! | LEAVES | releases | it does the release again, as far as needed |
@@ -40,23 +41,24 @@
 //! # Invariants
 //! - I1: each rank's announcement holds at any time. It is complete before any step that another rank can see and that the
 //!   earlier announcement does not allow.
-//! - I2: the ranks whose predecessor is known form chains. While no rank TAKES or LEAVES, at most one chain begins with a rank
-//!   that is inside or granted, or has yet to grant: one that HAS a place behind nil or behind a rank that has left, or AWAITS. Each
-//!   other chain begins with a rank that has LOST its predecessor.
-//! - I3: a rank leaves only when no rank has a place behind it, or when it has granted the one that has. It grants only while
-//!   it announces that it LEAVES.
-//! - I4: only the rank that holds `repairer` puts its chain elsewhere: behind the tail, or, if the chain has the tail itself, behind
-//!   the one chain of I2 that is not lost. If there is none, it is first: no rank finds `tail` nil meanwhile.
+//! - I2: the ranks whose predecessor is known form chains. While no rank TAKES or LEAVES, at most one chain begins with a rank that
+//!   is inside or granted, or has yet to grant. Such a rank HAS a place behind nil or behind a rank that has left, or it AWAITS.
+//!   Each other chain begins with a rank that has LOST its predecessor.
+//! - I3: a rank leaves only when no rank has a place behind it, or when it has granted the rank behind it. It grants only
+//!   while it announces that it LEAVES.
+//! - I4: only the rank that holds `repairer` moves its chain. It moves the chain behind the tail, or, if the tail is in the chain
+//!   itself, behind the one chain of I2 that is not lost. If there is none, its chain is first, and no rank finds `tail` nil
+//!   meanwhile.
 //!
 //! # Memory ordering
-//! Announcements are puts to the rank's own memory, ordered or complete as I1 says. Links of an acquire are posted. A rank that has come back
-//! links and grants by compare-and-swap. So a step that it repeats changes nothing when it is too late: each `next` and
-//! `grant` has the number of its acquisition.
+//! Announcements are puts to the rank's own memory, ordered or complete as I1 requires. Links of an acquire are posted. A rank that has come
+//! back links and grants by compare-and-swap. Each `next` and `grant` has the number of its acquisition, so a step that is repeated too late
+//! changes nothing.
 //!
 //! # Deviations from the paper
 //! The paper's lock has a node for each acquisition, and its repairs are under a recoverable lock of its own. Here a rank has one node,
-//! whose words are numbered, and a rank that comes back first gives up the repair that it made. Numbers come round: a rank
-//! must not be down while another one acquires 4 million times.
+//! whose words are numbered. A rank that comes back first gives up its unfinished repair. Numbers wrap around: a rank must not be down
+//! while another rank acquires 4 million times.
 //!
 //! # Cost
 //! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
@@ -71,7 +73,7 @@ use crate::recoverable::{Resumable, Stage};
 use crate::word_ref::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, TAKES, WordRef, chain, says};
 use crate::{Error, Place, RawMutex, RawMutexTry, Result, Tas};
 
-/// What a rank announces besides the common kinds.
+/// The announcements of this lock, in addition to the common kinds.
 const LOST: u64 = 3;
 const LEAVES: u64 = 4;
 const AWAITS: u64 = 5;
@@ -142,7 +144,7 @@ impl Resumable for RmeMcs {
     #[cold]
     fn resume<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<(RmeMcs, Stage)> {
         let mut lock = RmeMcs::bind(ra, place, ())?;
-        // What this rank has done of a repair leaves the queue as its failure in an acquire does.
+        // The steps of an unfinished repair leave the queue in the same state as a failure in an acquire.
         ra.compare_and_swap(lock.repairer, pointer(lock.node.me), NIL)?;
         let word_ref = WordRef::of(lock.node.me, lock.node.own(ra).get(ANNOUNCED)?);
         lock.number = word_ref.rank >> 32;
@@ -201,7 +203,8 @@ impl RmeMcs {
         Ok(())
     }
 
-    /// Links this rank to `pred`, unless it is linked or was granted, and waits for the grant. Nil is no predecessor.
+    /// Links this rank to `pred`, unless it is linked or was granted, and waits for the grant. Nil stands for no
+    /// predecessor.
     fn wait_behind<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<()> {
         if pred == NIL {
             return Ok(());
@@ -217,7 +220,7 @@ impl RmeMcs {
         self.announce(ra, OUTSIDE, NIL)
     }
 
-    /// Hands over to the rank that is behind this one, once it has linked itself.
+    /// Hands the lock over to the rank behind this one, once that rank has linked itself.
     #[inline(never)]
     fn hand_over_to_next<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         let next = ra.wait_until(self.node.next, Until::Ne(self.open()))?;
@@ -226,7 +229,7 @@ impl RmeMcs {
         self.hand_over(ra, next)
     }
 
-    /// Does a release again that may have taken its last step already.
+    /// Repeats a release that may already have taken its last step.
     fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.repairs.acquire(ra)?;
         let next = loop {
@@ -234,7 +237,7 @@ impl RmeMcs {
             if next != self.open() || ra.compare_and_swap(self.tail, self.pointer(), NIL)? == self.pointer() {
                 break Some(next);
             }
-            // A rank that has taken the place behind this one says so, unless it has lost it. No repair gives that back to it while
+            // A rank that has taken the place behind this one announces it, unless it has lost it. No repair gives it back while
             // this rank announces that it leaves.
             let word_refs = self.look(ra)?;
             if !word_refs.iter().any(|word_ref| word_ref.what == TAKES) {
@@ -255,13 +258,14 @@ impl RmeMcs {
         }
     }
 
-    /// Gives this rank, which has lost its predecessor, another one, or none.
+    /// Gives this rank, which has lost its predecessor, another predecessor or none.
     fn rejoin<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<u64> {
         loop {
             // Ahead of the first look, too, so that all rounds are alike.
             ra.pause(1)?;
             let word_refs = self.look(ra)?;
-            // A rank that does its release again needs `repairer`. So no rank takes that to wait for it.
+            // A rank that repeats its release needs `repairer`. So no rank waits for such a rank while it holds
+            // `repairer`.
             let is_quiet = word_refs.iter().all(|word_ref| word_ref.what != TAKES && word_ref.what != LEAVES);
             if is_quiet && self.repairs.try_acquire(ra)? {
                 let pred = self.find(ra, &word_refs)?;
@@ -277,11 +281,11 @@ impl RmeMcs {
         }
     }
 
-    /// The new predecessor of this rank, while it holds `repairer`; nil for none. `None` unless the other ranks still announce
-    /// `word_refs`, of which none takes a place or leaves.
+    /// Returns the new predecessor of this rank, while it holds `repairer`; nil for none. Returns `None` unless the other
+    /// ranks still announce `word_refs`, of which none takes a place or leaves.
     fn find<A: RemoteAtomics + ?Sized>(&self, ra: &A, word_refs: &[WordRef]) -> Result<Option<u64>> {
         let tail = ra.get(self.tail)?;
-        // None of these announcements comes twice. So all of them have held together, at a time after this look at the tail.
+        // No announcement repeats. So all of these have held together, at a time after this look at the tail.
         if self.look(ra)? != word_refs {
             return Ok(None);
         }
@@ -300,7 +304,7 @@ impl RmeMcs {
         Ok(Some(first.map_or(NIL, |first| chain(word_refs, first.rank).1)))
     }
 
-    /// What the other ranks announce.
+    /// Returns the announcements of the other ranks.
     fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<WordRef>> {
         let others = (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me);
         others.map(|rank| Ok(WordRef::of(rank, ra.get(self.node.announced_by(rank))?))).collect()

@@ -61,7 +61,7 @@ impl RawRwLock for TasRw {
     type Params = Backoff;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<TasRw> {
-        // 63 bits of `lock` count any number of ranks.
+        // 63 bits of `lock` can count any number of ranks.
         Ok(TasRw { lock: place.word(0), backoff: BackoffState::new(params, ra.rank()) })
     }
 
@@ -134,7 +134,7 @@ impl TasRw {
         if self.try_acquire_write(ra)? { Ok(true) } else { self.retry_write(ra, deadline) }
     }
 
-    /// The attempts after the first one.
+    /// Makes the attempts after the first one.
     #[cold]
     #[inline(never)]
     fn retry_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! RMA-RW: thresholds, the counter word by word, and what writers pay.
+//! RMA-RW: thresholds, the counter word by word, and the costs of writers.
 
 use rmalab_atomics::{Counted, Mapped, Topology, World};
 
@@ -73,7 +73,7 @@ fn a_full_counter_waits_until_it_is_idle() {
     suite::scenario::<RmaRw>(2, params(2, 1, 1), |ra, mut lock, _, word| {
         let counter = lock.counter;
         if ra.rank().0 == 0 {
-            // Somebody is inside, after so many others.
+            // A reader is inside, after this many others.
             ra.fetch_store(counter, PHASE + FULL * ARRIVE + INSIDE)?;
             ra.fetch_add(word, 1)?;
             suite::poll(ra, counter, |counter| (arrive(counter), inside(counter)) == (FULL + 1, 1))?;
@@ -92,14 +92,14 @@ fn a_full_counter_waits_until_it_is_idle() {
 
 #[test]
 fn costs_on_two_nodes_of_a_rank() {
-    // The rank's own counter is no remote one.
+    // The rank's own counter is not remote.
     assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams::default()), [(0, 0), (2, 2)]);
     assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams { t_dc: 2, ..RmaRwParams::default() }), [(1, 1), (2, 2)]);
 }
 
 #[test]
 fn writers_pay_for_counters() {
-    // Three nodes of two ranks; rank 3 is the second one of the second node.
+    // Three nodes of two ranks. Rank 3 is the second rank of the second node.
     let world = World::threads(6).topology(Topology::blocks(6, 2, 1).unwrap());
     let costs = world.run(|ra| {
         let place = Place::alloc(ra, Rank(0), RmaRw::WORDS, RmaRw::NODE).unwrap();

@@ -1,4 +1,4 @@
-//! The repair of the robust MCS mutex, by one rank at a time: it puts ranks that wait behind failed ones elsewhere.
+//! The repair of the robust MCS mutex, by one rank at a time. It moves ranks that wait behind failed ranks.
 
 use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 
@@ -11,19 +11,19 @@ use crate::{Error, RawMutex, Result};
 /// The outcome of a repair for the rank that makes it.
 pub(super) enum Placed {
     Inside(Entry),
-    /// Behind this pointer, which has a link to this rank already, or not.
+    /// Behind this pointer, which may already have a link to this rank.
     Behind(u64, bool),
     NotRecoverable,
 }
 
 impl RobustMcs {
-    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent.
+    /// Runs `body` with the ranks that have failed and are silent, while no other rank repairs.
     fn alone<A: RemoteAtomics + ?Sized, T>(
         &mut self,
         ra: &A,
         body: impl Fn(&RobustMcs, &A, &Failed) -> Result<Option<T>>,
     ) -> Result<T> {
-        // A rank that has failed in a repair has left nothing half done that this one relies on.
+        // A rank that has failed in a repair has left nothing half done on which this repair relies.
         let _ = self.repairs.recoverable_acquire(ra)?;
         let done = loop {
             let failed = recoverable::acknowledged(ra)?;
@@ -31,17 +31,18 @@ impl RobustMcs {
             if let Some(done) = body(self, ra, &failed)? {
                 break done;
             }
-            // A repair may take any number of rounds, and must not have any number of puts under way.
+            // A repair may take any number of rounds, so it has to bound its puts under way.
             ra.flush(self.node.me)?;
             recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
         };
-        // What this rank has announced is there for the next repair.
+        // The next repair sees what this rank has announced.
         ra.flush(self.node.me)?;
         self.repairs.release(ra)?;
         Ok(done)
     }
 
-    /// What the live ranks other than this one announce, if no step of theirs is under way and none has changed.
+    /// Returns the announcements of the other live ranks, if none of them has a step under way, and no announcement has
+    /// changed.
     fn word_refs<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<WordRef>>> {
         let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank));
         let look = || {
@@ -58,7 +59,7 @@ impl RobustMcs {
         Ok(ra.get(self.node.grant_of(waiter))? & !NOT_RECOVERABLE == waiter >> 32)
     }
 
-    /// Gives this rank, which waits behind a rank that has failed, another place.
+    /// Gives another place to this rank, which waits behind a rank that has failed.
     #[cold]
     pub(super) fn repair<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Placed> {
         self.alone(ra, |lock, ra, failed| lock.place(ra, failed))
@@ -72,7 +73,7 @@ impl RobustMcs {
         let Some(word_refs) = self.word_refs(ra, failed)? else { return Ok(None) };
         let (mine, last) = chain(&word_refs, self.pointer());
         if !mine.contains(&tail) {
-            // The last rank is to look for a successor again, since it may be linked to one that has failed.
+            // The last rank has to look for a successor again, since it may be linked to a rank that has failed.
             let link = self.node.next_of(last);
             let old = ra.get(link)?;
             if old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old)) {
@@ -99,11 +100,11 @@ impl RobustMcs {
         if is_free && ra.compare_and_swap(link, old, self.pointer())? == old {
             return Ok(Some(Placed::Behind(before, true)));
         }
-        // The announcement is right again in the next round, before the end of this repair.
+        // The next round corrects the announcement, before the end of this repair.
         Ok(None)
     }
 
-    /// The live rank outside of `mine` that holds the lock or is granted it.
+    /// Returns the live rank outside of `mine` that holds the lock or is granted it.
     fn first<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
@@ -127,8 +128,8 @@ impl RobustMcs {
         Ok(None)
     }
 
-    /// Releases to a rank that waits behind one that has failed, or leaves the lock free. Returns false if a live successor
-    /// is going to link itself, or has.
+    /// Releases the lock to a rank that waits behind a failed rank, or leaves it free. Returns false if a live successor
+    /// has linked itself, or is going to.
     #[cold]
     pub(super) fn leave_to_another<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         self.alone(ra, |lock, ra, failed| {
@@ -138,7 +139,7 @@ impl RobustMcs {
             }
             let Some(word_refs) = lock.word_refs(ra, failed)? else { return Ok(None) };
             if word_refs.iter().any(|word_ref| word_ref.what == HAS && word_ref.behind == lock.pointer()) {
-                // Its link may be on its way. A dead one's must not end the wait for it.
+                // Its link may be on its way. The link of a dead rank must not end the wait for it.
                 return Ok(if next as u32 == 0 { Some(false) } else { None });
             }
             for word_ref in word_refs.iter().filter(|word_ref| word_ref.what == HAS && word_ref.behind != NIL) {
