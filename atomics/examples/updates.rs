@@ -156,8 +156,8 @@ fn slide<A: RemoteAtomics>(ra: &A, times: u64, depth: usize, mut word: impl FnMu
             if under_way.len() == depth {
                 under_way.pop_front().map_or(Ok(()), |oldest| ra.wait(oldest))?;
             }
-            // SAFETY: `results` has `depth` words, of which no addition under way has this one, and lives
-            // until the flush below.
+            // SAFETY: `results` has `depth` words, and lives until the flush below. No addition under way uses this
+            // word.
             under_way.push_back(unsafe { ra.start(word(), WordOp::FetchAdd(1), old.add(slot))? });
         }
         Ok(())

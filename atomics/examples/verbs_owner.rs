@@ -2,7 +2,7 @@
 //!
 //! Rank 0 adds to its own word, and the other ranks add to the same word through the adapter. If the adapter's atomics are atomic
 //! only among themselves (`ATOMIC_HCA`), additions of the owner's processor get lost. The adapter reads the word, the processor
-//! adds, and the adapter writes the read value plus its addend. Through the adapter no addition is lost; if one is, the program
+//! adds, and the adapter writes the read value plus its addend. Through the adapter no addition is lost. If one is, the program
 //! exits with an error.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,7 +22,7 @@ enum OwnerPath {
     Processor,
 }
 
-/// Adds for `time`; returns the number of additions of all ranks, and the final value of the word.
+/// Adds for `time`. Returns the number of additions of all ranks, and the final value of the word.
 fn run(
     ra: &Verbs,
     collectives: &Collectives<'_, Verbs>,

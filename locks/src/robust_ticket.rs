@@ -70,7 +70,7 @@ pub struct RobustTicket {
     announced: Address,
     hold: u32,
     my_ticket: u64,
-    /// The bits of the word that the release clears.
+    /// The bit of the word that the release clears.
     told: u64,
 }
 

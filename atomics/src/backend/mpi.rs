@@ -110,7 +110,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SEGMENT_BYTES`] and MPI's nodes, unless the environment says otherwise (`RMALAB_SEGMENT_BYTES`,
+    /// Segments of [`SEGMENT_BYTES`] and MPI's nodes, unless the environment sets others (`RMALAB_SEGMENT_BYTES`,
     /// `RMALAB_TOPOLOGY`).
     pub fn new() -> Attach {
         Attach::default()
@@ -185,7 +185,7 @@ fn whole_words(bytes: u64) -> Result<u64> {
     segment.ok_or_else(|| Error::world("a segment must be shorter than 2^63 bytes"))
 }
 
-/// Makes a world of the ranks of `comm`. All ranks take part, also one whose topology is an error.
+/// Makes a world of the ranks of `comm`. All ranks take part, including a rank whose topology is an error.
 fn join(session: Option<Session>, comm: Comm, segment: u64, given: Result<Option<Topology>>) -> Result<Mpi> {
     let handles = Handles::new();
     let (rank, size) = comm.place()?;
@@ -458,7 +458,7 @@ enum Direction {
 }
 
 impl Mpi {
-    /// Returns the number of flushes before puts to another word of a target than the puts under way to it.
+    /// Returns the number of flushes before a put, made because puts to another word of the same target were under way.
     pub fn ordering_flushes(&self) -> u64 {
         self.ordering_flushes.get()
     }

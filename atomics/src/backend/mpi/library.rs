@@ -138,7 +138,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.finalizes {
-            // SAFETY: this value stands for an initialization that has not been finalized; it stays in its thread.
+            // SAFETY: this value represents an initialization that has not been finalized. It stays in its thread.
             let _ = unsafe { ffi::PMPI_Finalize() };
         }
     }

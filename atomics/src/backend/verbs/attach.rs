@@ -39,7 +39,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SEGMENT_BYTES`], and the first device with a port that is up, unless the environment says otherwise.
+    /// Segments of [`SEGMENT_BYTES`], and the first device with a port that is up, unless the environment sets others.
     pub fn new() -> Attach {
         Attach::default()
     }

@@ -4,8 +4,8 @@
 //! Requests are numbered from 1. A queue pair completes them in order. One completion covers all requests up to its own,
 //! so not every request asks for one:
 //!
-//! * a request that this rank waits for asks for one, and so does a request that holds memory;
-//! * the first put of a burst asks for one, so that a put and a flush are one request. Further puts do not, and the
+//! * A request that this rank waits for asks for one, and so does a request that holds memory.
+//! * The first put of a burst asks for one, so that a put and a flush are one request. Further puts do not, and the
 //!   flush posts a write of no bytes whose completion covers them all. A burst ends with a flush of the target, with an
 //!   operation on it that returns a value, and with a wait.
 //! * One of every [`DEPTH`] / 2 requests in a row asks for one, so that a full queue always has a completion to come.
@@ -50,7 +50,7 @@ struct Swap {
     first: u64,
 }
 
-/// A place in a peer's memory.
+/// An address in a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// At this distance from the start of its mapping, in bytes.
@@ -60,7 +60,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Returns the place `bytes` bytes further on.
+    /// Returns the address `bytes` bytes further on.
     pub(super) fn plus(self, bytes: u64) -> Target {
         match self {
             Target::Mapping(offset) => Target::Mapping(offset + bytes),
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-/// Why a connection cannot be used any more.
+/// The reason why a connection is no longer usable.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// A request ended with this status.
@@ -224,8 +224,9 @@ impl Connection {
     #[inline]
     fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);
-        // SAFETY: the word that the result lands in is registered as long as this connection is there. No request under
-        // way has it, nor one of which the result has not been taken: every one is a hold, and they are taken in order.
+        // SAFETY: the word in which the result lands is registered as long as this connection exists. No other request
+        // under way uses that word, and no earlier request has left a result there: each of them is a hold, and results
+        // are taken in order.
         unsafe { self.pair.post(work, self.landing.buffer(number), self.remote(target), number, signalled)? };
         self.posted(number, signalled);
         self.burst = None;

@@ -41,7 +41,7 @@ pub(super) struct Abilities {
     pub(super) atomicity: Option<Atomicity>,
     /// The number of reads and atomics that a queue pair may have under way as requester.
     pub(super) initiator: u8,
-    /// The number that it answers at a time.
+    /// The number of reads and atomics that it answers at a time.
     pub(super) responder: u8,
 }
 
@@ -387,7 +387,7 @@ pub(super) struct Completions {
     device: Arc<Device>,
 }
 
-// SAFETY: as for `Device`; that it is not Sync keeps it to one thread at a time.
+// SAFETY: as for `Device`. It is not Sync, so only one thread uses it at a time.
 unsafe impl Send for Completions {}
 
 /// One completion: the number of the request, and the library's status if it has failed.
@@ -448,7 +448,7 @@ impl Drop for Completions {
 
 /// Returns the library's text for a completion's status.
 pub(super) fn status_words(status: u32) -> String {
-    // SAFETY: the library returns a C string that lives for ever, for any number, or null.
+    // SAFETY: for any number, the library returns null or a C string that lives forever.
     unsafe {
         let words = ffi::ibv_wc_status_str(status);
         if words.is_null() { format!("status {status}") } else { CStr::from_ptr(words).to_string_lossy().into() }

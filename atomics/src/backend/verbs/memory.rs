@@ -33,7 +33,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Fresh zeroed memory with a segment of `segment` bytes.
+    /// Makes zeroed memory with a segment of `segment` bytes.
     pub(super) fn new(segment: u64) -> Result<Memory> {
         let len = usize::try_from(segment).ok().and_then(|segment| segment.checked_add(FRONT));
         let len = len.filter(|&len| isize::try_from(len).is_ok());

@@ -10,15 +10,16 @@ use super::device::{Completions, Device, Gid, Port};
 use super::message::Endpoint;
 use crate::{Error, Result};
 
-/// How often a request is sent again before it fails. For Soft-RoCE 7 would mean forever.
+/// The number of times that a request is sent again before it fails. For Soft-RoCE, 7 would mean forever.
 const RETRIES: u8 = 6;
 
-/// How long a request waits for its acknowledgement before it is sent again: 4.096 µs · 2^18, a second. At 14, a
-/// virtual machine short of processor time would send again without need. The bootstrap reports the death of a peer
-/// sooner.
+/// The time for which a request waits for its acknowledgement before it is sent again: 4.096 µs · 2^18, a second. At
+/// 14, a virtual machine short of processor time would send again without need. The bootstrap reports the death of a
+/// peer sooner.
 const TIMEOUT: u8 = 18;
 
-/// How long a request waits before it is sent again to a peer without room (12: 0.64 ms). Requests here need no room.
+/// The time for which a request waits before it is sent again to a peer without room (12: 0.64 ms). Requests here need
+/// no room.
 const NOT_READY: u8 = 12;
 
 /// The largest number of routers that a packet may pass.
@@ -187,7 +188,7 @@ impl QueuePair {
         }
     }
 
-    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`; `signalled` says whether it asks
+    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`. If `signalled` is true, it asks
     /// for a completion.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! The program's memory, registered for other ranks: the adapter reaches it as long as it is registered.
+//! The program's memory, registered for other ranks. The adapter reaches it as long as it is registered.
 //!
 //! # State
 //!
@@ -184,7 +184,7 @@ impl Registration for Verbs {
             }
         }
         drop(region);
-        // If this fails, the entry stays taken, which is harmless; the caller owns the memory in any case.
+        // If this fails, the entry stays taken, which is harmless. The caller owns the memory in any case.
         self.change(index, |state| state & !TAKEN)?;
         Ok(memory)
     }

@@ -1,4 +1,4 @@
-//! How a rank waits: it spins, then yields, then sleeps.
+//! The steps of a waiting rank: it spins, then yields, then sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
