@@ -54,12 +54,12 @@ pub use litmus::{Litmus, LitmusOutcome, LitmusTest, litmus};
 use crate::random::Random;
 use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, WORD};
 
-/// A failed check: where it failed, and what it saw.
+/// A failed check: the place of the failure, and the observation.
 #[derive(Debug)]
 pub struct Failure {
     /// The check's name in the table.
     pub check: &'static str,
-    /// The rank that saw it.
+    /// The rank that observed the failure.
     pub rank: Rank,
     /// The number of ranks of the world.
     pub size: u32,
@@ -226,7 +226,7 @@ pub fn run_named<A: RemoteAtomics + ?Sized>(name: &str, runner: impl Fn(u32, fn(
     }
 }
 
-/// Why a check ends early.
+/// The reason why a check ends early.
 enum Stop {
     /// It observed a forbidden result.
     Saw(String),
@@ -263,7 +263,7 @@ macro_rules! require {
 }
 use require;
 
-/// Runs the body of a check, and adds the place to its failure.
+/// Runs the body of a check, and adds the check's name and rank to its failure.
 fn run<A: RemoteAtomics + ?Sized, T>(
     check: &'static str,
     ra: &A,

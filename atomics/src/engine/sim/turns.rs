@@ -2,8 +2,8 @@
 //!
 //! Switches hold few messages, and serve their inputs in turn. So at each place on the way to a busy adapter, the messages
 //! of the place's own ranks and of each neighbour get equal shares while there are any. A rank next to the adapter shares
-//! with few ranks, a far rank with all ranks on the same way. No message waits forever, and a short queue is served nearly
-//! in the order of arrival.
+//! with few ranks. A far rank shares with all ranks on the same route. No message waits forever, and a short queue is
+//! served nearly in the order of arrival.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) struct RoundRobin {
     waiting: u32,
     /// Empty places, kept for their memory.
     spare: Vec<PlaceQueue>,
-    /// The places on the way to the place whose turn it is.
+    /// The places on the way to the place that has its turn.
     way: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Which launcher has started this process, by its environment, and joining the job through it.
+//! Finds the launcher of this process by the environment, and joins the job through it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -64,7 +64,7 @@ fn link(environment: &Environment<'_>) -> Result<LauncherLink> {
             "the launcher of this process has no PMIx server for it (PMIX_NAMESPACE is not set); start it with `rmalab launch`, `srun --mpi=pmix`, or an mpirun of Open MPI 4 or newer",
         ))
     };
-    // It need not have the number of ranks in the environment: its server reports it.
+    // The number of ranks need not be in the environment, since the launcher's server reports it.
     if environment.chosen("RMALAB_RANK").is_none()
         && matches!(environment.foreign()?, Some("OMPI_COMM_WORLD_RANK" | "PMIX_RANK"))
     {
@@ -120,7 +120,7 @@ fn inherited(fd: RawFd) -> Result<UnixStream> {
     Ok(owned.into())
 }
 
-/// A process joins one job once: what its launcher has left for it can be used once.
+/// A process joins one job once, since the launcher's descriptors and data can be used only once.
 fn once() -> Result<()> {
     static JOINED: AtomicBool = AtomicBool::new(false);
     if JOINED.swap(true, Ordering::SeqCst) {
@@ -133,8 +133,8 @@ fn once() -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::World`] when no launcher has started this process, when it gives the ranks no way to find each other, or
-/// when a variable of the environment has an impossible value.
+/// [`Error::World`] when no launcher has started this process, when the launcher gives the ranks no way to find each
+/// other, or when an environment variable has an impossible value.
 pub fn by_environment() -> Result<Box<dyn Bootstrap>> {
     let environment = Environment::own();
     let (link, patience) = (link(&environment)?, environment.patience()?);
@@ -198,7 +198,7 @@ impl Membership {
             let opened = Hub::open(hub_address(&environment, one_host)?, size)?;
             Ok(hub.insert(opened).invitation().clone())
         })?;
-        // The launcher is not asked again; a connection to it would only be in the way.
+        // The launcher is not asked again, and a connection to it would only interfere.
         drop(bootstrap);
         Membership::join(&invitation, rank, size, &host, patience, hub)
     }

@@ -8,8 +8,8 @@
 //! `libpmix.so.2` with version 2. Only the needed member of a library's value is read, since the values of version 2 are
 //! shorter.
 //!
-//! Rank 0 puts the invitation; a fence over all ranks collects the data; the others get them. Then all finalize: for a
-//! launcher, a rank that ends without that has failed.
+//! Rank 0 puts the invitation; a fence over all ranks collects the data; the others get them. Then all finalize, since
+//! for a launcher a rank that ends without that has failed.
 //!
 //! The library's calls have no deadlines. They run on a separate thread, which is abandoned when the rank's time limit
 //! is over.
@@ -31,7 +31,7 @@ const KEY: &CStr = c"rmalab.invitation";
 const JOB_SIZE: &CStr = c"pmix.job.size";
 /// The number of them on this host, a `UINT32`.
 const LOCAL_SIZE: &CStr = c"pmix.local.size";
-/// Whether a fence collects the ranks' data, a `BOOL`.
+/// True if a fence collects the ranks' data, a `BOOL`.
 const COLLECT_DATA: &CStr = c"pmix.collect";
 
 const SUCCESS: c_int = 0;
@@ -40,7 +40,7 @@ const STRING: u16 = 3;
 const UINT32: u16 = 14;
 /// Data for all ranks on all hosts.
 const GLOBAL: u8 = 3;
-/// Stands for the job itself in place of a rank.
+/// Denotes the job itself in place of a rank.
 const WILDCARD: u32 = u32::MAX - 1;
 
 /// `pmix_key_t`
@@ -108,9 +108,9 @@ struct Library {
 
 impl Library {
     fn load() -> Result<Library> {
-        // The library's plug-ins look for its symbols among the global ones.
-        // SAFETY: the name ends with a null byte. That loading runs the library's initializers is what the launcher,
-        // whose library it is, counts on; nothing unloads it.
+        // The library's plug-ins look for its symbols among the global ones. SAFETY: the name ends with a null byte.
+        // Loading runs the library's initializers, on which the launcher relies, since the library belongs to it.
+        // Nothing unloads it.
         let handle = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(Error::world(format!(
@@ -160,7 +160,7 @@ impl Library {
     /// Becomes a client of the launcher, and returns the identity of this process.
     fn init(&self) -> Result<Proc> {
         let mut me = Proc { nspace: [0; 256], rank: 0 };
-        // SAFETY: it writes to `me`, which is a `pmix_proc_t`, and reads no information.
+        // SAFETY: the call writes to `me`, which is a `pmix_proc_t`, and reads no information.
         let status = unsafe { (self.init)(&raw mut me, std::ptr::null_mut(), 0) };
         self.check("reaching the launcher's PMIx server (PMIx_Init)", status)?;
         Ok(me)
