@@ -1,7 +1,7 @@
 //! The wrappers pass on the calls that they do not change.
 //!
 //! [`Probe`] is a backend that only records the calls that reach it. A call on a wrapper has to reach the probe like a call
-//! on the probe itself, unless the test says why not.
+//! on the probe itself, unless the test gives a reason for the difference.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! Non-blocking operations on bytes and on words, whose buffers stay alive long enough.
 //!
-//! Like in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns,
+//! As in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns,
 //! fails or panics. Buffers are borrowed for the whole scope, so no `mem::forget` ends a borrow early.
 
 use std::marker::PhantomData;
@@ -115,7 +115,7 @@ where
     result
 }
 
-/// A piece of a non-contiguous operation: where in the buffer, in bytes, where in the target, and how long.
+/// A piece of a non-contiguous operation: its place in the buffer, its place at the target, and its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Offset in the buffer, in bytes.
@@ -138,7 +138,7 @@ pub struct Owned<'a, A: RemoteAtomics + ?Sized, T: Pod> {
     requests: Vec<Request>,
 }
 
-/// Which way an owned buffer's bytes go.
+/// The direction in which an owned buffer's bytes move.
 #[derive(Clone, Copy)]
 enum Direction {
     Put,
@@ -150,7 +150,8 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`RemoteAtomics::put_bytes_nb`]; pieces that have begun are waited for, and the buffer is dropped.
+    /// The errors of [`RemoteAtomics::put_bytes_nb`]. The call then waits for the pieces that have begun, and drops the
+    /// buffer.
     ///
     /// # Panics
     ///
@@ -167,7 +168,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Panics
     ///
-    /// The errors of [`put`](Self::put), and an error when a piece does not start after the previous one.
+    /// As for [`put`](Self::put), and when a piece does not start after the end of the previous one.
     pub fn get(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
         Self::start(ra, buffer, pieces, Direction::Get)
     }
@@ -176,7 +177,8 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`RemoteAtomics::start`]; operations that have begun are waited for, and the buffer is dropped.
+    /// The errors of [`RemoteAtomics::start`]. The call then waits for the operations that have begun, and drops the
+    /// buffer.
     ///
     /// # Panics
     ///

@@ -173,7 +173,7 @@ impl Library {
         // SAFETY: the key is in an array of the length of keys; the value is a string, which the library copies.
         let status = unsafe { (self.put)(GLOBAL, padded(key).as_ptr(), &raw mut value) };
         self.check("telling the ranks where to meet (PMIx_Put)", status)?;
-        // SAFETY: the library has been initialized: no caller comes here without the result of `init`.
+        // SAFETY: the library has been initialized, since every caller has the result of `init`.
         self.check("telling the ranks where to meet (PMIx_Commit)", unsafe { (self.commit)() })
     }
 
@@ -182,7 +182,7 @@ impl Library {
         let mut collect =
             Info { key: padded(COLLECT_DATA), flags: 0, value: Value { kind: BOOL, data: Data { room: [0; 3] } } };
         collect.value.data.flag = true;
-        // SAFETY: no processes stand for all of the job; one piece of information, which is only read.
+        // SAFETY: an empty list of processes denotes the whole job. The call only reads the one piece of information.
         let status = unsafe { (self.fence)(std::ptr::null(), 0, &raw const collect, 1) };
         self.check("meeting the other ranks (PMIx_Fence)", status)
     }
@@ -212,7 +212,7 @@ impl Library {
     }
 
     fn number(&self, of: &Proc, key: &CStr) -> Result<u32> {
-        // SAFETY: `get` shows it values of this type only.
+        // SAFETY: `get` passes it only values of this type.
         self.get(of, key, UINT32, |data| Some(unsafe { (*data).uint32 }))
     }
 
@@ -234,7 +234,7 @@ impl Library {
     }
 }
 
-/// Why the dynamic linker has refused, in its words.
+/// Returns the reason why the dynamic linker has refused, in its words.
 fn load_error() -> String {
     // SAFETY: it returns a string that stays until the next call of this thread, or none.
     unsafe {
@@ -263,7 +263,7 @@ fn patiently<T: Send + 'static>(
     std::thread::Builder::new()
         .name("rmalab-pmix".into())
         .spawn(move || {
-            // Whoever has lost patience does not listen any more.
+            // A caller that has given up no longer listens.
             let _ = done.send(calls());
         })
         .map_err(|error| Error::system("starting the thread that speaks PMIx", error))?;
@@ -340,7 +340,7 @@ impl Bootstrap for Pmix {
             found
         });
         match mine {
-            // Its own error comes first: it is the cause of all others.
+            // The rank's own error comes first, since it is the cause of all others.
             Some(mine) => mine.and_then(|mine| found.map(|_| Invitation { host: Some(Rank(0)), ..mine })),
             None => from_rank_0(&found?),
         }
