@@ -9,15 +9,15 @@ use crate::{Call, Error, Result, UserMemory, WindowCore, WindowDisp};
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Attaches this rank's part of `other` to a dynamic window, and returns its address for the others.
     ///
-    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
-    /// be over another team of the same world, such as this rank's node. Detach the memory before `other` is freed: after
-    /// that, operations would reach memory with a new use.
+    /// So one dynamic window reaches memory of other windows, as DART nests shared windows in a dynamic one. The other
+    /// window may be over another team of the same world, such as this rank's node. Detach the memory before `other` is
+    /// freed. Otherwise later operations would reach memory with a new use.
     ///
     /// # Errors
     ///
     /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
     /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, [`Error::Attach`] when
-    /// `other` is of another world, and as [`attach`](Self::attach).
+    /// `other` belongs to another world, and the errors of [`attach`](Self::attach).
     pub fn attach_window<B: RemoteAtomics + ?Sized>(&self, other: &WindowCore<'_, B>) -> Result<WindowDisp> {
         self.attach_part(other).map_err(|error| self.hear(error))
     }
@@ -35,7 +35,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         }
         let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
         let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
-        // The program's address of the memory; where there is none, the displacement serves as well.
+        // The program's address of the memory. If there is none, the displacement replaces it.
         let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
         let started = self.start_record();
         let disp = dynamic.attach_segment(self.ra, address, at, local.bytes())?;
@@ -66,14 +66,14 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
 
     /// Detaches the memory at `disp`, and returns it (`MPI_Win_detach`).
     ///
-    /// Operations of others that are under way are waited for; later ones find nothing there.
+    /// The call waits for operations of others that are under way. Later operations find nothing there.
     ///
     /// # Errors
     ///
     /// [`Error::Flavor`], [`Error::Detach`], and [`PeerFailed`](rmalab_atomics::Error::PeerFailed) when a rank has failed
-    /// and the operation of another one does not end. The memory is detached then, and never given back, since that rank
-    /// may still write to it. Between processes of a host, an operation of a rank that was killed keeps no memory; over
-    /// `verbs` it does, since an adapter counts operations and not the ranks that they are of.
+    /// and the operation of another rank does not end. The memory is detached then, and never given back, since that rank
+    /// may still write to it. Between processes of a host, an operation of a killed rank does not keep memory. Over
+    /// `verbs` it does, since an adapter counts operations, without their ranks.
     pub fn detach(&self, disp: WindowDisp) -> Result<UserMemory> {
         let missing = || Error::Detach { rank: self.ra.rank(), disp };
         let detached = self.take(disp, true).and_then(|memory| memory.ok_or_else(missing));

@@ -96,12 +96,12 @@ impl std::fmt::Display for Call {
     }
 }
 
-/// The ending of the word for so many things.
+/// Returns the plural ending of a word for this many things.
 fn s(number: u64) -> &'static str {
     if number == 1 { "" } else { "s" }
 }
 
-/// " of rank 3", or nothing.
+/// Writes " of rank 3", or nothing.
 struct Of<'e>(&'e Option<Rank>);
 
 impl std::fmt::Display for Of<'_> {
@@ -255,7 +255,7 @@ pub enum Error {
         /// The call that opens such an epoch.
         call: Call,
     },
-    /// A call of the [untyped interface](crate::RawWindow) needs an epoch that is not open.
+    /// A call of the [untyped interface](crate::RawWindow) needed an epoch that is not open.
     #[error("{rank}: {call}{} outside of an epoch{}", Of(target), if target.is_some() { " to it" } else { "" })]
     NotOpen {
         /// The rank that called.
@@ -357,7 +357,7 @@ pub enum Error {
         call: Call,
         /// The rank that called.
         rank: Rank,
-        /// The rank whose memory it is.
+        /// The rank that has the memory.
         target: Rank,
     },
     /// compare_and_swap does not take elements of this type.
@@ -427,7 +427,7 @@ pub enum Error {
         /// The first such rank.
         rank: Rank,
     },
-    /// A global pointer points to nothing, or not to memory that the call can use.
+    /// A global pointer points to nothing, or to memory that the call cannot use.
     #[error("{rank}: {call} at {pointer}: {why}")]
     BadPointer {
         /// The rank that called.
@@ -453,16 +453,16 @@ pub enum Error {
         /// The number of bytes of the segment at each unit.
         bytes: u64,
     },
-    /// In a collective allocation of global memory, units asked for different sizes.
+    /// In a collective allocation of global memory, units requested different sizes.
     #[error("{rank}: memalloc of {bytes} bytes, while {other} asks for {there}; all units have to ask for the same")]
     Uneven {
         /// The rank that called.
         rank: Rank,
-        /// The size that this unit asked for.
+        /// The size that this unit requested.
         bytes: u64,
-        /// The first unit that asked for another size.
+        /// The first unit that requested another size.
         other: Rank,
-        /// The size that the other unit asked for.
+        /// The size that the other unit requested.
         there: u64,
     },
     /// A layout is impossible, or does not fit its buffer.

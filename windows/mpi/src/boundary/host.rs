@@ -585,7 +585,8 @@ pub(crate) fn free_group(mut group: Group) {
     unsafe { ffi::PMPI_Group_free(&mut group) };
 }
 
-/// Returns the numbers that the members of `group` have in `all`. A member that is not there is an error of the group.
+/// Returns the numbers that the members of `group` have in `all`. A member that is not in `all` is an error of the
+/// group.
 pub(crate) fn ranks(group: Group, all: Group) -> Result<Vec<Rank>> {
     let mut members = Members::default();
     members.read(group, all)?;
