@@ -52,7 +52,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         self.take(disp, false).map(drop).map_err(|error| self.hear(error))
     }
 
-    /// Takes the region at `disp` off the list, if it is memory of the program as `exposed` says.
+    /// Takes the region at `disp` off the list. `exposed` is true if the region has to be memory of the program.
     fn take(&self, disp: WindowDisp, exposed: bool) -> Result<Option<UserMemory>> {
         let (dynamic, ra) = (self.dynamic(Call::Detach)?, self.ra);
         if dynamic.is_exposed(disp) != Some(exposed) {

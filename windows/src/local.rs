@@ -11,7 +11,7 @@ use crate::{Result, Target, WindowDisp};
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
 ///
 /// Other ranks may access this memory at the same time. So there are no references to it, only copies, and words as atomics. Displacements
-/// are in the units of the rank whose part it is.
+/// are in the units of the rank that has the part.
 #[derive(Debug)]
 pub struct Local<'w, A: RemoteAtomics + ?Sized> {
     pub(crate) target: Target<'w, A>,
@@ -23,7 +23,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
         self.target.part
     }
 
-    /// Returns the rank whose part it is.
+    /// Returns the rank that has the part.
     pub fn rank(&self) -> Rank {
         self.target.rank
     }
@@ -92,7 +92,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
         (head == 0).then_some(words)
     }
 
-    /// Bytes before the first word, and the words.
+    /// Returns the number of bytes before the first word, and the words.
     pub(crate) fn reached(&self) -> Option<(u64, &'w [AtomicU64])> {
         match self.place {
             TargetMemory::Segment(at) => {

@@ -9,10 +9,10 @@ use crate::raw::core::WindowCore;
 
 /// An operation with a request, which owns its buffer.
 ///
-/// Like in MPI, waiting for a put or an accumulate frees the buffer, and does not complete the operation at the target. Waiting for a get
-/// means that the data have arrived. A request may outlive its epoch, whose end completes the operation; a later wait takes no time. A
-/// request borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request
-/// waits for it. Forgetting one leaks its buffer, and nothing else.
+/// As in MPI, a wait for a put or an accumulate frees the buffer, and does not complete the operation at the target. After a wait for a
+/// get, the data have arrived. A request may outlive its epoch, whose end completes the operation. A later wait takes no time. A request
+/// borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request waits
+/// for it. Forgetting one leaks its buffer, and nothing else.
 #[derive(Debug)]
 #[must_use = "`wait` returns the buffer"]
 pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
@@ -23,7 +23,7 @@ pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
 enum RequestState<'e, A: RemoteAtomics + ?Sized, T: Pod> {
     Done(Vec<T>),
     UnderWay(Owned<'e, A, T>, UnderWay<'e, A>),
-    /// Updates by the elements of the buffer, whose results are of no use to the program.
+    /// Updates by the elements of the buffer, whose results the program does not need.
     Updating(Vec<T>, Owned<'e, A, u64>, UnderWay<'e, A>),
 }
 

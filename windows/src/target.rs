@@ -17,11 +17,11 @@ use crate::place::{ByRequest, TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{Call, Error, Items, Kind, Op, Result, WindowDisp};
 
-/// An epoch by locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
+/// An epoch of locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Passive<'e>(PhantomData<&'e ()>);
 
-/// An epoch by fences, or by start and complete, in which targets synchronize, too.
+/// An epoch of fences, or of start and complete, in which targets also synchronize.
 #[derive(Clone, Copy, Debug)]
 pub struct Active;
 
@@ -46,8 +46,8 @@ impl WithRequests for Passive<'_> {}
 ///
 /// # Errors
 ///
-/// [`Error::OutOfWindow`], or [`Error::NotAttached`] on a dynamic window, for memory outside the target's part of the window; nothing was
-/// done then. The errors of the network, such as a peer that has failed.
+/// [`Error::OutOfWindow`], or [`Error::NotAttached`] on a dynamic window, for memory outside the target's part of the window. The call
+/// has no effect then. The errors of the network, such as a peer that has failed.
 #[derive(Debug)]
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
@@ -61,9 +61,9 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) part: TargetPart<'e>,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
-    /// Whether this rank holds the target exclusively.
+    /// True if this rank holds the target exclusively.
     pub(crate) alone: bool,
-    /// Whether accesses are local ones, without an epoch: errors name them so.
+    /// True if accesses are local, without an epoch. Errors name them accordingly.
     pub(crate) is_local: bool,
     pub(crate) epoch: PhantomData<P>,
 }
@@ -109,8 +109,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.reach_span(call, Some((kind, op)), disp, (0, len), len, then)
     }
 
-    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`, `data` bytes of which are used, by an
-    /// update if there is one.
+    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`. The operation, which may be an
+    /// update, uses `data` of these bytes.
     #[inline(always)]
     fn reach_span<R: Default>(
         &self,
@@ -121,7 +121,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         data: u64,
         then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        // No state of the recording is kept here during the operation: it would take registers from all operations.
+        // No state of the recording is kept here during the operation, since it would take registers from all
+        // operations.
         if let TargetPart::Recorded { .. } = self.part {
             self.begin_record(call, update, disp, (first, len), data);
         }
@@ -142,15 +143,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         (first, len): (i64, u64),
         data: u64,
     ) {
-        // The unit that contains the first byte. Bytes that a layout has twice count once; of elements, only whole ones
-        // count.
+        // The unit that contains the first byte. Bytes that a layout has twice count once. Only whole elements count.
         let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
         let bytes = data.min(len);
         let bytes = update.map_or(bytes, |(kind, _)| bytes - bytes % kind.size());
         self.core.begin_transfer(call, update, self.rank, disp, bytes);
     }
 
-    /// Returns the part, whether it is recorded or not.
+    /// Returns the part, recorded or not.
     #[inline(always)]
     fn part(&self) -> TargetPart<'e> {
         match self.part {
@@ -193,13 +193,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Returns the address of `len` bytes at `disp`, if they are in a segment and within the window, as for most
-    /// operations.
+    /// Returns the address of `len` bytes at `disp`, if they are in a segment and within the window, which is the usual
+    /// case.
     #[inline(always)]
     fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
         if let TargetPart::Fixed(TargetMemory::Segment(start)) = self.part
             && let Some(offset) = disp.0.checked_mul(i64::from(self.unit))
-            // A negative one is larger than any window.
+            // A negative displacement is larger than any window.
             && len <= self.bytes
             && offset as u64 <= self.bytes - len
         {
@@ -215,7 +215,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if offset.is_multiple_of(WORD) { self.words.in_memory(offset / WORD) } else { None }
     }
 
-    /// Like [`word`](Self::word), where an engine stands in for the processor.
+    /// Like [`word`](Self::word), where an engine replaces the processor.
     #[cold]
     #[inline(never)]
     fn word_by_engine(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
@@ -253,8 +253,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.put_bytes(disp, source)
     }
 
-    // Out of line: the compiler keeps a result of several branches in memory, and the fast path above would wait for
-    // it.
+    // Out of line, since the compiler keeps a result of several branches in memory, and the fast path above would wait
+    // for it.
     #[inline(never)]
     fn put_bytes(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
         if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
@@ -399,7 +399,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         })
     }
 
-    /// Checks that the items `target` at `disp` are in the target's part of the window, of which an operation by `call` may use fewer.
+    /// Checks that the items `target` at `disp`, of which an operation by `call` may use only some, are in the target's part of the
+    /// window.
     ///
     /// # Errors
     ///
@@ -441,8 +442,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         walk().map_err(|error| self.core.hear(error))
     }
 
-    /// Returns the first byte that `target` touches and the number of bytes from there to the last one. Both items must
-    /// have the same number of bytes.
+    /// Returns the first byte that `target` touches and the number of bytes from there to the last one. The items of
+    /// both ends must have the same number of bytes.
     fn span(&self, call: Call, target: Items<'_>, origin: Items<'_>) -> Result<(i64, u64)> {
         let (here, there) = (origin.bytes()?, target.bytes()?);
         if here != there {
@@ -464,7 +465,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     ) -> Result<Target<'_, A, P>> {
         match rank {
             Some(rank) if rank.0 >= self.ra.size() => {
-                // The error is reported here, not in the callers: a target that passes through their `map_err` is
+                // The error is reported here, not in the callers, since a target that passes through their `map_err` is
                 // copied through memory.
                 Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
             }
@@ -488,7 +489,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Returns the target `rank`, which is a rank of the team.
     #[inline(always)]
     pub(crate) fn member<P>(&self, epoch: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
-        // The usual case is inlined, in parts: a whole value would be copied.
+        // The usual case is inlined, in parts, since a whole value would be copied.
         let mut words = LocalWords::default();
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
@@ -535,8 +536,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     }
 }
 
-/// The pieces of an operation with layouts: each is one run at both ends. All lie within the checked bounds: at the origin
-/// in the buffer, at the target from `first` on.
+/// The pieces of an operation with layouts. Each is one run at both ends. All are within the checked bounds: at the origin
+/// in the buffer, and at the target from `first` on.
 struct Pieces<'l> {
     pairs: PairRuns<'l>,
     offset: u64,
@@ -554,7 +555,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// The largest number of runs in one call: a call of the kernel takes as many.
+/// The largest number of runs in one call, which is the limit of a call of the kernel.
 const BATCH: usize = 1024;
 
 /// Calls `transfer` with up to [`BATCH`] of `runs` at a time.

@@ -132,7 +132,7 @@ impl<'m> Program<'_, 'm> {
         Ok(())
     }
 
-    /// All of the memory is as the model has it.
+    /// All of the memory equals the model.
     fn compare(&self) -> Result<()> {
         for block in self.collective.iter().flatten().chain(&self.single) {
             let mut seen = vec![0; block.bytes.len()];

@@ -34,7 +34,7 @@ use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team, Window};
 
 use program::{Call, Plan, Raw, Step, Sync, plan, raw};
 
-/// How long one program may take before it counts as hung.
+/// The time after which one program counts as hung.
 const HUNG: Duration = Duration::from_secs(60);
 
 /// The number of programs that one world runs, one after the other.
@@ -137,8 +137,8 @@ fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = 
     }
 }
 
-/// The programs have every call in every kind of epoch that may have it, every kind of element, and enough difficult
-/// cases.
+/// The programs make every call in every kind of epoch that allows it, on every kind of element, and have enough
+/// difficult cases.
 #[test]
 fn programs_meet_everything() {
     let mut met = HashSet::new();
@@ -216,7 +216,7 @@ fn programs_on_threads() {
 /// Prints the smallest failing program that shrinking finds.
 fn shrink(seed: u64, ranks: u32) {
     const STEPS: u32 = 2_000;
-    // A race may not be lost every time.
+    // The race may not occur every time.
     const TRIES: u32 = 20;
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

@@ -8,7 +8,7 @@ use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Error as AtomicsError, Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{Call, Config, Error, LockKind, Op, Open, Result, Team, Window, WindowDisp};
 
-/// Does not compile if the type has the trait: the choice would be ambiguous.
+/// Does not compile if the type has the trait, since the choice would be ambiguous.
 macro_rules! assert_is_not {
     ($type:ty: $trait:path) => {
         const _: fn() = || {
@@ -124,7 +124,7 @@ fn end_within(team: &Team<'_, Mapped>, epoch: EpochKind, end: impl Fn()) -> Resu
         }
         EpochKind::Exclusive | EpochKind::Shared | EpochKind::LockAll | EpochKind::Batch | EpochKind::Request => {
             team.barrier()?;
-            // Rank 1 may have released the lock in its panic. If not, this waits only as long as rank 1 lives.
+            // Rank 1 may have released the lock in its panic. If it has not, this waits only as long as rank 1 lives.
             window.lock(LockKind::Exclusive, Rank(0))?.unlock()?;
         }
     }
@@ -227,7 +227,7 @@ fn forget(team: &Team<'_, Mapped>) {
         team.barrier().unwrap();
         let (me, disp) = (team.rank(), |rank: Rank| WindowDisp(starts[rank.index()]));
         let right = Rank((me.0 + 1) % team.size());
-        // Buffers of requests that no call waits for: their memory is never reused.
+        // The memory of buffers whose requests no call waits for is never reused.
         let epoch = window.lock(LockKind::Shared, right).unwrap();
         for round in 0..100_u8 {
             std::mem::forget(epoch.rput(disp(right), vec![round; 2000]).unwrap());

@@ -1,4 +1,4 @@
-//! The tree of parts that a layout is.
+//! The tree of parts of which a layout consists.
 
 use std::sync::Arc;
 
@@ -24,8 +24,9 @@ impl Run {
 
 /// The bytes of a buffer that an operation touches, in order, relative to the buffer's start.
 ///
-/// Like an MPI datatype, a layout has a *size* (bytes of data) and *bounds*. Their distance is its *extent*: where the
-/// next item starts when several follow each other. A layout is immutable, and cheap to clone, since lists are shared.
+/// Like an MPI datatype, a layout has a *size* (bytes of data) and *bounds*. Their distance is its *extent*: the
+/// distance from one item to the next when several follow each other. A layout is immutable, and cheap to clone, since
+/// lists are shared.
 ///
 /// ```
 /// use rmalab_windows::Layout;
@@ -46,7 +47,7 @@ pub struct Layout {
     pub(super) lower: i64,
     /// The upper bound; upper − lower is within `i64`.
     pub(super) upper: i64,
-    /// Whether the bounds were set and do not follow from the data; such bounds outweigh others in a structure.
+    /// True if the bounds were set and do not follow from the data. Such bounds take precedence in a structure.
     pub(super) marked: bool,
     pub(super) kinds: Kinds,
     /// Invariant I4; 0 if there are no elements.
@@ -92,7 +93,7 @@ pub(super) struct RepeatedShape {
     pub(super) shape: Shape,
 }
 
-/// Returns `value` if it fits in the type; the error names it as `what`.
+/// Returns `value` if it fits in the type. The error names it as `what`.
 pub(super) fn narrow<T: TryFrom<i128>>(value: i128, what: &'static str) -> Result<T> {
     T::try_from(value).map_err(|_| LayoutError::Overflow { what })
 }
@@ -119,7 +120,8 @@ impl Shape {
 }
 
 impl RepeatedShape {
-    /// Makes the canonical part (I2) for `count` copies of a shape, and returns how many parts were folded into it.
+    /// Makes the canonical part (I2) for `count` copies of a shape, and returns the number of parts that were folded
+    /// into it.
     pub(super) fn new(
         mut offset: i64,
         mut count: u64,
@@ -201,7 +203,7 @@ impl Body {
         match &list[..] {
             [] => return Ok(Body::EMPTY),
             [RepeatedShape { offset, count: 1, shape: Shape::Run(run), .. }] => return Body::run(*offset, run.bytes),
-            // A list alone needs no list around it.
+            // A single list needs no list around it.
             [RepeatedShape { offset: 0, count: 1, shape, .. }] => {
                 (all.shape, all.depth, all.parts) = (shape.clone(), all.depth - 1, all.parts - 1);
             }

@@ -57,7 +57,7 @@ pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
-    /// Which locks of different ranks exclude each other under its policy.
+    /// The locks of different ranks that exclude each other under its policy.
     pub(crate) exclusion: Exclusion,
     pub(crate) memory: Memory<'t>,
     pub(crate) flavor: Flavor,
@@ -70,7 +70,7 @@ pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) under_way: Cell<u64>,
     /// The recorder of this rank's calls, if the window is recorded.
     pub(crate) recorder: Option<Rc<Recorder>>,
-    /// Whether operations are done at once, without requests and without a recorder.
+    /// True if operations are done at once, without requests and without a recorder.
     pub(crate) plain: bool,
     /// The allocations that go back to the symmetric heap when the window is freed.
     pub(crate) allocations: Vec<Disp>,
@@ -95,7 +95,7 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for WindowCore<'_, A> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
-    /// Returns the part of a rank of the team, as operations reach it.
+    /// Returns the part of a rank of the team, for operations.
     #[cold]
     pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> TargetPart<'_> {
         match (&self.two_sided, self.part(rank).0) {
@@ -155,7 +155,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.unlock_all())
     }
 
-    /// Notes that this rank holds a shared lock that excludes all others, although MPI would admit shared ones.
+    /// Notes that this rank holds a shared lock that excludes all others, although MPI would admit shared locks.
     #[cold]
     pub(crate) fn enter(&self, open: Open) {
         self.epochs.inside.set(self.epochs.inside.get() + 1);
@@ -176,7 +176,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// Keeps the error of an epoch that ended by being dropped, for the next call that opens one.
+    /// Keeps the error of an epoch that ended by being dropped, for the next call that opens an epoch.
     #[cold]
     pub(crate) fn keep(&self, error: Error) {
         let error = self.hear(error);
@@ -244,7 +244,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// Returns the error of a call that belongs into an epoch that is not open.
+    /// Returns the error of a call that needs an epoch that is not open.
     #[cold]
     pub(crate) fn not_open(&self, call: Call, target: Option<Rank>) -> Error {
         self.hear(Error::NotOpen { rank: self.ra.rank(), call, target })

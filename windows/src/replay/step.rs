@@ -12,7 +12,7 @@ use crate::{FenceAssert, Kind, Op, PostAssert, StartAssert, WindowDisp};
 pub enum Update {
     /// Accumulate.
     Accumulate(Kind, Op),
-    /// Accumulate that returns the elements' values before.
+    /// Accumulate that returns the elements' old values.
     GetAccumulate(Kind, Op),
     /// The same for one element.
     FetchAndOp(Kind, Op),

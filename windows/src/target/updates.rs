@@ -15,8 +15,8 @@ use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappab
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Combines `source` into the elements at `disp` (`MPI_Accumulate`), each of them atomically.
     ///
-    /// Atomic against all ranks' accumulates, fetches and swaps of the same element type on this window. Accumulates of
-    /// one rank on one element take effect in the order of its calls.
+    /// It is atomic against all ranks' accumulates, fetches and swaps of the same element type on this window.
+    /// Accumulates of one rank on one element take effect in the order of its calls.
     ///
     /// # Errors
     ///
@@ -63,10 +63,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.accumulate_layout_untyped(disp, target, T::KIND, op, bytemuck::cast_slice(source), origin)
     }
 
-    /// Combines `source` into the elements at `disp` and reads their values before (`MPI_Get_accumulate`).
+    /// Combines `source` into the elements at `disp` and reads their old values (`MPI_Get_accumulate`).
     ///
-    /// Atomic like [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and `source`
-    /// is ignored: it may be empty.
+    /// It is atomic like [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and
+    /// `source` is ignored and may be empty.
     ///
     /// # Errors
     ///
@@ -176,10 +176,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Combines `value` into the element at `disp`, and returns its value before (`MPI_Fetch_and_op`).
+    /// Combines `value` into the element at `disp`, and returns its old value (`MPI_Fetch_and_op`).
     ///
-    /// Atomic like [`accumulate`](Self::accumulate); one network atomic where the type and the operation have one. All
-    /// zeros from the null target.
+    /// It is atomic like [`accumulate`](Self::accumulate), and one network atomic where the type and the operation have
+    /// one. The null target returns all zeros.
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Updates a 64-bit unsigned integer, if the processor reaches it and may update it now, and returns its value before. Otherwise it
-    /// does nothing, and [`fetch_and_op`](Self::fetch_and_op) is the way.
+    /// Updates a 64-bit unsigned integer, if the processor reaches it and may update it now, and returns its old value. Otherwise it
+    /// does nothing. Call [`fetch_and_op`](Self::fetch_and_op) then.
     #[inline(always)]
     pub fn update_word(&self, disp: WindowDisp, op: Op, value: u64) -> Option<u64> {
         if self.ways.strategy != AccumulateStrategy::Native {
@@ -264,8 +264,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Updates the word at `disp` with an instruction, if the processor reaches it and may update it now.
     ///
-    /// It returns no error: the compiler keeps a result of several branches in memory, and the next atomic would wait
-    /// for it.
+    /// It returns no error, since the compiler keeps a result of several branches in memory, and the next atomic would
+    /// wait for it.
     #[inline(always)]
     fn by_processor(&self, disp: WindowDisp, update: impl FnOnce(MemoryWord<'e>) -> u64) -> Option<u64> {
         let word = self.word(disp)?;
@@ -277,8 +277,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Some(old)
     }
 
-    /// Updates the word at `disp` with an atomic of the network, or of an engine in place of the processor, if one may
-    /// be used there.
+    /// Updates the word at `disp` with an atomic of the network, or of an engine that replaces the processor, if one
+    /// may be used there.
     #[inline(never)]
     fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
         let word = if self.words.is_by_engine() { self.word_by_engine(disp) } else { None };
@@ -328,10 +328,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// Stores `desired` in the element at `disp` if it is `expected`; returns its value before
-    /// (`MPI_Compare_and_swap`).
+    /// Stores `desired` in the element at `disp` if it is `expected`. Returns its old value (`MPI_Compare_and_swap`).
     ///
-    /// Atomic like [`accumulate`](Self::accumulate). All zeros from the null target.
+    /// It is atomic like [`accumulate`](Self::accumulate). The null target returns all zeros.
     ///
     /// # Errors
     ///
@@ -368,8 +367,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Runs `body` while no other rank updates this target's elements by accumulates, fetches or swaps, on any path.
     ///
-    /// It is for updates that this crate does not have: `body` reads the target's memory, computes, and writes it. `body` may
-    /// put and get, but makes no update of the window. For the null target it runs at once.
+    /// It is for updates that this crate lacks: `body` reads the target's memory, computes, and writes it. `body` may put and
+    /// get, but makes no update of the window. For the null target it runs at once.
     ///
     /// # Errors
     ///
@@ -403,16 +402,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 }
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// Returns whether a rank that holds a target exclusively, if it does, is the only one that may update it. The policy that
-    /// locks nothing excludes no rank.
+    /// Returns whether a rank that holds a target exclusively is the only rank that may update it. The policy that locks
+    /// nothing excludes no rank.
     fn excludes_others(&self, alone: bool) -> bool {
         alone && self.exclusion != Exclusion::Nothing
     }
 
     /// Adds to words of a target, as [`RawWindow::add_to_words`](crate::RawWindow::add_to_words) does.
     ///
-    /// It is the way of [`Target::accumulate`] without the target: that has many fields, and making it takes as long as the
-    /// addition of some hundred words.
+    /// It takes the path of [`Target::accumulate`] without a target. A target has many fields, and making it takes as long
+    /// as the addition of some hundred words.
     #[inline(never)]
     pub(crate) fn add_to_words(&self, rank: Rank, alone: bool, disp: WindowDisp, values: &[u64]) -> bool {
         let Memory::Symmetric { base, bytes, unit } = self.memory else { return false };

@@ -12,7 +12,7 @@ use crate::{Error, Result, WindowCore};
 /// [`TwoSidedAgent`](crate::Transport::TwoSidedAgent); see [`WindowCore::agent`](crate::WindowCore::agent).
 ///
 /// The program runs [`serve`](Self::serve) in a separate thread, which needs a handle of the rank that threads can share
-/// (`A: Sync`). [`WindowCore::stop_agent`](crate::WindowCore::stop_agent) ends it, and it may be run again.
+/// (`A: Sync`). [`WindowCore::stop_agent`](crate::WindowCore::stop_agent) ends it, and the program may run it again.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -53,7 +53,7 @@ impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
     ///
     /// # Errors
     ///
-    /// The errors of the network, such as a peer that has failed; [`Error::Messages`] for a damaged packet.
+    /// The errors of the network, such as a peer that has failed. [`Error::Messages`] for a damaged packet.
     pub fn serve(&self) -> Result<()> {
         Ok(self.station.borrow_mut().serve_until_stopped(self.ra.whole_world())?)
     }
@@ -65,7 +65,7 @@ impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> Drop for Agent<'_, A> {
-    /// The origins of later requests get an error.
+    /// From here on the origins of requests get an error.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // The other ranks' own calls report a failing network.
@@ -79,7 +79,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::Agent`] when the window's transport has no agent, or when the team's agent was made already.
+    /// [`Error::Agent`] when the window's transport has no agent, or when the team's agent already exists.
     pub fn agent(&self) -> Result<Agent<'t, A>> {
         self.agent_on(self.ra)
     }
@@ -105,7 +105,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
 
     /// Ends [`Agent::serve`] of this rank's agent, once it has served the requests that arrived before.
     ///
-    /// Call it when no other rank will send requests to the agent any more, such as after a
+    /// Call it when no other rank will send further requests to the agent, such as after a
     /// [barrier](crate::Team::barrier) that follows the last epochs.
     ///
     /// # Errors

@@ -19,13 +19,14 @@ use crate::{Error, Result};
 /// The largest number of packets that one look at a ring reads.
 const BATCH: u32 = 16;
 
-/// How long a rank with several rings first sleeps at one of them.
+/// The first sleep of a rank with several rings at one of them.
 const SHORTEST: Duration = Duration::from_micros(2);
 
-/// The longest sleep: each sleep after which nothing has arrived is twice as long as the one before, up to this.
+/// The longest sleep. After a sleep without an arrival, the next is twice as long, up to this.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// An end-point, and the windows that it serves. It borrows no handle: each call takes the rank's handle of the world.
+/// An end-point, and the windows that it serves. It borrows no handle, since each call takes the rank's handle of the
+/// world.
 #[derive(Debug)]
 pub(super) struct Station {
     messages: messages::EndpointState,
@@ -120,9 +121,9 @@ pub(super) struct PendingAcquire {
     pub(super) target: Rank,
     /// The end-point that serves it.
     pub(super) at: Endpoint,
-    /// The lock that is to be acquired; `None` for a post.
+    /// The lock to acquire; `None` for a post.
     pub(super) lock: Option<LockKind>,
-    /// Fences of the window that this rank has left.
+    /// The number of fences of the window that this rank has left.
     pub(super) fences: u32,
 }
 
@@ -161,7 +162,7 @@ pub(crate) struct Hub {
     pub(super) main: RefCell<Station>,
     /// The agent's end-point, which this rank itself serves until the agent is made.
     pub(super) agent: RefCell<Option<Station>>,
-    /// Whether there is, or was, a window with an agent.
+    /// True if there is, or was, a window with an agent.
     pub(super) uses_agent: Cell<bool>,
     pub(super) state: RefCell<PendingPackets>,
     /// The ranks' numbers in the world; empty where the team has the same numbers.
@@ -180,7 +181,7 @@ impl Hub {
         self.uses_agent.get() && self.agent.borrow().is_some()
     }
 
-    /// Keeps an error that does not come from the network: it belongs to this team, not to the call that noticed it.
+    /// Keeps an error that does not come from the network. It belongs to this team, not to the call that noticed it.
     fn keep(&self, done: messages::Result<bool>) -> rmalab_atomics::Result<bool> {
         match done {
             Ok(found) => Ok(found),
@@ -194,7 +195,7 @@ impl Hub {
 
     fn handle(&self, world: &dyn RemoteAtomics, main: &mut Station, packet: Packet) -> messages::Result<()> {
         let Packet { from, kind, word, .. } = packet;
-        // A sum has its step in place of a window.
+        // A sum has its step instead of a window.
         let (window, number) = (word as u32, (word >> 32) as u32);
         let at = main.messages.me();
         let damaged = |what: String| {
@@ -238,11 +239,11 @@ impl Hub {
 }
 
 impl Serves for Hub {
-    /// Serves up to one packet of each end-point; returns whether there was one.
+    /// Serves up to one packet of each end-point. Returns whether there was one.
     ///
     /// # Errors
     ///
-    /// The errors of the network; the error of a damaged packet is kept for the next call on a window.
+    /// The errors of the network. The error of a damaged packet is kept for the next call on a window.
     fn serve(&self, world: &dyn RemoteAtomics) -> rmalab_atomics::Result<bool> {
         let mut found = false;
         if self.uses_agent.get()
@@ -308,7 +309,7 @@ impl<'a> Endpoints<'a> {
         self.size
     }
 
-    /// Returns whether the end-points are there.
+    /// Returns whether the end-points exist.
     pub(crate) fn is_open(&self) -> bool {
         self.hub.get().is_some()
     }
@@ -322,7 +323,7 @@ impl<'a> Endpoints<'a> {
         self.hub().ranks.get(rank.index()).copied().unwrap_or(rank)
     }
 
-    /// Makes the end-points, unless they are there. Collective.
+    /// Makes the end-points, unless they exist. Collective.
     pub(super) fn open(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
@@ -400,7 +401,7 @@ impl<'a> Endpoints<'a> {
 }
 
 impl Drop for Endpoints<'_> {
-    /// Ends this rank's service; the origins of later requests get an error.
+    /// Ends this rank's service. The origins of later requests get an error.
     fn drop(&mut self) {
         // In a panic the other ranks get the failure.
         let Some(hub) = self.hub.get().filter(|_| !std::thread::panicking()) else { return };
