@@ -295,7 +295,7 @@ fn a_wait_without_a_writer_is_detected() {
         }
     });
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("2 of 3 ranks wait for ever, from 0 ns"), "{error}");
+    assert!(error.contains("2 of 3 ranks wait forever, from 0 ns"), "{error}");
     assert!(error.contains("rank 0 until its word 0x8 is ≥ 0x5, rank 2 until"), "{error}");
 }
 

@@ -27,7 +27,7 @@ pub enum Error {
     /// A rank failed inside, and the rank that got `OwnerDead` has released the lock without declaring the data
     /// consistent.
     #[error(
-        "{lock}: a rank failed inside, and the next one released the lock without declaring the data consistent; no rank can acquire it any more, so make a new lock"
+        "{lock}: a rank failed inside, and the next one released the lock without declaring the data consistent; no rank can acquire it any longer, so make a new lock"
     )]
     NotRecoverable {
         /// The algorithm's name.
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// A rank declared data consistent, but holds no lock that returned `OwnerDead`.
     #[error(
-        "{rank}: consistent, but this rank holds no lock that returned OwnerDead; call it once, between a lock that did and its unlock"
+        "{rank}: consistent, but this rank holds no lock that returned OwnerDead; call it once, after a lock that returned it and before the unlock"
     )]
     NothingToDeclare {
         /// The rank that called.

@@ -148,7 +148,7 @@ impl Tree {
         backoff: Backoff,
     ) -> Result<Tree> {
         if let Some(level) = t_l.iter().position(|&most| most == 0) {
-            let why = format!("T_L,{} is 0, so that nobody could ever acquire; it has to be at least 1", level + 1);
+            let why = format!("T_L,{} is 0, so no rank could ever acquire; it has to be at least 1", level + 1);
             return Err(Error::Parameter { lock, parameter: "t_l", why });
         }
         let levels = Levels::new(ra, lock, levels)?;

@@ -74,7 +74,7 @@ impl Pair {
         let mut right = [0; WORD as usize];
         ra.get_bytes(self.right, &mut right)?;
         let right = u64::from_ne_bytes(right);
-        assert_eq!(left, right, "{}: somebody writes while this rank is inside", ra.rank());
+        assert_eq!(left, right, "{}: another rank writes while this rank is inside", ra.rank());
         Ok(left)
     }
 
@@ -186,7 +186,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
             lock.acquire_read(ra)?;
             let sum = pair.check(ra)?;
             assert!(sum >= seen, "{}: {sum} after {seen}: an increment was undone", ra.rank());
-            assert_eq!(pair.check(ra)?, sum, "{}: somebody wrote while this rank was reading", ra.rank());
+            assert_eq!(pair.check(ra)?, sum, "{}: another rank wrote while this rank was reading", ra.rank());
             seen = sum;
             ra.begin("release_read")?;
             lock.release_read(ra)?;

@@ -405,7 +405,7 @@ pub enum IgnoredReason {
     #[error("{0}")]
     Value(String),
     /// The hint cannot change after the window's creation, or not in this way.
-    #[error("the window was created with {in_use}, and this cannot change any more")]
+    #[error("the window was created with {in_use}, and this can no longer change")]
     Fixed {
         /// The value that stays in use.
         in_use: String,
@@ -782,8 +782,8 @@ mod tests {
             [
                 "accumulate_ops=any is ignored: 'any' is not one of same_op_no_op, same_op",
                 "colour=red is ignored: no hint has this key",
-                "no_locks=true is ignored: the window was created with false, and this cannot change any more",
-                "rmalab_fence=dissemination is ignored: the window was created with naive, and this cannot change any more",
+                "no_locks=true is ignored: the window was created with false, and this can no longer change",
+                "rmalab_fence=dissemination is ignored: the window was created with naive, and this can no longer change",
             ]
         );
         assert_eq!(config, before);

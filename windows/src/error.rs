@@ -236,7 +236,7 @@ pub enum Error {
         twice: Rank,
     },
     /// The open epoch does not allow the call.
-    #[error("{rank}: {call} while {open} stands open on this window; close it first")]
+    #[error("{rank}: {call} while {open} is open on this window; close it first")]
     Conflict {
         /// The rank that called.
         rank: Rank,
@@ -279,7 +279,7 @@ pub enum Error {
     },
     /// A barrier was called in an epoch that keeps all other ranks out.
     #[error(
-        "{rank}: barrier while {open} is open under a lock policy that lets one rank in at a time: ranks that wait for the lock never come to the barrier; close the epoch first, or choose a policy with shared locks, such as two-level"
+        "{rank}: barrier while {open} is open under a lock policy that admits one rank at a time: ranks that wait for the lock never come to the barrier; close the epoch first, or choose a policy with shared locks, such as two-level"
     )]
     Mutex {
         /// The rank that called.
@@ -343,7 +343,7 @@ pub enum Error {
         disp: WindowDisp,
     },
     /// Windows of this flavor do not have the call.
-    #[error("{call}: windows of the flavor {flavor} do not have this")]
+    #[error("{call}: windows of the flavor {flavor} do not have this call")]
     Flavor {
         /// The call.
         call: Call,
@@ -361,7 +361,7 @@ pub enum Error {
         target: Rank,
     },
     /// compare_and_swap does not take elements of this type.
-    #[error("compare_and_swap takes no elements of type {kind}; swap integers of as many bytes")]
+    #[error("compare_and_swap does not take elements of type {kind}; swap integers of the same size")]
     Swap {
         /// The elements' type.
         kind: Kind,
@@ -454,7 +454,9 @@ pub enum Error {
         bytes: u64,
     },
     /// In a collective allocation of global memory, units requested different sizes.
-    #[error("{rank}: memalloc of {bytes} bytes, while {other} asks for {there}; all units have to ask for the same")]
+    #[error(
+        "{rank}: memalloc of {bytes} bytes, while {other} requests {there}; all units have to request the same number"
+    )]
     Uneven {
         /// The rank that called.
         rank: Rank,

@@ -244,7 +244,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
             rank: self.rank(),
             disp: WindowDisp(0),
             len: bytes,
-            why: "there are no more numbers of segments; begin a new global memory",
+            why: "all numbers of segments are used; make a new global memory",
         })?;
         self.segments.set(number);
         self.add_segment(key, bytes)?;

@@ -29,7 +29,7 @@ pub enum InfoError {
         len: usize,
     },
     /// The text does not begin with `key=`.
-    #[error("info: '{text}' is no list of the form key=value,key=value")]
+    #[error("info: '{text}' is not a list of the form key=value,key=value")]
     Syntax {
         /// The text.
         text: String,

@@ -206,7 +206,7 @@ fn set_info_changes_what_may_change() {
             ignored,
             [
                 "colour=red is ignored: no hint has this key",
-                "no_locks=true is ignored: the window was created with false, and this cannot change any more",
+                "no_locks=true is ignored: the window was created with false, and this can no longer change",
             ]
         );
         let in_use = window.info();

@@ -121,7 +121,7 @@ pub enum Error {
         disp: Disp,
     },
     /// The owner of the memory has not registered it, or has deregistered it.
-    #[error("{rank} registers no memory under {key}, or not any more")]
+    #[error("{rank} has no memory registered under {key}, or has deregistered it")]
     NotRegistered {
         /// The owner.
         rank: Rank,
@@ -141,7 +141,7 @@ pub enum Error {
         bytes: u64,
     },
     /// All places for registered memory, or for pins of it, are taken; their number is fixed.
-    #[error("{rank} has no place for {what} any more: all {limit} are in use; deregister memory or drop pins first")]
+    #[error("{rank} has no place left for {what}: all {limit} are in use; deregister memory or drop pins first")]
     RegistrationFull {
         /// The rank that has these places.
         rank: Rank,

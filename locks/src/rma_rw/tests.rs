@@ -135,5 +135,5 @@ fn a_threshold_of_0_is_refused() {
         RmaRw::bind(ra, place, params).unwrap_err().to_string()
     };
     let why = World::threads(1).run(refused).unwrap().remove(0);
-    assert_eq!(why, "rma-rw: t_l: T_L,1 is 0, so that nobody could ever acquire; it has to be at least 1");
+    assert_eq!(why, "rma-rw: t_l: T_L,1 is 0, so no rank could ever acquire; it has to be at least 1");
 }

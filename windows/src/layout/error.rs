@@ -29,7 +29,7 @@ pub enum LayoutError {
     },
     /// The lists that describe a subarray differ in length.
     #[error(
-        "a subarray of {sizes} sizes, {subsizes} subsizes and {starts} starts: give one of each for every dimension"
+        "a subarray of {sizes} sizes, {subsizes} subsizes and {starts} starts: give one of each for each dimension"
     )]
     Dimensions {
         /// Length of the list of sizes.
@@ -52,7 +52,7 @@ pub enum LayoutError {
         start: u64,
     },
     /// The two ends of a transfer describe different amounts of data.
-    #[error("{left} bytes at one end and {right} at the other: layouts of one transfer hold equally many")]
+    #[error("{left} bytes at one end and {right} at the other: both layouts of a transfer must have the same number")]
     Mismatch {
         /// Bytes of the first layout (the packed data, when unpacking).
         left: u64,

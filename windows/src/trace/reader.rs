@@ -319,7 +319,7 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
     file.read_exact(&mut prefix).map_err(failed)?;
     let (magic, version) = prefix.split_at(MAGIC.len());
     if magic != MAGIC {
-        return Err(TraceError::damaged(path, 0, "this is not a trace: its first bytes are not those of a trace"));
+        return Err(TraceError::damaged(path, 0, "this is not a trace: its first bytes differ from a trace's"));
     }
     if version != VERSION.to_le_bytes() {
         let version = version.iter().rev().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));

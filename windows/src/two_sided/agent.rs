@@ -96,7 +96,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         let requests = self.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
         if ra.whole_world().rank() != requests.endpoints.world().rank() {
-            return Err(refuse("the handle belongs to another rank; pass one of this rank"));
+            return Err(refuse("the handle belongs to another rank; pass a handle of this rank"));
         }
         let station = requests.endpoints.hub().agent.take();
         let station = station.ok_or_else(|| refuse("the team's agent was made already; run the existing one again"))?;

@@ -394,7 +394,7 @@ impl<'p> World<'p> {
             })
             .collect();
         Error::world(format!(
-            "{} of {} ranks wait for ever, from {} ns of virtual time on: {}{}",
+            "{} of {} ranks wait forever, from {} ns of virtual time on: {}{}",
             self.ranks.len() as u32 - self.ended,
             self.ranks.len(),
             self.now() / 1000,

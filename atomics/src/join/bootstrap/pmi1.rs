@@ -138,7 +138,7 @@ impl Bootstrap for Pmi1 {
         self.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline)?;
         let room = self.field("cmd=get_maxes", "maxes", "vallen_max", deadline)?;
         let room = room.parse().map_err(|_| {
-            Error::world(format!("the launcher (PMI_FD) says vallen_max={:?}, which is no number", start(&room)))
+            Error::world(format!("the launcher (PMI_FD) sends vallen_max={:?}, which is not a number", start(&room)))
         })?;
         let names = self.field("cmd=get_my_kvsname", "my_kvsname", "kvsname", deadline)?;
         // If rank 0 has nothing to put, the others must get an error, and must not wait.
