@@ -10,9 +10,9 @@
 //! - Ranks on the home's node (near) use words of their node only. They never need atomics of the network, and no rank accesses its own
 //!   node through an adapter.
 //! - A rank waits on its own word. Only the head of a class polls the home, while the other class holds the lock.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, with budgets of 1 and of 2: under sequential
-//!   consistency and with posted puts that arrive late 3 ranks × 2, two of them far and one near, and all near; 4 × 1, three of them
-//!   far; with data and bulk puts in any order 3 × 1. A test has 4 × 1, two of them near, with the home among them.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with budgets of 1 and of 2. Under sequential
+//!   consistency and with posted puts that arrive late: 3 ranks × 2, two of them far and one near, and all near; 4 × 1, three of
+//!   them far. With data and bulk puts in any order: 3 × 1. A test has 4 × 1, two of them near, with the home among them.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -10,9 +10,9 @@
 //!   another can close a reader's gate again before the reader sees it open.
 //! - A reader uses words of its own memory only, at any number of ranks. It waits on its own gate. A writer that waits for readers
 //!   polls their words.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts
-//!   that arrive late: without a fence 2R+2W×2; with a fence 2R+1W×2, 1R+2W×2 and 2R+2W×1. With data and bulk puts in any
-//!   order 1R+1W×2, with a fence and without. The largest searches run on request (`--long`).
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: without a fence 2R+2W×2; with a fence 2R+1W×2, 1R+2W×2 and 2R+2W×1. With data and bulk puts in any order:
+//!   1R+1W×2, with a fence and without. The largest searches run on request (`--long`).
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -10,9 +10,10 @@
 //!   takes the bias away. Other writers and slow readers have the costs of the inner lock, and one operation more.
 //! - No rank starves, if none starves under the inner lock. A writer that holds the inner lock and waits for fast readers polls
 //!   their words. A rank can be a fast reader only once during such a wait.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs-rw-neutral: under sequential consistency
-//!   2R+2W×2 (on request, `--long`), 2R+1W×2, 1R+2W×2 and 2R+2W×1; with posted puts that arrive late 2R+1W×2, 1R+2W×2 and 2R+2W×1.
-//!   With data and bulk puts in any order 1R+1W×2. Each with the bias set whenever it can be, and with inhibition.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs-rw-neutral. Under sequential
+//!   consistency: 2R+2W×2 (on request, `--long`), 2R+1W×2, 1R+2W×2 and 2R+2W×1. With posted puts that arrive late: 2R+1W×2,
+//!   1R+2W×2 and 2R+2W×1. With data and bulk puts in any order: 1R+1W×2. Each with the bias set whenever it can be, and with
+//!   inhibition.
 //!
 //! # State
 //! These words follow those of the inner lock: `bias` follows its shared words, and `own` is node + the size of its node, rounded up

@@ -11,8 +11,8 @@
 //! - A reader that finds no writer writes its own memory only. Waiters poll: readers poll the writers' word, and a writer polls the
 //!   readers' flags.
 //! - In coherent memory each acquisition with its release is one locked instruction, for readers and for writers.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts
-//!   that arrive late: 2R+2W×2, livelocks included. With data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×2, livelocks included. With data and bulk puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -9,10 +9,10 @@
 //!   (q + 1) × `threshold` times, and no rank starves. With a `threshold` of 0, and on one node, the order is first come, first served.
 //! - One shared word, at any number of nodes. Every wait is on the waiter's own node.
 //! - A release reads at most `scan` links of other ranks, each a get while it holds the lock. Waiters that it moves are read once only.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks: under sequential consistency
-//!   and with posted puts that arrive late 4 ranks × 2, with one pass in a row and, on request (`--long`), with two; 3 × 2 on two
-//!   nodes and on three; 4 × 1 of which two try; with data and bulk puts in any order 3 × 1. With one pass in a row, 4 ranks any number of
-//!   times, on both networks: other ranks enter at most 4 times while a rank waits.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks. Under sequential consistency and
+//!   with posted puts that arrive late: 4 ranks × 2, with one pass in a row and, on request (`--long`), with two; 3 × 2 on two nodes and
+//!   on three; 4 × 1 of which two try. With data and bulk puts in any order: 3 × 1. With one pass in a row, 4 ranks any number of times,
+//!   on both networks: other ranks enter at most 4 times while a rank waits.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -9,10 +9,9 @@
 //!   most `may_pass_local` other ranks overtake a rank. So no rank starves in a fair schedule. The bypass below is
 //!   `unbounded`, since it includes schedules in which the first of a waiting cohort makes no progress.
 //! - Every wait is on words of the waiter's segment: no rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes: under sequential consistency
-//!   two ranks on each, twice each; with posted puts that arrive late two on each, once each, and three
-//!   ranks twice each on two nodes, on three and on one; with data and bulk puts in any order three ranks
-//!   once each.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes. Under sequential
+//!   consistency: two ranks on each, twice each. With posted puts that arrive late: two on each, once each, and three
+//!   ranks twice each on two nodes, on three and on one. With data and bulk puts in any order: three ranks once each.
 //!
 //! # State
 //! A *cohort* is a block of ranks, by default the ranks of a node. The *first* is its first rank.

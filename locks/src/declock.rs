@@ -8,9 +8,9 @@
 //! - Mutual exclusion; first come, first served, in the order of the additions that take tickets. Neighbouring readers share.
 //! - A waiter waits on its own word. The home sees one atomic operation of each acquire and release without contention, and
 //!   the entries of ranks that wait. A rank that passes the lock on polls an entry that is still under way.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with
-//!   posted puts that arrive late: 2R+2W×1, 2R+1W×2 and 1R+2W×2, its order at 2R+1W×1 and 1R+2W×1 (sequentially consistent); with
-//!   data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×1, 2R+1W×2 and 1R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |

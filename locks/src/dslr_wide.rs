@@ -9,9 +9,9 @@
 //! - Each acquire and each release is one addition that cannot fail. Waiters poll a remote word, less often the further away their
 //!   turn is.
 //! - A rank cannot give a ticket back, so there is no try and no deadline.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with
-//!   posted puts that arrive late: 2R+2W×2, livelocks included; its order at 2R+1W×1 and 1R+2W×1 (sequentially consistent); with
-//!   data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×2, livelocks included. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |

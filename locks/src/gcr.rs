@@ -14,7 +14,7 @@
 //! - No rank starves. The passive queue is first come, first served. The last active rank that leaves approves its head, and so does
 //!   a rank that has released `threshold` times past a waiting head.
 //! - Every wait is on a word of the waiter's own memory. No rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs. Under sequential consistency and with posted
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs. Under sequential consistency and with posted
 //!   puts that arrive late, with one active rank and with two: 3 ranks × 1 and 2 × 2 on one node, and 4 × 1 on two nodes of two. With
 //!   one active rank, on request (`--long`): 3 × 2 on one node. With data and bulk puts in any order: 2 × 2.
 //!

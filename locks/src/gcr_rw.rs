@@ -9,9 +9,9 @@
 //!   A reader may wait inside for other readers, as long as no writer is active.
 //! - A passive reader waits although the inner lock might admit it. So reader preference of an inner lock holds only among active ranks.
 //! - No rank starves, if none starves under the inner lock. Every wait is on the waiter's own memory.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs-rw-neutral: under sequential consistency
-//!   and with posted puts that arrive late 1R+1W×2, 2R+1W×1 and 1R+2W×1 on one node, with one active rank and with two; with
-//!   data and bulk puts in any order 1R+1W×1.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs-rw-neutral. Under sequential consistency
+//!   and with posted puts that arrive late: 1R+1W×2, 2R+1W×1 and 1R+2W×1 on one node, with one active rank and with two. With data
+//!   and bulk puts in any order: 1R+1W×1.
 //!
 //! # State
 //! The words of the inner lock, and those of [`crate::gcr`].

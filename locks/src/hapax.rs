@@ -7,7 +7,7 @@
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `arrive`.
 //! - A release uses no other rank's word, except to wake a waiter. Every wait is on the waiter's own word: no rank polls.
 //! - The queue has no links, so no release waits for one.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself. Under sequential consistency and with posted puts that
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts that
 //!   arrive late: 4 ranks × 2, 5 × 1, and 4 × 2 of which two try. Its order, sequentially consistent: 3 × 2. With data and bulk puts
 //!   in any order: 2 × 2.
 //!

@@ -17,11 +17,12 @@
 //!   at one lock. A lock_all whose gate is closed needs at most one opening. Locks of one target that have to wait are served
 //!   in the order of a queue.
 //! - The memory of each rank does not depend on the number of ranks, except for one word for each level of the tree.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks, livelocks included:
-//!   under sequential consistency and with posted puts that arrive late two lock_alls and two exclusive locks of one target,
-//!   and of two; sequentially consistent also three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock
-//!   twice each. On nodes of one rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one,
-//!   lock_all and one twice each. With two leaves below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and a shared one.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks, livelocks included. Under
+//!   sequential consistency and with posted puts that arrive late: two lock_alls and two exclusive locks of one target, and of two.
+//!   Sequentially consistent also: three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock twice each. On nodes of one
+//!   rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one, lock_all and one twice each. With two leaves
+//!   below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and
+//!   a shared one.
 //! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
 //!   exclusive one can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively, rank 2
 //!   asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which waits for 1. Programs

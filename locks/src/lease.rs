@@ -13,7 +13,7 @@
 //! - A holder that has lost the lock may not know it yet. A [`FencedWord`] refuses its writes, by their token, once a later
 //!   holder has written there. Plain puts are not refused on any backend.
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: without a lapse as `tas` is; with a time that
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively: without a lapse as `tas` is; with a time that
 //!   passes at any step, longer than a lease, 3 ranks × 1 and 2 × 2 acquisitions with one lapse, under sequential consistency and
 //!   with posted puts that arrive late. Livelocks are included.
 //!

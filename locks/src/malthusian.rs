@@ -12,10 +12,10 @@
 //!   ones is overtaken at most (q + 1) × `period` times.
 //! - It is for ranks that compete for cores or caches. Where each rank has a core, a plain queue does less.
 //! - Every wait is on the waiter's own node: no rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, with a period of 2 and of 4: under sequential consistency
-//!   and with posted puts that arrive late 3 ranks × 2, 4 of which one comes twice, and 4 × 1 of which two try; with data and bulk puts
-//!   in any order 2 × 2. With a period of 2, 3 ranks any number of times, on both networks: other ranks enter at most 4 times while
-//!   a rank waits; on request (`--long`), sequentially consistent, 4 × 2 and 5 × 1.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with a period of 2 and of 4. Under sequential consistency
+//!   and with posted puts that arrive late: 3 ranks × 2, 4 of which one comes twice, and 4 × 1 of which two try. With data and bulk puts
+//!   in any order: 2 × 2. With a period of 2, 3 ranks any number of times, on both networks: other ranks enter at most 4 times while a
+//!   rank waits; on request (`--long`), sequentially consistent, 4 × 2 and 5 × 1.
 //!
 //! # State
 //! | word | at | width | home | values |

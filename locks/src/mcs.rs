@@ -9,12 +9,12 @@
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2 and 5 × 1, its order at 3 × 2 (sequentially consistent); with data and
-//!   bulk puts in any order 2 × 2. Also by loom, 3 × 1.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 4 ranks × 2 and
-//!   5 × 1 acquisitions; with posted puts that arrive late (in order to each target) 3 × 3. Mutual exclusion, no
-//!   deadlock, all words zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2 and 5 × 1. Its order, sequentially consistent: 3 × 2. With data and bulk
+//!   puts in any order: 2 × 2. Also by loom, 3 × 1.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 4 ranks × 2 and 5 ×
+//!   1 acquisitions. With posted puts that arrive late (in order to each target): 3 × 3. Checked properties: mutual
+//!   exclusion, no deadlock, all words zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |

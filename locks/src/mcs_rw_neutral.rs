@@ -9,14 +9,14 @@
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
 //!   readers directly before it. No rank starves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency 2R+2W×2,
-//!   3R+1W×1 and 3R×1+1W×2, its order at 2R+1W×1 and 1R+2W×1; with posted puts that arrive late
-//!   2R+2W×2; with data and bulk puts in any order 1R+1W×2. Without either mending it violates mutual
-//!   exclusion: docs/results/mutants.md, and the counterexamples in verify/counterexamples.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
-//!   (63,641,931 states), 3R×1+1W×2 (15,450,108) and 1R+2W×2; with posted puts that arrive late (in order to each target)
-//!   2R×1+1W×2 and 1R×1+2W×2. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest. Without either
-//!   mending the same model violates mutual exclusion, see below.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency: 2R+2W×2,
+//!   3R+1W×1 and 3R×1+1W×2. Its order: 2R+1W×1 and 1R+2W×1. With posted puts that arrive late: 2R+2W×2. With data and
+//!   bulk puts in any order: 1R+1W×2. Without either mending it violates mutual exclusion: docs/results/mutants.md, and
+//!   the counterexamples in verify/counterexamples.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (63,641,931
+//!   states), 3R×1+1W×2 (15,450,108) and 1R+2W×2. With posted puts that arrive late (in order to each target): 2R×1+1W×2 and
+//!   1R×1+2W×2. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest. Without
+//!   either mending the same model violates mutual exclusion, see below.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -10,12 +10,12 @@
 //! - Mutual exclusion. Readers enter while writers wait, so writers can starve. Among themselves, writers enter first come,
 //!   first served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 2R+2W×2, its order at 2R+1W×1 and 1R+2W×1
-//!   (sequentially consistent); with data and bulk puts in any order 1R+1W×2. Also by loom, 2R+1W×1 and 1R+2W×1.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
-//!   (6,122,257 states), 3R+1W×1 and 1R+3W×1; with posted puts that arrive late (in order to each target) 2R+1W×2, 1R+2W×2
-//!   and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   puts in any order: 1R+1W×2. Also by loom, 2R+1W×1 and 1R+2W×1.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (6,122,257
+//!   states), 3R+1W×1 and 1R+3W×1. With posted puts that arrive late (in order to each target): 2R+1W×2, 1R+2W×2 and
+//!   2R+2W×1. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -10,13 +10,13 @@
 //!   that join their stack before it is taken. So readers can starve. Among themselves, writers enter first come, first
 //!   served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word. (The paper's writer spins on `state`.)
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself. Under sequential consistency and with
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
 //!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
 //!   puts in any order: 1R+1W×2. Also by loom, 1R+2W×1.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin). Under sequential consistency: 2R+2W×2
-//!   (6,001,057 states), 3R×2+1W×1, 3R×1+1W×2, 1R+3W×2, 3R+2W×1 and 2R+3W×1. With posted puts that arrive late (in order
-//!   to each target): 2R+1W×2, 1R+2W×2 and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at
-//!   rest, and the assertions I1, I4 and I5. A writer that ignores RF, or a reader that leaves out W2, fails at 1R+1W×1.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (6,001,057
+//!   states), 3R×2+1W×1, 3R×1+1W×2, 1R+3W×2, 3R+2W×1 and 2R+3W×1. With posted puts that arrive late (in order to each target):
+//!   2R+1W×2, 1R+2W×2 and 2R+2W×1. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero
+//!   at rest, and the assertions I1, I4 and I5. A writer that ignores RF, or a reader that leaves out W2, fails at 1R+1W×1.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -8,9 +8,9 @@
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own word: no rank polls a remote word.
 //! - Nothing is posted, so the lock needs no flush.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; its order at 3 × 2 (sequentially
-//!   consistent); with data and bulk puts in any order 2 × 2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2, 4 × 1, and 4 × 2 of which two try. Its order, sequentially consistent:
+//!   3 × 2. With data and bulk puts in any order: 2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |

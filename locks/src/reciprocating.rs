@@ -8,9 +8,9 @@
 //! - Mutual exclusion. Ranks that arrive while a *segment* of earlier arrivals is served form the next segment. A segment is
 //!   served last-in first-out. So another rank overtakes a waiter at most once, and no rank starves.
 //! - Every wait is on the waiter's own word. No rank writes a link: each waiter knows its successor from its own swap.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; with data and bulk puts in any order
-//!   2 × 2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2, 4 × 1, and 4 × 2 of which two try. With data and bulk puts in any
+//!   order: 2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -12,9 +12,9 @@
 //!   schedules in which a rank on its way up the tree makes no progress.
 //! - Ranks wait on words of their own segments, with one exception. A releasing rank polls for a link if a successor has
 //!   entered the queue of an upper level and has not linked itself yet.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with T_L = 1 and 2:
-//!   under sequential consistency and with posted puts that arrive late 4 ranks × 1 and 3 × 2; with data and bulk puts in
-//!   any order 2 × 2. With `--long`, sequentially consistent: 4 × 2, and 5 × 1 on three levels.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on nodes of two ranks, with T_L = 1 and 2.
+//!   Under sequential consistency and with posted puts that arrive late: 4 ranks × 1 and 3 × 2. With data and bulk puts
+//!   in any order: 2 × 2. With `--long`, sequentially consistent: 4 × 2, and 5 × 1 on three levels.
 //!
 //! # State
 //! Levels count from 1, the world, to N ([`crate::levels`]). The *members* of an element are its elements of the next level,

@@ -15,11 +15,11 @@
 //! - A waiting reader stays counted, and the rank that ends the row of writers admits it. So no reader withdraws and tries
 //!   again. A reader waits on a local word if the counter is its own. Otherwise it polls the counter's rank, which is on its
 //!   node by default. A writer polls the counters that have readers.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with (T_DC, T_L, T_R) =
-//!   (2, 1, 1), (1, 2, 1) and (2, 2, 2): under sequential consistency and with posted puts that arrive late a reader and a
-//!   writer on each of two nodes, and 1 reader with 3 writers; sequentially consistent also 3 with 1, and 2R+1W×2 and
-//!   1R+2W×2; with data and bulk puts in any order 1R+1W×2. With `--long`: 2R+2W×2 with (2, 2, 2), and
-//!   with (2, 1, 1) a reader and a writer on each of two nodes × 2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on nodes of two ranks, with (T_DC, T_L, T_R) =
+//!   (2, 1, 1), (1, 2, 1) and (2, 2, 2). Under sequential consistency and with posted puts that arrive late: a reader and a
+//!   writer on each of two nodes, and 1 reader with 3 writers. Sequentially consistent also: 3 with 1, and 2R+1W×2 and
+//!   1R+2W×2. With data and bulk puts in any order: 1R+1W×2. With `--long`: 2R+2W×2 with (2, 2, 2), and with (2, 1, 1) a
+//!   reader and a writer on each of two nodes × 2.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -14,9 +14,9 @@
 //!   had no place: other ranks may wait for it until then. No rank has to notice a failure.
 //! - First come, first served until the first failure.
 //! - Every wait is on the waiter's own node, except in a repair.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included: under sequential
-//!   consistency, and with posted puts that arrive late or are lost, 3 ranks × 1 acquisition and 2 × 2, each with up to two
-//!   failures at any step and returns; without failures 3 × 2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential
+//!   consistency, and with posted puts that arrive late or are lost: 3 ranks × 1 acquisition and 2 × 2, each with up to two
+//!   failures at any step and returns. Without failures: 3 × 2.
 //!
 //! # State
 //! A pointer is a rank plus one, with the number of its acquisition (22 bits) from bit 32 on.

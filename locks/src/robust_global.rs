@@ -17,7 +17,7 @@
 //! * If it fails before, the next rank gets `OwnerDead`.
 //! * While a panic unwinds, an unlock keeps the lock: the rank is about to fail, and the next holder learns of the
 //!   failure.
-//! * Checked exhaustively by the explorer (`rmalab verify`), this code itself over `robust-rw`, with one failure at any step: a lock_all, an
+//! * The explorer (`rmalab verify`) has checked this code itself exhaustively over `robust-rw`, with one failure at any step: a lock_all, an
 //!   exclusive lock and a shared lock of another target; a lock_all and two exclusive locks. Under sequential consistency and with posted
 //!   puts that arrive late, livelocks included.
 //!

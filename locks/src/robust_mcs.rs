@@ -13,7 +13,7 @@
 //!   while it acquired or released.
 //! - Any number of ranks may fail. Where a rank's memory ends with it, the rank with the lock's words must not fail. No rank
 //!   reads the words of a rank that has failed. A place that no live rank claims belonged to a failed rank.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included. Under sequential
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential
 //!   consistency, and with posted puts that arrive late or are lost: 3 ranks × 1 acquisition and 2 × 2, each with one
 //!   failure at any step and without.
 //!

@@ -15,7 +15,7 @@
 //! - Any number of ranks may fail, except for the rank with the lock's word on a backend where its memory ends with it.
 //! - For at most 58 ranks: 58 bits of readers and 6 bits of the writer fill the word.
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted
 //!   puts that arrive late: 2R+2W×2; 2R+1W×1 and 1R+2W×1 with one failure at any step. On request (`--long`), these with
 //!   two failures under sequential consistency, and 2R+2W×1 with one. Livelocks are included.
 //!

@@ -10,9 +10,9 @@
 //! - The rank that takes over from a failed rank gets `OwnerDead`, whether that rank was inside or had its release under way.
 //! - Any number of ranks may fail, except for the rank with the lock's word on a backend where its memory ends with it.
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
-//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two; without
-//!   failures 4 × 2. Livelocks are included.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted
+//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two. Without
+//!   failures: 4 × 2. Livelocks are included.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -21,12 +21,12 @@
 //! * Any number of ranks may fail. On a backend where a rank's words end with it, the exceptions are the master's rank, and a
 //!   target in use. No rank reads the announcements of a failed rank.
 //! * Waiters poll a remote word.
-//! * Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included, with one failure at any step: a
+//! * The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included, with one failure at any step: a
 //!   lock_all and an exclusive lock, and a shared and an exclusive lock of one target, twice each; two exclusive locks of one target; a
 //!   lock_all, an exclusive lock and a shared lock of another target. Under sequential consistency and with posted puts that arrive
 //!   late. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
-//!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of
-//!   one target did not end, and found nothing.
+//!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of one
+//!   target did not end, and found nothing.
 //!
 //! # State
 //!

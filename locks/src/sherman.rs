@@ -8,9 +8,9 @@
 //! - Mutual exclusion. First come, first served among the ranks of a node. Nodes compete without an order, so a node may starve.
 //! - Ranks of a node pass the lock on `max` - 1 times in a row, without an operation on the home.
 //! - Only one rank of a node polls the home. The others wait on their own words.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, with `max` of 2: under sequential consistency and
-//!   with posted puts that arrive late 3 ranks × 2 and 4 × 1 on two nodes of two, and 3 × 2 on one node; with data and bulk puts in
-//!   any order 3 × 1 on two nodes.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with `max` of 2. Under sequential consistency and
+//!   with posted puts that arrive late: 3 ranks × 2 and 4 × 1 on two nodes of two, and 3 × 2 on one node. With data and bulk puts
+//!   in any order: 3 × 1 on two nodes.
 //!
 //! # State
 //! The *first* is the first rank of a node, or of a block of ranks.

@@ -9,9 +9,9 @@
 //! - A writer waits on its own word while another writer is ahead of it. Readers, and writers that wait for readers, poll the home.
 //! - Ranks that come and go at the same time can make the compare-and-swap of an arriving writer fail, so its acquire has no bound
 //!   of its own. A reader's acquire and release are one addition each, which cannot fail.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts that
-//!   arrive late: with n = 1 2R+2W×1, 2R+1W×2, and 2W×2 beside one read; with n = 2 2R+2W×1 and 2W×2; with either n
-//!   1R+2W×2 and 3W×2, on request (`--long`). With data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts that
+//!   arrive late: with n = 1 2R+2W×1, 2R+1W×2, and 2W×2 beside one read; with n = 2 2R+2W×1 and 2W×2; with either n 1R+2W×2 and 3W×2,
+//!   on request (`--long`). With data and bulk puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -8,8 +8,9 @@
 //! # Properties
 //! - Mutual exclusion. Not fair: other ranks can pass a waiter any number of times.
 //! - Waiters poll a remote word. A waiter that gives up leaves no trace, so tries and deadlines are exact.
-//! - Checked exhaustively by the explorer (`rmalab verify`): under sequential consistency and with posted puts that arrive
-//!   late 4 ranks × 2 acquisitions, livelocks included; with data and bulk puts in any order 2 × 2. The argument is I1.
+//! - The explorer (`rmalab verify`) has checked this code exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 4 ranks × 2 acquisitions, livelocks included. With data and bulk puts in any order: 2 × 2. The
+//!   argument is I1.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -9,10 +9,11 @@
 //! - Waiters poll a remote word, less often the further away their turn is. (A CLH queue would not change that: its waiter
 //!   spins on the node of its predecessor, which is remote here.)
 //! - A rank cannot give a ticket back, so there is a try, but no deadline.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: 4 ranks × 2 acquisitions,
-//!   first come, first served and no livelock included; with data and bulk puts in any order 2 × 2.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block and numbers wrap at 4:
-//!   sequential consistency, 3 ranks × 5 and 4 × 2 acquisitions, with tries. Mutual exclusion, no deadlock, zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively: 4 ranks × 2 acquisitions, first come,
+//!   first served and no livelock included. With data and bulk puts in any order: 2 × 2.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. In the model, polls block and numbers wrap at 4.
+//!   Under sequential consistency, with tries: 3 ranks × 5 and 4 × 2 acquisitions. Checked properties: mutual exclusion,
+//!   no deadlock, zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |

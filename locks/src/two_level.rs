@@ -13,8 +13,9 @@
 //! * Free of livelock: as long as every rank goes on, some rank gets its lock. In the paper's protocol a rank in lock_all can
 //!   poll the master forever, while a rank in lock(exclusive) adds itself there, finds the lock_all, removes itself and
 //!   retries. See Deviations, and I4.
-//! * Checked exhaustively by the explorer (`rmalab verify`), with waiting and with retracting: two lock_alls, exclusive
-//!   locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks included.
+//! * The explorer (`rmalab verify`) has checked this code exhaustively, with waiting and with retracting: two lock_alls,
+//!   exclusive locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks
+//!   included.
 //! * A waiting lock_all is counted, and keeps out the first exclusive lock of other ranks. So programs that hold locks while
 //!   they ask for more can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively,
 //!   rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits for 2, which waits for 3,
