@@ -187,8 +187,8 @@ __conformance_list!([table]);
 
 /// Defines a module with one test for each check.
 ///
-/// `conformance!(name, Backend, runner)`: the macro calls the runner with a number of ranks and a check, `fn(&Backend)
-/// -> Result<(), Failure>`. It makes a world of that many ranks, runs the check on each, and panics if one fails. See
+/// `conformance!(name, Backend, runner)`: the macro calls the runner with a number of ranks and a check,
+/// `fn(&Backend) -> Result<(), Failure>`. It makes a world of this many ranks, runs the check on each, and panics if one fails. See
 /// [the module](mod@crate::conformance).
 #[macro_export]
 macro_rules! conformance {
@@ -325,7 +325,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         for disp in self.allocated.take() {
             self.collectives.free(disp)?;
         }
-        // The next check may reuse the words; after the barrier no rank uses those of this check.
+        // The next check may reuse the words. After the barrier no rank uses the words of this check.
         Ok(self.collectives.barrier()?)
     }
 

@@ -165,7 +165,7 @@ fn particulars() -> Result<(), String> {
     let capabilities = ra.capabilities();
     assert_eq!((capabilities.backend, capabilities.native_fetch_store), ("mpi", true));
 
-    // Any number of puts to one word follow each other without a flush; a put to another word needs a flush before it.
+    // Any number of puts to one word follow each other without a flush. A put to another word needs a flush before it.
     let words = ra.heap().alloc(8 * 64, 8).unwrap();
     let target = Rank((ra.rank().0 + 1) % ra.size());
     let word = |i: u64| target.at(words.word(i));

@@ -31,12 +31,13 @@
 //! # Memory ordering
 //! I2 needs each side's write to be visible before that side looks. The writer flushes the gates. The reader's write is a swap,
 //! which is complete when it returns. Where ranks can fence for each other, it is a put: the writer fences for the reader. A
-//! reader orders its last clear of `here` ahead of the swap, or the clear could erase it; a put is in order with the clear. A
-//! writer flushes the open gates before it releases the mutex, or they could open gates that the next writer has closed.
+//! reader orders its last clear of `here` ahead of the swap. Otherwise the clear could erase the flag. A put needs nothing,
+//! since it is in order with the clear. A writer flushes the open gates before it releases the mutex. Otherwise they could open
+//! gates that the next writer has closed.
 //!
 //! # Deviations from the paper
-//! The writers' mutex is MCS, where `brlock` has a spin lock. A reader that has to wait waits on its own gate, where the
-//! readers of `ck_brlock` poll one word.
+//! The writers' mutex is MCS, where `brlock` has a spin lock. A reader waits on its own gate, whereas the readers of
+//! `ck_brlock` poll one word.
 //!
 //! # Cost
 //! Remote operations without contention, with p ranks: reader 0, release 0. Writer acquire 1 + 2(p - 1) (a put and a get of each

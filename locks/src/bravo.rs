@@ -38,22 +38,24 @@
 //!
 //! # Memory ordering
 //! I3 needs each side's write to be visible before that side looks. The writer flushes the words that it has cleared. The reader's
-//! write is a swap, which is complete when it returns. A reader orders its last clear of `slot` ahead of the swap, or the clear could
-//! erase it. A reader that sets the bias flushes before it releases the inner lock: a late 1 could follow the 0 of the next writer.
+//! write is a swap, which is complete when it returns. A reader orders its last clear of `slot` ahead of the swap. Otherwise the
+//! clear could erase the flag. A reader that sets the bias flushes before it releases the inner lock: a late 1 could follow the 0 of
+//! the next writer.
 //!
 //! # Deviations from the paper
 //! - Each rank has a slot of its own, and a copy of the bias. The paper has one word for the bias and a table of 4,096 slots that all
 //!   locks share. Here a fast reader would need two remote gets for them.
 //! - The inhibition of the bias is counted, not timed. In the paper, after a revocation, no reader sets the bias for 9 times as
 //!   long as the revocation took. Ranks have no common clock. A count is a function of a rank's earlier calls, so the explorer
-//!   can search it exhaustively. Here a rank that has set the bias has to acquire the inner lock for `inhibit` × p reads before
-//!   it sets the bias again, where p is the number of ranks. A rank's first time is free.
+//!   can search it exhaustively. Here a rank that has set the bias acquires the inner lock for `inhibit` × p reads before it
+//!   sets the bias again, with p ranks. A rank's first time is free.
 //! - A reader swaps its slot. Where ranks can fence for each other, a put would do (see [`crate::big_reader`]).
 //!
 //! # Cost
-//! Remote operations without contention, with p ranks: fast reader 0 / 0. A slow reader adds none to those of the inner lock, or
-//! p more when it sets the bias: a compare-and-swap and p - 1 puts. A writer adds 1 to its acquire, the look at the bias. If it
-//! takes the bias away, it adds 1 + 2(p - 1) more: a put for the bias, a put and a get for each rank. Each further poll adds 1.
+//! Remote operations without contention, with p ranks: fast reader 0 / 0. A slow reader has the operations of the inner lock,
+//! and p more when it sets the bias: a compare-and-swap and p - 1 puts. A writer adds 1 to its acquire, the look at the bias. If
+//! it takes the bias away, it adds 1 + 2(p - 1) more: a put for the bias, a put and a get for each rank. Each further poll
+//! adds 1.
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 

@@ -26,8 +26,8 @@
 //! | global_next | node + [`LINE`] + 8 | 8 | first | nil, or the pointer to the rank that acquires for the next cohort, or to the releasing rank that waits for that one |
 //!
 //! # Invariants
-//! - I1: a cohort is in the global queue from the global acquire by one of its ranks until the global release by one of its
-//!   ranks, which may be another one. In between, the local lock goes from rank to rank together with the global one.
+//! - I1: a cohort is in the global queue from a global acquire by one of its ranks until the global release. Another of its
+//!   ranks may make that release. In between, the local lock goes from rank to rank together with the global one.
 //! - I2: a rank that acquires or releases the global lock holds the local lock. So at most one rank acts for a cohort at any
 //!   time. The cohort is to the global queue what a thread is to an MCS lock, and its node is at the first.
 //! - I3: `global_next` is nil when the cohort enters the global queue. The cohort's last release has reset it, and completed
@@ -41,8 +41,8 @@
 //!
 //! # Deviations from the paper
 //! - The rank that releases the global lock may be another one than the rank that acquired it. In the paper, threads
-//!   trade their nodes for that. Here the node of the global queue belongs to the cohort, and the links name the rank to
-//!   wake.
+//!   trade their nodes for that purpose. Here the node of the global queue belongs to the cohort, and the links name the
+//!   rank to wake.
 //! - A releasing rank cannot wait for a link in another rank's memory, where the paper spins. It writes its own pointer in
 //!   place of the link, and the successor wakes it (I4).
 //! - The words are zero at rest, which inverts the flags, as in [`crate::qnode`].

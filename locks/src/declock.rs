@@ -20,8 +20,8 @@
 //! | grant | node + 0 | 8 | each rank | 1 from the wake-up until its rank has seen it |
 //!
 //! `head` counts releases, `size` the ranks that hold a ticket, and `excl` the writers among them. A ticket is the number of those
-//! drawn before, `head` + `size`. There are 2^k slots, as many as ranks or more. Slot `q` mod 2^k is that of ticket `q`, and the
-//! version is `q` / 2^k. At rest `size` and `excl` are 0, while `head` and old entries stay.
+//! drawn before, `head` + `size`. There are 2^k slots, as many as ranks or more. Ticket `q` has slot `q` mod 2^k, and the version
+//! `q` / 2^k. At rest `size` and `excl` are 0, while `head` and old entries stay.
 //!
 //! # Invariants
 //! - I1: a rank enters at once if it finds no ticket outstanding, or as a reader if it finds no writer among them. All others write
@@ -36,7 +36,7 @@
 //!
 //! # Memory ordering
 //! Additions to the header order the queue. Entries and wake-ups are posted puts, and the ranks that need them wait for them. A
-//! rank orders the reset of its grant ahead of the next ticket that it draws, or it could erase the next wake-up.
+//! rank orders the reset of its grant ahead of the next ticket that it draws. Otherwise the reset could erase the next wake-up.
 //!
 //! # Deviations from the paper
 //! - A writer reads the entries of the readers behind it before it releases, and releases by a compare-and-swap, which fails if

@@ -37,9 +37,9 @@
 //!   readers inside. So a program in which those readers wait for it never ends. The conformance suite hangs on such a lock. Here
 //!   the fields are wide, and their overflow does no harm, so nothing freezes. That takes a second word, and a get in each
 //!   acquire.
-//! - Writers are the lower half. Their overflow carries into the upper half of both words alike, and only I2 compares these;
-//!   the overflow of the upper half is lost. With readers in the lower half, an overflow of their number could make a reader
-//!   wait for other readers to release.
+//! - Writers are the lower half. Their overflow carries into the upper half of both words alike, and only I2 compares the
+//!   upper halves. The overflow of the upper half is lost. With readers in the lower half, an overflow of their number could
+//!   make a reader wait for other readers to release.
 //! - Left out: the leases by which ranks take over from failed holders.
 //! - A test of the explorer (`verify/tests/explorer/dslr.rs`) has the paper's lock with small counts, and finds what is wrong with
 //!   it. Ranks that draw again and again while it is frozen keep it from being reset: a livelock, 1R+1W×1. A ticket that is given

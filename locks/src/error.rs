@@ -149,7 +149,7 @@ pub(crate) fn at_least_one(lock: &'static str, parameter: &'static str, value: u
     Ok(value)
 }
 
-/// Checks a number that has to fit in a word of the lock, or has a range.
+/// Checks a number that has a range, for instance since it has to fit in a word of the lock.
 ///
 /// # Errors
 ///

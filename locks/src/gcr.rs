@@ -5,7 +5,7 @@
 //! arXiv 1905.10818: generic concurrency restriction (GCR), a wrapper of any lock.
 //!
 //! # Properties
-//! - Mutual exclusion is that of the inner lock, by default [`crate::mcs`]. The restriction plays no part in it.
+//! - The inner lock, by default [`crate::mcs`], provides mutual exclusion. The restriction plays no part in it.
 //! - At most `active` ranks of a node compete for the inner lock, in addition to heads that have been approved. So with more ranks
 //!   than cores, a queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank
 //!   acquires again and again, past the passive ranks.
@@ -47,7 +47,7 @@
 //! it ahead of its next swap in the passive queue: a late reset could erase an approval.
 //!
 //! # Deviations from the paper
-//! - One rank is active by default. The paper lets in two, and two ranks may share a core: then each handover between them is a
+//! - One rank is active by default. The paper admits two. Two ranks may share a core, and then each handover between them is a
 //!   context switch. `rmalab advise` has `gcr/active-2` beside `gcr`.
 //! - A rank becomes active by compare-and-swap. In the paper it looks, then adds, and more ranks than intended may pass in
 //!   between.
@@ -57,10 +57,10 @@
 //! - Each node of a network has its own restriction.
 //!
 //! # Cost
-//! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs: acquire 1, release 1). Other ranks
-//! of the node need 1 more to acquire (compare-and-swap) and 1 more to release (add), both on the node. A passive rank needs 6 more to
-//! acquire. These are a failed compare-and-swap, the swap of the tail, the link, the compare-and-swap of the head, an add, and the
-//! wake-up of the next head.
+//! Remote operations without contention: the first rank of a node has the operations of the inner lock (mcs: acquire 1, release 1).
+//! Other ranks of the node need 1 more to acquire (compare-and-swap) and 1 more to release (add), both on the node. A passive rank
+//! needs 6 more to acquire. These are a failed compare-and-swap, the swap of the tail, the link, the compare-and-swap of the head, an
+//! add, and the wake-up of the next head.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 

@@ -4,7 +4,7 @@
 //! The paper of [`crate::gcr`], which has the protocol, its words and its invariants. The paper restricts mutexes.
 //!
 //! # Properties
-//! - Exclusion is that of the inner lock, by default [`crate::mcs_rw_neutral`], and so is the order among the active ranks.
+//! - The inner lock, by default [`crate::mcs_rw_neutral`], provides exclusion, and the order among the active ranks.
 //! - A writer is active until it has released, a reader only until it is inside. So any number of readers can be inside together.
 //!   A reader may wait inside for other readers, as long as no writer is active.
 //! - A passive reader waits although the inner lock might admit it. So reader preference of an inner lock holds only among active ranks.
@@ -14,7 +14,7 @@
 //!   and bulk puts in any order: 1R+1W×1.
 //!
 //! # State
-//! The words of the inner lock, and those of [`crate::gcr`].
+//! The words of the inner lock, and the words of [`crate::gcr`].
 //!
 //! # Invariants
 //! - I1: the invariants of [`crate::gcr`], where a reader leaves once it is inside.
@@ -27,9 +27,9 @@
 //! The deviations of [`crate::gcr`]. In addition, readers stop being active when they are inside.
 //!
 //! # Cost
-//! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs-rw-neutral: reader 2 / 3, writer
-//! 2 / 1). Other ranks of the node need 2 more for an acquire and a release together, both on the node. A reader needs both in its
-//! acquire, a writer one in each.
+//! Remote operations without contention: the first rank of a node has the operations of the inner lock (mcs-rw-neutral: reader 2 /
+//! 3, writer 2 / 1). Other ranks of the node need 2 more for an acquire and a release together, both on the node. A reader needs
+//! both in its acquire, a writer one in each.
 
 use rmalab_atomics::RemoteAtomics;
 

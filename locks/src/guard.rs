@@ -12,7 +12,7 @@
 //! Dropping a guard never panics. While a panic unwinds, it releases, too. The data may be half written then; the world stops the other
 //! ranks ([`PeerFailed`](rmalab_atomics::Error::PeerFailed)).
 //!
-//! A forgotten guard (`std::mem::forget`) leaves its lock held for ever.
+//! A forgotten guard (`std::mem::forget`) leaves its lock held forever.
 
 use std::mem::ManuallyDrop;
 use std::time::Duration;

@@ -2,11 +2,11 @@
 //! until an exclusive lock anywhere closes it.
 //!
 //! # Sources
-//! Ours. The bias towards shared holders, and its revocation, are those of D. Dice and A. Kogan, "BRAVO: Biased Locking for
-//! Reader-Writer Locks", USENIX ATC 2019; a counter for each part of the machine is that of P. Schmid, M. Besta and T.
-//! Hoefler, "High-Performance Distributed RMA Locks", HPDC 2016, DOI 10.1145/2907294.2907323 (RMA-RW). The tree that records
-//! which counters are in use replaces the scalable non-zero indicator of F. Ellen, Y. Lev, V. Luchangco and M. Moir, PODC
-//! 2007, DOI 10.1145/1281100.1281106. Its parts [`McsRwNeutral`] and [`Mcs`] name their own papers.
+//! The protocol is new here. The bias towards shared holders, and its revocation, come from D. Dice and A. Kogan, "BRAVO:
+//! Biased Locking for Reader-Writer Locks", USENIX ATC 2019. A counter for each part of the machine comes from P. Schmid, M.
+//! Besta and T. Hoefler, "High-Performance Distributed RMA Locks", HPDC 2016, DOI 10.1145/2907294.2907323 (RMA-RW). The tree
+//! that records which counters are in use replaces the scalable non-zero indicator of F. Ellen, Y. Lev, V. Luchangco and M.
+//! Moir, PODC 2007, DOI 10.1145/1281100.1281106. Its parts [`McsRwNeutral`] and [`Mcs`] name their own papers.
 //!
 //! # Properties
 //! - An exclusive lock of a target excludes the other locks of that target, and every lock_all. Different ranks can hold
@@ -24,13 +24,13 @@
 //!   below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and
 //!   a shared one.
 //! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
-//!   exclusive one can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively, rank 2
-//!   asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which waits for 1. Programs
-//!   that acquire their exclusive locks first are safe.
+//!   exclusive one can deadlock, even if the locks do not conflict. For example, rank 1 holds A shared and asks for B
+//!   exclusively, rank 2 asks for lock_all, and rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which
+//!   waits for 1. Programs that acquire their exclusive locks first are safe.
 //!
 //! # State
 //! A *leaf* is a block of `leaf` ranks of a node. By default `leaf` is the largest of 4, 3 and 2 that divides the number of ranks of a
-//! node, and that number if none does. A *gate* admits all leaves of a node, or a number of leaves, at most 16, that divides their
+//! node, or the latter if none does. A *gate* admits all leaves of a node, or a number of leaves, at most 16, that divides their
 //! number. The words of a gate and of its leaves are at its first rank. Each word of the tree has `fan_out` children, 64 by default.
 //!
 //! | word | displacement | home | values |
@@ -54,7 +54,7 @@
 //! it for reading. So readers and writers of the phase lock have reversed roles: its readers lock the window exclusively.
 //!
 //! - lock_all: count in the leaf, then look at the gate, and be inside if it is OPEN. Otherwise take the count back, and try again
-//!   under the gate's mutex. If the gate is still closed, acquire the phase lock for writing, register the gate in the tree from
+//!   under the gate's mutex. If the gate is still closed, acquire the phase lock for writing. Register the gate in the tree, from
 //!   below up to the first word that was not 0, and set OPEN.
 //! - lock(exclusive): a rank without exclusive locks acquires the phase lock for reading and reads the root. If it is 0, no
 //!   gate is open. Otherwise the rank acquires the revokers' mutex, reads the root again, follows the tree down, closes all

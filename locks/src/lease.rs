@@ -3,7 +3,7 @@
 //! # Paper
 //! C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", SOSP 1989, DOI
 //! 10.1145/74850.74870, have locks that end with a time. Tokens that refuse a late write are the sequencers of M. Burrows, "The
-//! Chubby Lock Service for Loosely-Coupled Distributed Systems", OSDI 2006. The word and the polls are those of
+//! Chubby Lock Service for Loosely-Coupled Distributed Systems", OSDI 2006. The word and the polls are as in
 //! [`tas`](crate::tas).
 //!
 //! # Properties
@@ -13,9 +13,9 @@
 //! - A holder that has lost the lock may not know it yet. A [`FencedWord`] refuses its writes, by their token, once a later
 //!   holder has written there. Plain puts are not refused on any backend.
 //! - Waiters poll a remote word.
-//! - The explorer (`rmalab verify`) has checked this code itself exhaustively: without a lapse as `tas` is; with a time that
-//!   passes at any step, longer than a lease, 3 ranks × 1 and 2 × 2 acquisitions with one lapse, under sequential consistency and
-//!   with posted puts that arrive late. Livelocks are included.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Without a lapse: the same as for `tas`. With a
+//!   time longer than a lease that passes at any step, under sequential consistency and with posted puts that arrive late: 3
+//!   ranks × 1 and 2 × 2 acquisitions with one lapse. Livelocks are included.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -124,8 +124,8 @@ impl RawRwLock for McsRwNeutral {
             self.node.link(ra, pred, self.me)?;
             self.node.wait(ra)?;
         } else {
-            // Counted before it is linked: its predecessor, which cannot leave without the link, then leaves a count
-            // behind. (The second look would make the other order safe, too.)
+            // The reader is counted before it is linked. Its predecessor cannot leave without the link, and then leaves
+            // a count behind. (The second look would make the other order safe, too.)
             ra.fetch_add(self.reader_count, 1)?;
             self.node.link(ra, pred, self.me)?;
         }

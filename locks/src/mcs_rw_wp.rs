@@ -6,9 +6,9 @@
 //! writer by the last reader is new here.
 //!
 //! # Properties
-//! - Mutual exclusion. Once a writer is interested, the only readers that enter are those that are being woken, and those
-//!   that join their stack before it is taken. So readers can starve. Among themselves, writers enter first come, first
-//!   served.
+//! - Mutual exclusion. Once a writer is interested, the only readers that enter are readers that are being woken, and
+//!   readers that join their stack before it is taken. So readers can starve. Among themselves, writers enter first come,
+//!   first served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word. (The paper's writer spins on `state`.)
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
 //!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk

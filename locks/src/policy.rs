@@ -261,7 +261,7 @@ policies! {
     rw_lock DecLock: DecLock;
     /// One [`DslrWide`] for the whole window: additions draw and serve tickets, and waiters poll.
     rw_lock DslrWide: DslrWide;
-    /// One [`ShiftLock`] for the whole window: exclusive locks pass it on, and let in the shared locks that wait after some of them.
+    /// One [`ShiftLock`] for the whole window: exclusive locks pass it on, and after some of them admit the waiting shared locks.
     rw_lock ShiftLock: ShiftLock;
     /// One [`McsRwNeutral`] for the whole window, for which few ranks compete at a time.
     rw_lock GcrRw: GcrRw<McsRwNeutral>;
@@ -307,7 +307,7 @@ policies! {
     robust_rw_lock RobustRw: RobustRw;
     /// [`TwoLevel`] whose targets outlive their holders: a recoverable lock takes a target over from a failed one ([`RobustTwoLevel`]).
     policy RobustTwoLevel: RobustTwoLevel;
-    /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
+    /// No lock at all; the caller guarantees that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }
 

@@ -53,7 +53,7 @@ impl Place {
 /// uses the rank's only queue node. So make one handle for each rank and lock.
 ///
 /// Before the first use, all memory of the lock is zero. At rest, while no rank holds the lock or is in a call, it is zero again. A lock may
-/// except words from that ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO), [`NODE_AT_REST`](Self::NODE_AT_REST)). Freeing zeroes those.
+/// declare exceptions ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO), [`NODE_AT_REST`](Self::NODE_AT_REST)). Freeing zeroes those.
 ///
 /// # Errors
 ///

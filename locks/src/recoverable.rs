@@ -2,7 +2,7 @@
 //!
 //! When a rank fails, every other lock ends with [`PeerFailed`](rmalab_atomics::Error::PeerFailed). A [`Recoverable`] lock goes on: the
 //! survivors repair it. The first of them that enters after a rank has failed inside gets [`Entry::OwnerDead`], since the data may be
-//! half written. The model of failures is that of [`RemoteAtomics`]. The names follow POSIX's robust mutexes (`EOWNERDEAD`,
+//! half written. [`RemoteAtomics`] defines the model of failures. The names follow POSIX's robust mutexes (`EOWNERDEAD`,
 //! `ENOTRECOVERABLE`).
 //!
 //! A recoverable lock asks for failures only where it waits. So without a failure it costs as much as the lock that it extends. Its
@@ -51,7 +51,7 @@ pub trait Recoverable: RawMutex {
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
 
-    /// Releases the lock, which this rank holds, so that no rank can acquire it any more: they get
+    /// Releases the lock, which this rank holds, and makes it unusable: later acquires return
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
@@ -82,7 +82,7 @@ pub trait RecoverableRw: RawRwLock {
     /// Lets other ranks read, too, if this rank reads alone after [`Entry::OwnerDead`]. Otherwise nothing happens.
     fn share<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
-    /// Releases the lock, which this rank holds alone, so that no rank can acquire it any more: they get
+    /// Releases the lock, which this rank holds alone, and makes it unusable: later acquires return
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }

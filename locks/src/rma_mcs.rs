@@ -3,8 +3,8 @@
 //! # Paper
 //! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
 //! the distributed queues (DQ) and the distributed tree (DT), whose thresholds T_L are used here. Its D-MCS, one queue over
-//! all ranks, is [`mcs`](crate::mcs). The order of steps is also that of HMCS: M. Chabbi, M. Fagan, J. Mellor-Crummey,
-//! "High Performance Locks for Multi-level NUMA Systems", PPoPP'15, 2015, DOI 10.1145/2688500.2688503.
+//! all ranks, is [`mcs`](crate::mcs). HMCS has the same order of steps: M. Chabbi, M. Fagan, J. Mellor-Crummey, "High
+//! Performance Locks for Multi-level NUMA Systems", PPoPP'15, 2015, DOI 10.1145/2688500.2688503.
 //!
 //! # Properties
 //! - Mutual exclusion. While others wait, an element keeps the lock for at most T_L,i acquisitions of its members. Each queue
@@ -35,8 +35,8 @@
 //! - I2: at most one rank of an element represents it in the queue of the parent. It is the head of the element's queue, or it
 //!   was the head when it entered the parent's queue and has passed the lock inside the element since.
 //! - I3: the holder of the lock is in the element at the head of every queue on its path.
-//! - I4: at most one rank writes the `status` of a waiting rank, and only after it has begun to wait: the holder of the
-//!   queue that it waits in. The reset of `status` is complete before the rank enters the next queue.
+//! - I4: only the holder of the queue in which a rank waits writes that rank's `status`, and only after the rank has
+//!   begun to wait. The reset of `status` is complete before the rank enters the next queue.
 //! - I5: the reset of a member's `next` to nil is complete before the member enters a queue.
 //!
 //! # Memory ordering

@@ -52,7 +52,7 @@
 //!
 //! # Deviations from the paper
 //! - ARRIVE and DEPART are one word. With two words, a reader can arrive between a reset of one and a read of the other, and
-//!   a writer enters beside it. INSIDE stands in for DEPART, since it cannot overflow.
+//!   a writer enters beside it. INSIDE replaces DEPART, since it cannot overflow.
 //! - A reader that may not enter stays counted. In the paper it takes its arrival back and tries again, which can go on
 //!   forever while writers pass. The paper's barrier, a wait until ARRIVE is below T_R, blocks forever if that writer has
 //!   left and no rank resets the counter. Here PHASE admits the reader, as in phase-fair locks (B. B. Brandenburg, J. H.

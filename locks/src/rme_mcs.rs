@@ -4,8 +4,8 @@
 //! # Paper
 //! The problem, recoverable mutual exclusion: W. Golab and A. Ramaraju, "Recoverable Mutual Exclusion", PODC 2016, DOI
 //! 10.1145/2933057.2933087. The lock is [`mcs`](crate::mcs): J. M. Mellor-Crummey and M. L. Scott, ACM Transactions on
-//! Computer Systems 9(1), 1991, DOI 10.1145/103727.103729. The cases of the repair are those of P. Jayanti, S. Jayanti and
-//! A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124.
+//! Computer Systems 9(1), 1991, DOI 10.1145/103727.103729. The cases of the repair come from P. Jayanti, S. Jayanti and A.
+//! Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124.
 //!
 //! # Properties
 //! - Mutual exclusion among all ranks, including ranks that are down. A rank that fails inside keeps the lock, and is inside
@@ -61,9 +61,9 @@
 //! while another rank acquires 4 million times.
 //!
 //! # Cost
-//! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
-//! acquire 2, with a successor release 1. In addition, a rank writes its own words. A
-//! repair reads each rank's word twice or more.
+//! Remote operations without a failure, as in `mcs`: acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
+//! acquire 2, with a successor release 1. In addition, a rank writes its own words. A repair reads each rank's word twice
+//! or more.
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
 

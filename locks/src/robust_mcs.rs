@@ -2,9 +2,9 @@
 //!
 //! # Paper
 //! The lock is [`mcs`](crate::mcs): J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on
-//! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5.
-//! The cases of the repair are those of P. Jayanti, S. Jayanti and A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic
-//! RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124, for ranks that do not come back.
+//! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5. The
+//! cases of the repair come from P. Jayanti, S. Jayanti and A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic RMR on
+//! Both CC and DSM", PODC 2019, arXiv 1904.02124, for ranks that do not come back.
 //!
 //! # Properties
 //! - Mutual exclusion among the ranks that live; first come, first served until the first failure.
@@ -46,7 +46,7 @@
 //! The paper's ranks come back and recover their own place. Here they do not, and survivors go on without it.
 //!
 //! # Cost
-//! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
+//! Remote operations without a failure, as in `mcs`: acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
 //! acquire 2, with a successor release 1. In addition, a rank writes its own words. A repair reads each live rank's word
 //! twice or more.
 

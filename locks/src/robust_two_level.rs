@@ -21,10 +21,10 @@
 //! * Any number of ranks may fail. On a backend where a rank's words end with it, the exceptions are the master's rank, and a
 //!   target in use. No rank reads the announcements of a failed rank.
 //! * Waiters poll a remote word.
-//! * The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included, with one failure at any step: a
-//!   lock_all and an exclusive lock, and a shared and an exclusive lock of one target, twice each; two exclusive locks of one target; a
-//!   lock_all, an exclusive lock and a shared lock of another target. Under sequential consistency and with posted puts that arrive
-//!   late. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
+//! * The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential consistency and
+//!   with posted puts that arrive late, with one failure at any step: a lock_all and an exclusive lock, and a shared and an exclusive
+//!   lock of one target, twice each; two exclusive locks of one target; a lock_all, an exclusive lock and a shared lock of another
+//!   target. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
 //!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of one
 //!   target did not end, and found nothing.
 //!
@@ -64,8 +64,8 @@
 //!
 //! # Deviations from the paper
 //!
-//! * The deviations of `two-level`, with waiting. [`Contended::Retract`](crate::Contended::Retract) is left out, since each retreat of
-//!   a waiter is a change that a recount has to wait for.
+//! * The deviations of `two-level`, with waiting. [`Contended::Retract`](crate::Contended::Retract) is left out, since a recount would
+//!   have to wait for each retreat of a waiter.
 //! * The owner replaces bit 0, since a waiter has to know which rank holds the lock.
 //! * The master counts, and ranks announce. A bit for each rank, as in [`robust-rw`](crate::robust_rw), would need no announcements,
 //!   but would limit the master to 32 ranks and a target to 58.

@@ -35,8 +35,8 @@
 //!
 //! # Memory ordering
 //! All steps on `lock` are atomic and complete. Links and notes are posted puts, and the ranks that need them wait for them. A writer
-//! resets `suc` and `note` by posted puts, and orders them ahead of the step that makes it visible in `tail` again: a late reset could
-//! erase a link.
+//! resets `suc` and `note` by posted puts, and orders them ahead of the step that makes it visible in `tail` again. Otherwise a late
+//! reset could erase a link.
 //!
 //! # Deviations from the paper
 //! - The paper has a word of 128 bits and atomics on parts of it, with which a writer swaps `tail` alone. Here the word has 64 bits. A

@@ -198,7 +198,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
 }
 
 /// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock, then of a lock that a writer held when
-/// they came.
+/// they arrived.
 pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
     let inside = Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?);

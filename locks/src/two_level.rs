@@ -17,9 +17,10 @@
 //!   exclusive locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks
 //!   included.
 //! * A waiting lock_all is counted, and keeps out the first exclusive lock of other ranks. So programs that hold locks while
-//!   they ask for more can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively,
-//!   rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits for 2, which waits for 3,
-//!   which waits for 1. [`Contended::Retract`] is free of this, since a waiting lock_all is not counted all the time.
+//!   they ask for more can deadlock, even if the locks do not conflict. For example, rank 1 holds A shared and asks for B
+//!   exclusively, rank 2 asks for lock_all, and rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits for 2,
+//!   which waits for 3, which waits for 1. [`Contended::Retract`] is free of this, since a waiting lock_all is not counted
+//!   all the time.
 //! * An attempt can give back all that it holds, so there are tries and deadlines: [`WindowLockTimed`].
 //!
 //! # State

@@ -139,7 +139,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// # Errors
     ///
-    /// The errors of the rules, as for [`lock`](Self::lock), and those of `acquire`.
+    /// The errors of the rules, as for [`lock`](Self::lock), and the errors of `acquire`.
     pub fn lock_by<E: From<Error>>(
         &mut self,
         kind: LockKind,

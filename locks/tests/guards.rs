@@ -1,4 +1,4 @@
-//! Guards, over a mutex that can be told to fail, and over the same mutex as a reader-writer lock.
+//! Tests of guards, over a mutex that fails on request, and over the same mutex as a reader-writer lock.
 
 use std::time::Duration;
 

@@ -15,9 +15,9 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
-    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, [`Error::Attach`] when
-    /// `other` belongs to another world, and the errors of [`attach`](Self::attach).
+    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic.
+    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team. [`Error::Attach`] when
+    /// `other` belongs to another world. The errors of [`attach`](Self::attach).
     pub fn attach_window<B: RemoteAtomics + ?Sized>(&self, other: &WindowCore<'_, B>) -> Result<WindowDisp> {
         self.attach_part(other).map_err(|error| self.hear(error))
     }

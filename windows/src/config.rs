@@ -553,7 +553,7 @@ impl Config {
         (self, ignored)
     }
 
-    /// Makes the fields agree. `report` says whether to report a hint, by its key and whether it had its default.
+    /// Makes the fields agree. `report` decides whether to report a hint, by its key and whether it had its default.
     fn settle(&mut self, report: impl Fn(&str, bool) -> bool) -> Vec<Ignored> {
         let (asked, transport) = (*self, self.transport);
         let mut ignored = Vec::new();

@@ -84,8 +84,9 @@
 //! # Invariants
 //!
 //! * I1. Packets of one rank to another arrive in order, so operations are served in the order of the calls.
-//! * I2. A request carries the number of fences that its origin has left. The target keeps the request until it has left as
-//!   many fences. So no operation after a fence touches memory before that fence, although the opening fence does nothing.
+//! * I2. A request carries the number of fences that its origin has left. The target keeps the request until it has left
+//!   the same number of fences. So no operation after a fence touches memory before that fence, although the opening fence
+//!   does nothing.
 //! * I3. In a closing fence a rank sends its recorded operations only once it has the sum. All ranks have contributed
 //!   to the sum, so they all have reached the fence, and have done their earlier stores.
 //! * I4. An operation is acknowledged before the call that sent it returns, or that call waits for the answer to a later

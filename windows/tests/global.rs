@@ -239,7 +239,7 @@ fn the_local_node_is_reached_by_loads_and_stores() {
                     let gets = ra.take();
                     let mut expected = (Counts::default(), Counts::default());
                     if !here(unit) {
-                        // A check whether anything was detached, and the operation.
+                        // A check whether memory was detached, and the operation.
                         expected.0.get.remote = 2;
                         expected.0.put_bytes.remote = 2;
                         expected.0.bytes.remote = 13;

@@ -9,7 +9,7 @@ fn across(body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     across_with(Config::default(), body);
 }
 
-/// Like [`across`], on a window with that configuration.
+/// Like [`across`], on a window with this configuration.
 fn across_with(config: Config, body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     let profile = Profile::builtin("infiniband-ndr").unwrap();
     let options = Options { ranks_per_node: Some(1), ..Options::new(2) };
@@ -146,7 +146,7 @@ fn updates_of_a_batch_overlap() {
     });
 }
 
-/// Accumulates with requests overlap only if a hint of the window says that their order does not matter.
+/// Accumulates with requests overlap only if a hint of the window declares their order irrelevant.
 #[test]
 fn accumulates_with_requests_overlap_where_their_order_does_not_matter() {
     for (accumulate_ordering, overlap) in [(AccumulateOrdering::NONE, true), (AccumulateOrdering::ALL, false)] {

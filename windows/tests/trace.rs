@@ -489,7 +489,7 @@ fn a_folder_that_cannot_be_used_is_an_error_everywhere() {
     let dir = Dir::new();
     let taken = dir.path.join("file");
     std::fs::write(&taken, "").unwrap();
-    // A file of rank 1 already exists, but none of rank 0.
+    // A file of rank 1 already exists, but no file of rank 0.
     let half = dir.path.join("half");
     std::fs::create_dir(&half).unwrap();
     std::fs::write(half.join("window-rank-1.trace"), "").unwrap();

@@ -70,9 +70,9 @@ pub struct Mapped {
     light: bool,
     mapping: Arc<Mapping>,
     liveness: Box<dyn Liveness>,
-    /// The fields that change through a shared reference. They are boxed, so that the fields above never change, and
-    /// the compiler may keep those in registers across atomics (a load after a locked instruction costs a third of that
-    /// instruction).
+    /// The fields that change through a shared reference. They are boxed, so that the fields above never change. The
+    /// compiler may then keep those in registers across atomics. (A load after a locked instruction costs a third of
+    /// that instruction.)
     cells: Box<Cells>,
 }
 
@@ -413,7 +413,7 @@ impl LocalMemory for Mapped {
         if at.rank.0 >= self.view.size() || !at.disp.0.is_multiple_of(WORD) || end > self.view.segment() {
             return None;
         }
-        // SAFETY: the rank is one of the mapping's, and the range lies in its segment and is aligned (all checked); the
+        // SAFETY: the rank belongs to the mapping, and the range lies in its segment and is aligned (all checked). The
         // mapping lives as long as `self`, and all accesses to it are atomic.
         unsafe {
             let block = self.blocks.add(at.rank.index() * self.stride);

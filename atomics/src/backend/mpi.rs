@@ -1,7 +1,7 @@
 //! The `mpi` backend: ranks are the processes of an MPI job, and operations are MPI-3's remote memory access.
 //!
 //! So rmalab runs on every machine with an MPI, over the network of that MPI, and the MPI's own atomics can be studied,
-//! too. The feature is `mpi`. The program is bound to the MPI whose `mpicc` it was built with, and the `mpirun` of that
+//! too. The feature is `mpi`. The program is bound to the MPI of the `mpicc` that built it, and the `mpirun` of that
 //! same MPI starts it. The variable `MPICC` names an `mpicc` other than the first in the path.
 //!
 //! # Operations
@@ -24,7 +24,7 @@
 //!
 //! # Requirements on an MPI beyond the standard
 //!
-//! * The standard lets an MPI assume that concurrent accumulates at one location are of the same operation, or
+//! * The standard lets an MPI assume that concurrent accumulates at one location have the same operation, or
 //!   `MPI_NO_OP` (`accumulate_ops`, section 11.2.1; the weakest value is the default). Locks add, swap and compare at
 //!   one word. No MPI is known to use the assumption; the conformance suite shows it.
 //! * The standard does not define a put at a location where another rank accumulates. Bulk operations here are atomic for

@@ -300,7 +300,7 @@ impl Liveness for Locks {
 
 /// Returns a write lock on the byte of `rank`.
 fn byte(rank: Rank) -> libc::flock {
-    // SAFETY: a structure of integers, of which all may be zero.
+    // SAFETY: a structure of integers, all of which may be zero.
     let mut byte: libc::flock = unsafe { std::mem::zeroed() };
     byte.l_type = libc::F_WRLCK as libc::c_short;
     byte.l_whence = libc::SEEK_SET as libc::c_short;

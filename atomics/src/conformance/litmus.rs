@@ -247,7 +247,7 @@ fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iteration
             };
             let home = |variable: u64| Rank(((turn + apart * variable) % size) as u32);
             let word = |variable| words.plus((i * shape.variables + variable) * STRIDE);
-            // Every batch has two values, above those of all earlier batches.
+            // Every batch has two values, which are larger than the values of all earlier batches.
             Instance {
                 ra: lab.ra,
                 homes: [home(0), home(1)],

@@ -139,7 +139,7 @@ pub struct Simulator {
 const BYTES_PER_RANK: u64 = 4096 + 1024;
 
 impl Simulator {
-    /// Makes a machine of that profile.
+    /// Makes a machine with this profile.
     ///
     /// # Errors
     ///

@@ -449,8 +449,8 @@ impl Outcome {
         self.first_failure.is_none()
     }
 
-    /// Returns the first failure like a shell: its exit code, or 128 plus the signal's number; 1 for a rank that has
-    /// exited with 0 without leaving its world, and 0 if there is no failure.
+    /// Returns the first failure like a shell: its exit code, or 128 plus the signal's number. The code is 1 for a rank
+    /// that has exited with 0 without leaving its world, and 0 if there is no failure.
     pub fn exit_code(&self) -> i32 {
         self.first_failure.map_or(0, |rank| exit_code(self.statuses[rank.index()]))
     }

@@ -294,8 +294,8 @@ fn hand_back<T: Serialize>(mut pipe: File, value: &T) -> Result<()> {
 fn result_pipe() -> Result<Option<File>> {
     let Some(number) = Environment::own().result_fd()? else { return Ok(None) };
     check_result_pipe(number)?;
-    // SAFETY: it is open and is the writing end of a pipe (just checked) that the environment names as the launcher's,
-    // so nothing in this process owns it; a process joins once, and so calls this once.
+    // SAFETY: it is open and is the writing end of a pipe (just checked). The environment names it as the launcher's
+    // pipe, so nothing in this process owns it. A process joins once, and so calls this once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)
         .map_err(|error| Error::system("keeping the result's pipe from child processes", error))?;
@@ -307,8 +307,8 @@ fn check_result_pipe(number: RawFd) -> Result<()> {
     if number < 3 {
         return Err(Error::world(format!("{name}={number} is a standard stream, not the pipe of the launcher")));
     }
-    // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it during the checks.
+    // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number. No code of
+    // this process knows a descriptor that it has inherited, so none closes it during the checks.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     let failed = |error| Error::system(format!("{name}={number} is not an open descriptor"), error);
     let stat = rustix::fs::fstat(fd).map_err(failed)?;

@@ -56,7 +56,8 @@ pub(crate) enum Identity {
     Launched {
         rank: Rank,
         size: u32,
-        /// The descriptor of the shared memory, and the bytes of a segment there. None where its ranks do not share a host.
+        /// The descriptor of the shared memory, and the bytes of a segment there. `None` where its ranks do not share a
+        /// host.
         shm: Option<(RawFd, u64)>,
         /// `None` if the launcher has not opened a hub.
         hub: Option<Invitation>,

@@ -165,8 +165,8 @@ impl<F: Fabric> WholeWorld for F {
 /// * Without [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank may come between them. The write
 ///   then overwrites the put. This concerns `fetch_add`, `fetch_store` and a `compare_and_swap` that stores. A `compare_and_swap` that
 ///   fails writes nothing, so it loses no put.
-/// * So a put to a word is safe if no other rank changes the word by atomics at the same time: the word has one writer at a time, or
-///   other ranks only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
+/// * So a put to a word is safe if no other rank changes the word by atomics at the same time. That is so if the word has one writer
+///   at a time, or if other ranks only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
 ///
 /// When each operation takes effect:
 ///
@@ -284,8 +284,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Safety
     ///
-    /// `result` is valid for writes, and nothing else accesses it, until the request is waited for (or tested successfully)
-    /// or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
+    /// `result` is valid for writes, and nothing else accesses it, until the request is finished by a wait or a successful
+    /// test, or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
     ///
     /// # Errors
     ///
@@ -306,8 +306,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Safety
     ///
-    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is
-    /// waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
+    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is finished
+    /// by a wait or a successful test, or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
     #[inline(always)]
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
         let span = self.view().span(Operation::PutBytes, at, len as u64)?;
@@ -324,8 +324,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Safety
     ///
-    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the
-    /// request is waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the
+    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the request
+    /// is finished by a wait or a successful test, or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the
     /// safe form.
     #[inline(always)]
     unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
@@ -356,8 +356,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.complete(Some(target))
     }
 
-    /// Orders the word puts of this rank to `target` ahead of its later puts and atomics of words, to any rank: a rank that finds the effect
-    /// of a later one also finds these puts.
+    /// Orders the word puts of this rank to `target` ahead of its later puts and atomics of words, to any rank. A rank that finds the effect
+    /// of a later operation also finds these puts.
     ///
     /// They take effect even if this rank fails. A later get of this rank may still come ahead of them, which a [`flush`](Self::flush)
     /// excludes. On coherent memory, where a flush is a fence, this costs nothing. Elsewhere it is a flush.
@@ -480,7 +480,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
     /// Computes for `time`, in place of a program's computation between its communication, for experiments.
     ///
-    /// On real backends the processor is busy for that long. On a simulator virtual time passes.
+    /// On real backends the processor is busy for this time. On a simulator virtual time passes.
     ///
     /// # Errors
     ///
@@ -518,8 +518,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().memory?.shared_words(at, words)
     }
 
-    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use directly from now on. Returns `None`, too, if operations
-    /// have to use this handle, such as a handle that counts.
+    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use directly from now on. Also returns `None` if
+    /// operations have to use this handle, for instance a handle that counts.
     ///
     /// A store to them is a put. A flush completes it if [`stored`](Self::stored) is called after the store.
     #[inline(always)]

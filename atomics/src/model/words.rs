@@ -186,7 +186,7 @@ impl LocalWord<'_> {
     ///
     /// # Errors
     ///
-    /// The errors of the engine; there are none over memory.
+    /// The errors of the engine. Over memory there are no errors.
     #[inline(always)]
     pub fn load(self) -> Result<u64> {
         match self {

@@ -190,9 +190,9 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
         let mut owned = Owned { ra, buffer: parts, requests: Vec::new() };
         for (i, (at, op)) in words.into_iter().enumerate() {
             assert!(i < parts.1, "an operation without an element of the {} for its result", parts.1);
-            // SAFETY: element `i` is in the buffer (just checked) and is a word (checked above); no other operation has its
+            // SAFETY: element `i` is in the buffer (just checked) and is a word (checked above). No other operation has its
             // result there, and nothing else can reach it until `self` has waited. T is Pod, so that any word is a value.
-            // If the call fails, nothing is under way with it, and the drop of `owned` waits for those before it.
+            // If the call fails, nothing is under way with it, and the drop of `owned` waits for the operations before it.
             owned.requests.push(unsafe { ra.start(at, op, parts.0.add(i).cast::<u64>())? });
         }
         Ok(owned)

@@ -13,7 +13,7 @@ use crate::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Unt
 /// A handle with the ranks, memory and operations of another [`RemoteAtomics`], and with a heap over one range of the
 /// segments.
 ///
-/// Displacements are those of the parent, so an object that was made on a region is used on the parent.
+/// Displacements are the parent's displacements, so an object that was made on a region is used on the parent.
 ///
 /// ```
 /// use rmalab_atomics::{Disp, Region, RemoteAtomics, World};

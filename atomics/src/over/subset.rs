@@ -266,8 +266,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when a rank does not exist or is listed twice, and [`OutOfMemory`](Error::OutOfMemory); both on all
-    /// ranks alike.
+    /// [`Error::World`] when a rank does not exist or is listed twice, and [`OutOfMemory`](Error::OutOfMemory); all ranks
+    /// get the same error.
     pub fn of(parent: &'a A, members: &[Rank]) -> Result<Option<Subset<'a, A>>> {
         Subset::of_with_arena(parent, members, Subset::default_arena_bytes(parent))
     }
@@ -340,7 +340,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     /// [`Error::World`] on all ranks alike, before anything is freed, when the subsets were not made in one call, or
     /// not of this parent. [`PeerFailed`](Error::PeerFailed). The arena stays reserved then.
     pub fn free(subset: Option<Subset<'a, A>>, parent: &Collectives<'_, A>) -> Result<()> {
-        // The largest and the smallest displacement. Other ranks than members know none.
+        // The largest and the smallest displacement. Ranks that are not members know no displacement.
         let mut arena = match subset {
             Some(subset) if std::ptr::addr_eq(subset.parent, parent.ra()) => [subset.arena.0 + 1, !subset.arena.0],
             // A subset of another parent. The numbers disagree, on all ranks.

@@ -1,4 +1,4 @@
-//! One target's reader-writer lock: a word, and a queue before it that contains only waiting ranks.
+//! One target's reader-writer lock: a word, and a queue ahead of it that contains only waiting ranks.
 //!
 //! A rank can hold many targets at once, but waits for one at a time. So a rank needs no memory for the targets that it holds, and one queue
 //! node for each rank serves all targets.

@@ -35,7 +35,7 @@ fn t_w_is_the_product() {
     assert_eq!([1, 2, 4].map(|levels| params.t_w(levels)), [2, 6, 210]);
 }
 
-/// Rank 0 is inside as a reader when the writer, rank 2, comes. Of T_R = 2, one more reader enters before it.
+/// Rank 0 is inside as a reader when the writer, rank 2, comes. With T_R = 2, one more reader enters before it.
 #[test]
 fn t_r_readers_enter_before_a_writer() {
     suite::scenario::<RmaRw>(3, params(3, 1, 2), |ra, mut lock, _, word| {

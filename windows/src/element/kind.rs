@@ -72,8 +72,9 @@ pub trait Swappable: Element + Eq {}
 impl Op {
     /// Returns whether the operation is defined for elements of this kind.
     ///
-    /// Min and max on integers and floats; sum and prod on complex numbers, too; logical operations on integers and
-    /// logical values; bitwise ones on integers and bytes; minloc and maxloc on pairs; replace and no_op on all.
+    /// Integers and floats have min, max, sum and prod, and complex numbers have sum and prod. Integers and logical
+    /// values have logical operations. Integers and bytes have bitwise operations. Pairs have minloc and maxloc. All
+    /// kinds have replace and no_op.
     #[inline]
     pub const fn is_defined_for(self, kind: Kind) -> bool {
         kind.category().operations() & 1 << self.code() != 0

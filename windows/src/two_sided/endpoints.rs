@@ -114,7 +114,7 @@ pub(crate) struct PendingPackets {
     damaged: Option<Error>,
 }
 
-/// A lock or post that an epoch has to wait for before its operations reach the target.
+/// A lock or post for which an epoch has to wait before its operations reach the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingAcquire {
     pub(super) window: u32,

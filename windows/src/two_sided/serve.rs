@@ -262,7 +262,7 @@ pub(crate) struct Server {
     ranks: Arc<[Rank]>,
 }
 
-/// The rank's handle of the world and the messages for answers, which serving needs besides the server.
+/// The rank's handle of the world and the messages for answers, which serving needs in addition to the server.
 struct Desk<'s> {
     world: &'s dyn RemoteAtomics,
     messages: &'s mut messages::EndpointState,

@@ -90,7 +90,7 @@ pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
 trait Number: Copy {
     /// # Safety
     ///
-    /// `at` is aligned and valid for reads, and during the call it is accessed only by atomics or by these copies.
+    /// `at` is aligned and valid for reads, and during the call all accesses to it are atomics or these copies.
     unsafe fn load(at: *const Self) -> Self;
 
     /// # Safety
@@ -231,7 +231,7 @@ pub fn add_words(words: &[AtomicU64], values: &[u64]) {
         let rounds = (count - head) / ADDED;
         let tail = head + rounds * ADDED;
         singly(&words[..head], &values[..head]);
-        // SAFETY: the processor has AVX2, and both have `rounds * ADDED` words from `head` on, of which those of `words` are
+        // SAFETY: the processor has AVX2. Both slices have `rounds * ADDED` words from `head` on, and in `words` these are
         // aligned to a vector.
         unsafe { add_vectors(values.as_ptr().add(head), words.as_ptr().add(head), rounds) };
         return singly(&words[tail..], &values[tail..]);

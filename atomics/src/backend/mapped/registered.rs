@@ -128,7 +128,7 @@ impl Registrations {
         Some((entry, memory))
     }
 
-    /// Frees an entry after `close`, when the only remaining pins are those of dead processes.
+    /// Frees an entry after `close`, when all remaining pins belong to dead processes.
     fn free(&self, entry: &Entry) {
         if entry.pins() == 0 {
             entry.free();
@@ -634,7 +634,7 @@ fn whole(len: usize) -> Run {
 /// An empty vector.
 const NO_BYTES: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Takes the first `moved` bytes off both sides, whose vectors are of the same lengths.
+/// Takes the first `moved` bytes off both sides, whose vectors have the same lengths.
 fn advance(here: &mut [libc::iovec], there: &mut [libc::iovec], mut moved: usize) {
     for (here, there) in here.iter_mut().zip(there) {
         let part = moved.min(here.iov_len);

@@ -424,7 +424,7 @@ fn refusal(error: &Error) -> Vec<u8> {
     words
 }
 
-/// Returns the name with which the ranks of one job find each other, and not those of another job.
+/// Returns the name by which the ranks of one job find each other, and no ranks of another job.
 ///
 /// The ranks of a job on one host have one parent: `mpirun` itself, or its or Slurm's daemon for this host and step. A
 /// wrapper (a shell, `perf`) may come in between, and has inherited the rank's variable. So the common parent is the

@@ -291,7 +291,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: every object made in the domain holds a reference to this value, hence is gone by now.
+        // SAFETY: every object made in the domain holds a reference to this value, so it no longer exists.
         unsafe {
             ffi::ibv_dealloc_pd(self.domain.as_ptr());
             ffi::ibv_close_device(self.context.as_ptr());
@@ -441,7 +441,7 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: the queue pairs that complete to it are declared before it, hence dropped.
+        // SAFETY: the queue pairs that complete to it are declared before it, so they were dropped before.
         unsafe { ffi::ibv_destroy_cq(self.queue.as_ptr()) };
     }
 }

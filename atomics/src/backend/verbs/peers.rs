@@ -10,8 +10,8 @@ use super::{Verbs, message};
 use crate::{Error, Rank, Result};
 
 impl Verbs {
-    /// Runs `body` on the connection to `rank`, which is made if there is none. If `body` fails, the connection is
-    /// dropped.
+    /// Runs `body` on the connection to `rank`, and makes the connection if necessary. If `body` fails, the connection
+    /// is dropped.
     #[inline]
     pub(super) fn with<T>(&self, rank: Rank, body: impl FnOnce(&mut Connection) -> Result<T, Broken>) -> Result<T> {
         {

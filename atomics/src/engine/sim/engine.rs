@@ -136,7 +136,7 @@ enum What {
     Local(u32),
     /// The bytes of a get have arrived at the origin.
     Back(u32),
-    /// The deadline of the wait with that number has passed.
+    /// The deadline of the wait with this number has passed.
     Deadline(u32, u32),
 }
 
@@ -1119,7 +1119,7 @@ impl<'p> World<'p> {
         Counts { operations: self.operations, busiest, hottest }
     }
 
-    /// Returns the counts, and those of the whole simulation.
+    /// Returns the counts, and the counts of the whole simulation.
     pub(super) fn stats(&mut self) -> Stats {
         let Counts { operations, busiest, hottest } = self.counts.take().unwrap_or_else(|| self.counts());
         let (events, end, lines) = (self.events, Span(self.now()), self.memory.touched() as u64);

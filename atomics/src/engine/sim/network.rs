@@ -1,6 +1,6 @@
 //! The shape of a network: the number of links from node to node, and the places on the way.
 //!
-//! A *place* is a node (its number) or a switch (a number after those of the nodes). Everything is integer arithmetic on
+//! A *place* is a node (its number) or a switch (a number after the nodes' numbers). Everything is integer arithmetic on
 //! these numbers, so a network takes no memory for its nodes or links.
 //!
 //! The shape fixes the routes, which are minimal. The gain of adaptive routing under load is not modelled. The simulator
@@ -45,7 +45,7 @@ pub enum Shape {
         routers: u32,
     },
     /// Switches in levels: a switch of level i joins `down[i]` nodes or switches below it, and one switch above these
-    /// levels joins all. A switch stands for as many real switches as its links need: the tree is fat.
+    /// levels joins all. A switch represents as many real switches as its links need: the tree is fat.
     FatTree {
         /// The number that each level joins, from the nodes up.
         down: Vec<u32>,

@@ -1,10 +1,10 @@
 //! The simulator's description of a machine: the times of its operations, and the places of its ranks.
 //!
 //! A profile is a TOML file. Every value has its unit. In the profiles in `atomics/profiles`, a comment gives the source of
-//! every number: a paper and its section, the data that it was fitted to, or that it is assumed. Times are `"100ns"` or
-//! `"0.71us"`. The cost of a byte is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are required, and there are
-//! no others. A machine of the shape `one-node` has all or none of the network's keys and the table `nic`. The keys
-//! `node.keep` and `node.pause` are optional, with the values 1 and 0.
+//! every number: a paper and its section, the data of a fit, or an assumption. Times are `"100ns"` or `"0.71us"`. The cost
+//! of a byte is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are required, and there are no others. A machine
+//! of the shape `one-node` has all or none of the network's keys and the table `nic`. The keys `node.keep` and `node.pause`
+//! are optional, with the values 1 and 0.
 //!
 //! | key | value |
 //! | --- | --- |

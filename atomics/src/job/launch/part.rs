@@ -75,7 +75,7 @@ pub(super) struct Orders {
     /// The number of ranks of the job.
     pub(super) size: u32,
     pub(super) segment_bytes: u64,
-    /// Variables that the ranks get in addition to those of their host.
+    /// Variables that the ranks get in addition to their host's variables.
     pub(super) env: Vec<(String, String)>,
     /// The working directory.
     pub(super) folder: PathBuf,

@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The receiver of the report that a rank has ended.
 pub(super) enum Ended {
-    /// Nobody.
+    /// No receiver.
     Untold,
     /// The hub of this launcher. If a rank ends that has not joined, the hub reports that to the others.
     Hub(Hub),
@@ -101,7 +101,7 @@ struct Supervisor {
     first: u32,
     ranks: Vec<Process>,
     handles: Arc<[Handle]>,
-    /// The threads that write output, as long as they run. The last one writes the notices, if there are to be any.
+    /// The threads that write output, as long as they run. The last one writes the notices, if the launcher writes any.
     carriers: Vec<Option<Carrier>>,
     /// True if failures are reported on standard error.
     tells: bool,
@@ -325,7 +325,7 @@ impl Process {
     fn kill_and_reap(&mut self) {
         if self.status.is_none() {
             self.signal(Signal::KILL);
-            // It has been killed, so this ends; how is of no interest.
+            // It has been killed, so this wait ends. The exit status is not needed.
             let _ = self.child.wait();
         }
     }

@@ -104,8 +104,8 @@ fn inherited(fd: RawFd) -> Result<UnixStream> {
     if fd < 3 {
         return Err(Error::world(format!("{PMI_FD}={fd} is a standard stream, not a connection to the launcher")));
     }
-    // SAFETY: the borrow ends with the check, which fails without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it during the check.
+    // SAFETY: the borrow ends with the check, which fails without harm when nothing is open at this number. No code of
+    // this process knows a descriptor that it has inherited, so none closes it during the check.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let stat = rustix::fs::fstat(borrowed)
         .map_err(|error| Error::system(format!("{PMI_FD}={fd} is not an open descriptor"), error))?;

@@ -182,7 +182,7 @@ impl MemberState {
 enum Who {
     /// Has not sent a whole hello yet.
     Stranger,
-    /// Has sent a hello with the right proof, and has still to answer the challenge.
+    /// Has sent a hello with the right proof, and still has to answer the challenge.
     Claims {
         rank: u32,
         nonces: [[u8; BYTES]; 2],

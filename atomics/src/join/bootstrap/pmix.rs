@@ -130,8 +130,8 @@ impl Library {
             }
             Ok(symbol)
         };
-        // SAFETY: the symbols are functions with these signatures, by the standard named at the head of this file; they
-        // stay where they are since the library is never unloaded.
+        // SAFETY: the symbols are functions with these signatures, by the standard named at the head of this file. They
+        // stay in place, since the library is never unloaded.
         unsafe {
             Ok(Library {
                 init: std::mem::transmute::<*mut c_void, Init>(find(c"PMIx_Init")?),

@@ -143,7 +143,7 @@ pub(crate) enum Memory {
 /// The bytes belong to the program, and stay valid until the engine gives the memory back. Meanwhile all accesses follow MPI's
 /// rules.
 pub(crate) unsafe fn program_memory(base: *mut c_void, bytes: u64) -> UserMemory {
-    // There may be no address behind no bytes.
+    // Zero bytes may have no valid address.
     let start = NonNull::new(base.cast::<u8>()).unwrap_or(NonNull::dangling());
     // SAFETY: the caller's promise.
     unsafe { UserMemory::from_raw(start, bytes as usize, Box::new(())) }
