@@ -25,8 +25,8 @@
 //! | --- | --- | --- | --- |
 //! | | 1 + passes | last | head |
 //!
-//! `head` and `last` are the pointers of the first and the last rank of the secondary queue, or nil. `passes` is how often in a row
-//! ranks have overtaken that queue. The holder remembers the three.
+//! `head` and `last` are the pointers of the first and the last rank of the secondary queue, or nil. `passes` is the number of
+//! times in a row that ranks have overtaken that queue. The holder remembers the three.
 //!
 //! ```text
 //!   tail ──────────────────────────────────────────────────┐

@@ -23,8 +23,8 @@
 //! | lock | words + 0 | 8 | home | lowest 24 bits: 0, or the holder's rank plus one; above them: the token of the last grant |
 //!
 //! # Invariants
-//! - I1: only compare-and-swaps change `lock`. One that grants or renews adds 1 to the token; a release keeps the token. So no
-//!   value that names a holder comes back.
+//! - I1: only compare-and-swaps change `lock`. A swap that grants or renews adds 1 to the token. A release keeps the token. So
+//!   no value that names a holder comes back.
 //! - I2: a waiter takes over only from a value that it has found, and then finds again by its compare-and-swap. Between the end of
 //!   the first look and the start of that swap its clock has advanced by its patience.
 //! - I3: a lease begins at the start of the compare-and-swap that grants it, by the holder's clock. By I2, the holder's term has

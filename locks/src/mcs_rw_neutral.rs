@@ -22,7 +22,7 @@
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | tail | words + 0 | 8 | home | nil, or the identity of the last rank in the queue |
-//! | reader_count | words + 8 | 8 | home | readers that are inside or have been let in |
+//! | reader_count | words + 8 | 8 | home | readers that are inside or were admitted |
 //! | next_writer | words + 16 | 8 | home | nil, or the identity of the writer that the last reader is to wake |
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`]; `next` holds an identity |
 //! | state | node + 16 | 8 | each rank | bit 0 ACTIVE, bit 1 READER: the successor is a reader that this rank admits |

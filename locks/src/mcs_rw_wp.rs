@@ -171,7 +171,7 @@ impl RawRwLock for McsRwWp {
 }
 
 impl McsRwWp {
-    /// Ends the window and lets the waiting readers in. Each of them lets in the next. Returns the first of them, which
+    /// Ends the window and admits the waiting readers. Each of them admits the next. Returns the first of them, which
     /// is woken unless it is this rank.
     fn unblock_readers<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
         let old = ra.fetch_add(self.state, RC.wrapping_sub(RF))?;

@@ -150,7 +150,7 @@ pub struct RmaRw {
     counters: Disp,
     t_dc: u32,
     t_r: u64,
-    /// Whether the counter was idle when this rank arrived.
+    /// True if the counter was idle when this rank arrived.
     alone: bool,
     backoff: BackoffState,
 }

@@ -10,7 +10,7 @@
 //! * [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) work as in `global`, and end with the failure of a
 //!   rank.
 //! * [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) go on after failures.
-//!   A rank that locks after a holder has failed gets [`Entry::OwnerDead`](crate::Entry::OwnerDead). It is alone then, also under a shared
+//!   A rank that locks after a holder has failed gets [`Entry::OwnerDead`]. It is alone then, also under a shared
 //!   lock.
 //! * Until that rank declares the data [consistent](WindowLock::consistent), it can hold the lock of one target only. If it unlocks
 //!   before, no rank can lock any more ([`Error::NotRecoverable`]).

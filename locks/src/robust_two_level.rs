@@ -13,7 +13,7 @@
 //! * [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) end with the failure of a rank.
 //!   [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) go on.
 //! * The rank that locks a target after the holder of its exclusive lock has failed gets
-//!   [`Entry::OwnerDead`](crate::Entry::OwnerDead). It is alone at that target, also under a shared lock. A lock_all gets it for
+//!   [`Entry::OwnerDead`]. It is alone at that target, also under a shared lock. A lock_all gets it for
 //!   all such targets at once, when no live rank holds an exclusive lock. Other targets are not affected.
 //! * Until that rank declares the data [consistent](WindowLock::consistent), it gets no further lock. If it unlocks before, no rank
 //!   can lock that target any more, or all targets ([`Error::NotRecoverable`]). If it fails before, the next rank gets `OwnerDead`.

@@ -597,7 +597,7 @@ impl Config {
     /// Applies the hints of `info` to an existing window (`MPI_Win_set_info`), and returns the hints that are not
     /// granted.
     ///
-    /// Other hints keep their values. A value that is in use already is granted. Otherwise only less order and stronger promises are
+    /// Other hints keep their values. A value that is already in use is granted. Otherwise only less order and stronger promises are
     /// granted.
     pub fn update(&mut self, info: &Info) -> Vec<Ignored> {
         let mut ignored = Vec::new();
@@ -790,7 +790,7 @@ mod tests {
         assert_eq!(config.update(&info("accumulate_ordering=rar,waw,accumulate_ops=same_op")), []);
         assert_eq!(config.accumulate_ordering, AccumulateOrdering::RAR | AccumulateOrdering::WAW);
         assert_eq!(config.accumulate_ops, AccumulateOps::SameOp);
-        // A change back is refused, and so is a change that is neither weaker nor stronger.
+        // A change back is refused, and so is a change to a value that is neither weaker nor stronger.
         let relaxed = config;
         assert_eq!(config.update(&info("accumulate_ordering=rar,raw,accumulate_ops=same_op_no_op")).len(), 2);
         assert_eq!(config, relaxed);

@@ -159,7 +159,7 @@ impl TargetMemory<'_> {
 pub(crate) enum TargetPart<'e> {
     /// The null target's part: all operations are allowed, and have no effect.
     Null,
-    /// Memory that was there when the window was made.
+    /// Memory that existed when the window was made.
     Fixed(TargetMemory<'e>),
     /// The memory that its owner has attached, reached by requests if there are any.
     Dynamic(Option<&'e dyn ByRequest>),

@@ -298,7 +298,7 @@ fn every_wait_for_a_dead_rank_is_an_error() {
             let error = match ra.rank().0 {
                 0 => messages.recv_vec(dead, ANY_TAG).unwrap_err(),
                 2 => messages.send(dead, Tag(0), &[0; 1_000]).unwrap_err(),
-                // The dead rank's ring is full in the end.
+                // In the end the dead rank's ring is full.
                 3 => (0..).find_map(|_| messages.send(dead, Tag(0), &[0; 50]).err()).unwrap(),
                 4 => messages.probe(ANY_SOURCE, ANY_TAG).unwrap_err(),
                 5 => {

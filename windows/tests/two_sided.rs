@@ -858,7 +858,7 @@ fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let run = std::thread::spawn(move || drop(done.send(body())));
     match end.recv_timeout(HANGS) {
         Ok(result) => result,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the ranks wait for each other for ever"),
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the ranks wait for each other forever"),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(run.join().expect_err("it sent no result"))
         }

@@ -33,7 +33,7 @@ impl FencedWord {
 
     /// Makes a handle of the word at this address, which is 0 or was written as a fenced word.
     pub const fn at(at: Address) -> FencedWord {
-        // No rank waits for it, so a write need not look for one that sleeps.
+        // No rank waits for the word, so a write need not look for a sleeping rank.
         FencedWord { at: at.unwatched() }
     }
 

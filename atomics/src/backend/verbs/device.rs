@@ -50,7 +50,7 @@ pub(super) struct Abilities {
 pub(super) struct Port {
     pub(super) number: u8,
     pub(super) active: bool,
-    /// Whether GIDs alone address peers.
+    /// True if only GIDs address peers.
     pub(super) ethernet: bool,
     pub(super) lid: u16,
     /// The active MTU, by the library's number.

@@ -16,8 +16,8 @@
 //! Each side treats the other one as lost after ten seconds of silence.
 //!
 //! Output and supervision share a stream, so the launcher always reads it. Credit bounds the output: a part sends at most
-//! [`CREDIT`] bytes of lines that the launcher has not written yet, and each [`MORE`] reports that the launcher has
-//! written [`GRANT`] bytes of them. So a slow reader slows down only the ranks.
+//! [`CREDIT`] bytes of lines that the launcher has not written yet. Each [`MORE`] reports that the launcher has written
+//! [`GRANT`] bytes of them. So a slow reader slows down only the ranks.
 
 use std::fs::File;
 use std::io::{PipeWriter, Read, Write};
