@@ -6,7 +6,7 @@
 //!
 //! Each rank's segment has two words that an exclusive lock of that rank covers. The rank that holds it adds one to
 //! both, by a put and by a bulk write. A rank that shares it, or has locked all, reads both twice. A rank that has
-//! locked all also reads those of other ranks. So if a rank is not alone there, it sees two words differ, or change
+//! locked all also reads the words of other ranks. So if a rank is not alone there, it sees two words differ, or change
 //! under its lock. If an increment was lost, the words end below the number of increments. The program uses none of the
 //! checkers in `verify`, and knows no lock's state.
 

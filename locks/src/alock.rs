@@ -7,7 +7,7 @@
 //! # Properties
 //! - Mutual exclusion. First come, first served in each of the two classes. While a head of one class waits, at most as many ranks of
 //!   the other class overtake it as that class's budget. So no rank starves.
-//! - Ranks on the home's node (near) use words of their node only. They never need atomics of the network, and no rank accesses its own
+//! - Ranks on the home's node (near) use only words of their node. They never need atomics of the network, and no rank accesses its own
 //!   node through an adapter.
 //! - A rank waits on its own word. Only the head of a class polls the home, while the other class holds the lock.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with budgets of 1 and of 2. Under sequential
@@ -29,7 +29,7 @@
 //! - I1: each class is an MCS queue ([`crate::mcs`]), and its head is the one rank of the class that acts for it. The tail is nil if and
 //!   only if the class is empty.
 //! - I2: a head has put its class into its tail before it sets `victim` to its class. It enters when it finds the other tail nil, or
-//!   the other class to be the victim. So of two heads that have set `victim`, the one that did it first enters.
+//!   the other class to be the victim. So of two heads that have set `victim`, the head that did it first enters.
 //! - I3: a rank that passes the lock on leaves the tail as it is. So the other class's head still waits, unless its class is not the
 //!   victim. A rank that gets a budget of 0 makes its own class the victim, and gives way.
 //!

@@ -16,8 +16,8 @@
 //!   inhibition.
 //!
 //! # State
-//! These words follow those of the inner lock: `bias` follows its shared words, and `own` is node + the size of its node, rounded up
-//! to [`LINE`].
+//! These words follow the words of the inner lock: `bias` follows its shared words, and `own` is node + the size of its node,
+//! rounded up to [`LINE`].
 //!
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |

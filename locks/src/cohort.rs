@@ -43,8 +43,8 @@
 //! - The rank that releases the global lock may be another one than the rank that acquired it. In the paper, threads
 //!   trade their nodes for that purpose. Here the node of the global queue belongs to the cohort, and the links name the
 //!   rank to wake.
-//! - A releasing rank cannot wait for a link in another rank's memory, where the paper spins. It writes its own pointer in
-//!   place of the link, and the successor wakes it (I4).
+//! - A releasing rank cannot wait for a link in another rank's memory, where the paper spins. It writes its own pointer
+//!   instead of the link, and the successor wakes it (I4).
 //! - The words are zero at rest, which inverts the flags, as in [`crate::qnode`].
 //!
 //! # Cost

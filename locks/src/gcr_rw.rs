@@ -29,7 +29,7 @@
 //! # Cost
 //! Remote operations without contention: the first rank of a node has the operations of the inner lock (mcs-rw-neutral: reader 2 /
 //! 3, writer 2 / 1). Other ranks of the node need 2 more for an acquire and a release together, both on the node. A reader needs
-//! both in its acquire, a writer one in each.
+//! both in its acquire, and a writer needs one in each.
 
 use rmalab_atomics::RemoteAtomics;
 

@@ -1,4 +1,5 @@
-//! The Hapax mutex: each acquisition has a number of its own, and a rank waits until its predecessor's has left.
+//! The Hapax mutex: each acquisition has a unique number, and a rank waits until its predecessor's acquisition has
+//! ended.
 //!
 //! # Paper
 //! D. Dice and A. Kogan, "Hapax Locks: Value-Based Mutual Exclusion", PPoPP 2026, arXiv 2511.14608.

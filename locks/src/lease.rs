@@ -31,8 +31,8 @@
 //!   then passed before a waiter takes over, if clocks differ in speed by less than an eighth.
 //!
 //! # Memory ordering
-//! The compare-and-swap that acquires comes after the one that released, so its rank sees what the last holder had completed. A
-//! rank that takes over has no such guarantee: puts of the last holder may still arrive.
+//! The compare-and-swap of an acquire comes after the compare-and-swap of the last release. So its rank sees all operations
+//! that the last holder had completed. A rank that takes over has no such guarantee: puts of the last holder may still arrive.
 //!
 //! # Deviations from the paper
 //! No server grants leases, and no clocks are compared. A waiter measures by its own clock how long the word stays

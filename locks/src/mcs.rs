@@ -11,7 +11,7 @@
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
 //!   posted puts that arrive late: 3 ranks × 2 and 5 × 1. Its order, sequentially consistent: 3 × 2. With data and bulk
-//!   puts in any order: 2 × 2. Also by loom, 3 × 1.
+//!   puts in any order: 2 × 2. Loom has checked it, too: 3 × 1.
 //! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 4 ranks × 2 and 5 ×
 //!   1 acquisitions. With posted puts that arrive late (in order to each target): 3 × 3. Checked properties: mutual
 //!   exclusion, no deadlock, all words zero at rest.
@@ -39,7 +39,7 @@
 //! wake-up.
 //!
 //! # Deviations from the paper
-//! The flag is inverted ([`crate::qnode`]). The release that has read `next` resets it, in place of the next acquire, so an
+//! The flag is inverted ([`crate::qnode`]). The release that has read `next` resets it, instead of the next acquire. So an
 //! acquire without contention is only its swap.
 //!
 //! # Cost

@@ -3,7 +3,7 @@
 //! # Paper
 //! J. M. Mellor-Crummey and M. L. Scott, "Scalable Reader-Writer Synchronization for Shared-Memory Multiprocessors", PPoPP
 //! 1991, DOI 10.1145/109625.109637, section 3 (no preference), whose names are used here. Two defects of the published
-//! lock are mended here (see Deviations).
+//! lock are repaired here (see Deviations).
 //!
 //! # Properties
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
@@ -11,12 +11,12 @@
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency: 2R+2W×2,
 //!   3R+1W×1 and 3R×1+1W×2. Its order: 2R+1W×1 and 1R+2W×1. With posted puts that arrive late: 2R+2W×2. With data and
-//!   bulk puts in any order: 1R+1W×2. Without either mending it violates mutual exclusion: docs/results/mutants.md, and
-//!   the counterexamples in verify/counterexamples.
+//!   bulk puts in any order: 1R+1W×2. Without either repair it violates mutual exclusion: see docs/results/mutants.md,
+//!   and the counterexamples in verify/counterexamples.
 //! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (63,641,931
 //!   states), 3R×1+1W×2 (15,450,108) and 1R+2W×2. With posted puts that arrive late (in order to each target): 2R×1+1W×2 and
 //!   1R×1+2W×2. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest. Without
-//!   either mending the same model violates mutual exclusion, see below.
+//!   either repair the same model violates mutual exclusion; see below.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn first_come_first_served() {
-        // Even ranks read, odd ranks write; each arrives once the one before it is the tail.
+        // Even ranks read, odd ranks write. Each arrives once the rank before it is the tail.
         suite::scenario::<McsRwNeutral>(6, (), |ra, mut lock, _, order| {
             let rank = ra.rank().0;
             let tail_is = |ra: &rmalab_atomics::Mapped, lock: &McsRwNeutral, rank| {

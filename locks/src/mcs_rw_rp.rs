@@ -12,7 +12,7 @@
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
 //!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
-//!   puts in any order: 1R+1W×2. Also by loom, 2R+1W×1 and 1R+2W×1.
+//!   puts in any order: 1R+1W×2. Loom has checked it, too: 2R+1W×1 and 1R+2W×1.
 //! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (6,122,257
 //!   states), 3R+1W×1 and 1R+3W×1. With posted puts that arrive late (in order to each target): 2R+1W×2, 1R+2W×2 and
 //!   2R+2W×1. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest.
@@ -88,7 +88,7 @@ impl RawRwLock for McsRwRp {
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<McsRwRp> {
-        // 62 bits of `rcnt` count any number of ranks.
+        // 62 bits of `rcnt` can count any number of ranks.
         Ok(McsRwRp {
             rcnt: place.word(0),
             r_hd: place.word(1),
@@ -167,7 +167,7 @@ impl McsRwRp {
     #[cold]
     #[inline(never)]
     fn let_in_writer<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        // A reader that has come since makes this fail, and will be the last one in its turn.
+        // If a reader has come since, this fails, and that reader will be the last one.
         if ra.compare_and_swap(self.rcnt, WIFLAG, WAFLAG)? == WIFLAG {
             let writer = ra.fetch_store(self.w_hd, NIL)?;
             self.node.unblock(ra, writer)?;

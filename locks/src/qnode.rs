@@ -17,8 +17,8 @@
 //!
 //! # Memory ordering
 //! The puts of `next` and `unblocked` are posted. Only the rank that waits for them depends on when they arrive, and by I3 none arrives at
-//! a node that is in use again. A rank's resets of its node are posted as well. [`prepare`](Qnode::prepare) orders them ahead of the
-//! atomic that publishes the node again; a late reset could erase a link or a wake-up.
+//! a node that is in use again. A rank also posts the resets of its node. [`prepare`](Qnode::prepare) orders them ahead of the atomic that
+//! publishes the node again; a late reset could erase a link or a wake-up.
 //!
 //! # Deviation from the papers
 //! The papers have the flag `blocked`. A rank sets it before it publishes its node, and the waker clears it. Here the flag is inverted, and

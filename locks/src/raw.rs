@@ -57,8 +57,8 @@ impl Place {
 ///
 /// # Errors
 ///
-/// `acquire` and `release` fail when an operation of the network fails, mostly because a peer has failed. The state of the lock is unknown
-/// then, and the rank has to leave the world.
+/// `acquire` and `release` fail when an operation of the network fails, usually because a peer has failed. The state of the lock is
+/// unknown then, and the rank has to leave the world.
 pub trait RawMutex: Sized {
     /// The algorithm's name everywhere: file, command line, plots.
     const NAME: &'static str;

@@ -51,7 +51,7 @@ use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Place, RawMutex, RawMutexTry, Result};
 
-/// In `arrivals` and `gate`, in place of a pointer: the lock is held, and no rank has arrived.
+/// In `arrivals` and `gate`, instead of a pointer: the lock is held, and no rank has arrived.
 const HELD: u64 = 1 << 32;
 
 /// One rank's handle of a reciprocating mutex.

@@ -221,7 +221,7 @@ impl Tree {
         if passed_in == 0 {
             hand_over(ra)?;
         }
-        // Down again: each queue to its next member, which finds the parent's queue without this element (I2).
+        // Down again: passes each queue to its next member, which finds the parent's queue without this element (I2).
         for level in passed_in + 1..=self.levels.count() {
             let mut succ = succ[level];
             if succ == NIL {

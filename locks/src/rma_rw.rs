@@ -65,9 +65,9 @@
 //!
 //! # Cost
 //! Remote operations without contention: a reader 1 / 1, at its counter. If several readers are inside at once, the last
-//! needs 2 to release, and the first may need 2, too. A writer needs 1 / 1 for each counter, in addition to those of
-//! [`rma_mcs`]. A counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, only
-//! the first and the last touch counters.
+//! needs 2 to release, and the first may need 2, too. A writer needs 1 / 1 for each counter, in addition to the
+//! operations of [`rma_mcs`]. A counter with readers costs the writer one more operation to set, one more to clear, and
+//! polls. In a row of writers, only the first and the last touch counters.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 

@@ -52,8 +52,8 @@
 //!
 //! # Memory ordering
 //! Announcements are puts to the rank's own memory, ordered or complete as I1 requires. Links of an acquire are posted. A rank that has come
-//! back links and grants by compare-and-swap. Each `next` and `grant` has the number of its acquisition, so a step that is repeated too late
-//! changes nothing.
+//! back makes its links and grants by compare-and-swap. Each `next` and `grant` has the number of its acquisition, so a step that is
+//! repeated too late changes nothing.
 //!
 //! # Deviations from the paper
 //! The paper's lock has a node for each acquisition, and its repairs are under a recoverable lock of its own. Here a rank has one node,

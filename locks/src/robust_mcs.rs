@@ -43,7 +43,8 @@
 //! Links and grants are posted. Each has the number of its acquisition, so none can be taken for another.
 //!
 //! # Deviations from the paper
-//! The paper's ranks come back and recover their own place. Here they do not, and survivors go on without it.
+//! The paper's ranks come back and recover their own place. Here they do not come back, and survivors go on without
+//! them.
 //!
 //! # Cost
 //! Remote operations without a failure, as in `mcs`: acquire 1 (swap), release 1 (compare-and-swap); with a predecessor

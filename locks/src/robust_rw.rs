@@ -27,12 +27,12 @@
 //! # Invariants
 //! - I1: `lock` changes from a word without a writer to one with a writer only from 0, so no reader is inside then.
 //! - I2: a reader is inside only while its bit is set, and enters only after it has seen no writer while its bit was set.
-//!   So, by I1, no writer enters until it leaves. A reader whose bit is set beside a writer waits.
+//!   So, by I1, no writer enters until it leaves. If a reader's bit is set while there is a writer, the reader waits.
 //! - I3: the writer's release clears a live writer. A writer that has failed is replaced by a live one, by a compare-and-swap
 //!   of the whole word. So the word names a writer from the entry of a writer that fails to the release of a rank that got
 //!   `OwnerDead`.
-//! - I4: a live rank's bit is set and cleared by that rank only. The bit of a rank that has failed is cleared by a
-//!   compare-and-swap of the whole word, so once.
+//! - I4: only a live rank itself sets and clears its bit. A compare-and-swap of the whole word clears the bit of a
+//!   failed rank, and so only once.
 //! - I5: a rank that changes what a failed rank has left in the word has silenced that rank. So no operation of the
 //!   failed rank arrives afterwards.
 //!

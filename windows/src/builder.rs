@@ -185,7 +185,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// a few cache lines.
     ///
     /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`.
-    /// [`symmetric`](Self::symmetric) does without it.
+    /// [`symmetric`](Self::symmetric) needs no reduction.
     ///
     /// # Errors
     ///

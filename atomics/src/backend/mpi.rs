@@ -738,7 +738,7 @@ impl Fabric for Mpi {
         }
     }
 
-    /// MPI's word operations have no request: a wait for one flushes its target, and so does a test.
+    /// MPI's word operations have no request. A wait for an operation flushes its target, and so does a test.
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         if let WordOp::Put(value) = op {

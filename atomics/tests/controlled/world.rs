@@ -271,7 +271,7 @@ impl<T: 'static> World<T> {
         Some(Answer::Done)
     }
 
-    /// Lets put number `index` of `rank` take effect, or the put that has to come before it.
+    /// Makes put number `index` of `rank` take effect, or the put that has to come before it.
     fn arrive(&mut self, rank: usize, index: usize) {
         let posts = &mut self.posts[rank];
         let mut index = index;

@@ -121,7 +121,7 @@ impl<A: RemoteAtomics + ?Sized> LeaseGuard<'_, '_, A> {
         Ok(())
     }
 
-    /// Releases the lock, and returns the error that dropping would not.
+    /// Releases the lock, and returns its error, which dropping the guard would not do.
     ///
     /// # Errors
     ///

@@ -190,7 +190,7 @@ impl RobustTwoLevel {
     /// Replaces an owner that has failed by this rank. The caller is alone (I6).
     fn own<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
         if self.exclusives == 0 {
-            // Beside lock_alls that wait: the owner's count keeps them out (I7).
+            // Lock_alls may wait at the same time. The owner's count keeps them out (I7).
             self.count(ra, EXCLUSIVE, IN_EXCLUSIVES)?;
         }
         ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner))?;

@@ -108,6 +108,6 @@ pub enum Step {
     Complete,
     /// Ends the exposure epoch.
     Wait,
-    /// Ends the exposure epoch with tests, of which the last one finds it over.
+    /// Ends the exposure epoch with tests, the last of which finds it over.
     Test,
 }

@@ -184,7 +184,7 @@ impl Recorder {
             info: what.info.to_string(),
             clock: what.clock.clone(),
         };
-        // Rank 0 finds a free name and takes it. 0 shows that it could not.
+        // Rank 0 finds a free name and takes it. The value 0 shows that it could not.
         let mut number = 0;
         let mut made = None;
         if rank == Rank(0) {

@@ -45,8 +45,8 @@ const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
 const FAILED: u32 = 3;
 
-/// The number of bytes ahead of a rank's segment: a page, so that an alignment of up to a page in a segment is also one
-/// in memory.
+/// The number of bytes ahead of a rank's segment: a page, so that an alignment of up to a page in a segment is also an
+/// alignment in memory.
 pub(super) const CONTROL: usize = PAGE as usize;
 const _: () = assert!(size_of::<Control>() <= CONTROL);
 
