@@ -319,7 +319,7 @@ fn a_rank_that_is_to_be_killed_later_passes_on_all_calls_that_can_be_numbered() 
     let probe = Probe::new(3);
     let crashing = Crashing::new(&probe, None);
     assert_eq!(changed(&crashing, &probe, |rank| rank), ["shared_words", "direct_words", "local_words", "stored"]);
-    assert_eq!(missing(&crashing), ["shared", "memory"], "nobody could number loads and stores");
+    assert_eq!(missing(&crashing), ["shared", "memory"], "loads and stores could not be numbered");
 }
 
 #[test]

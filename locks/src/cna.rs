@@ -8,8 +8,7 @@
 //!   row, and then that queue goes ahead of the main queue. So a rank that finds q ranks ahead of it is overtaken at most
 //!   (q + 1) × `threshold` times, and no rank starves. With a `threshold` of 0, and on one node, the order is first come, first served.
 //! - One shared word, at any number of nodes. Every wait is on the waiter's own node.
-//! - A release reads at most `scan` links of other ranks, each a get while it holds the lock. It reads the link of a waiter that it
-//!   moves only once.
+//! - A release reads at most `scan` links of other ranks, each a get while it holds the lock. It reads a moved waiter's link once.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks. Under sequential consistency and
 //!   with posted puts that arrive late: 4 ranks × 2, with one pass in a row and, on request (`--long`), with two; 3 × 2 on two nodes and
 //!   on three; 4 × 1 of which two try. With data and bulk puts in any order: 3 × 1. With one pass in a row, 4 ranks any number of times,
@@ -345,8 +344,7 @@ mod tests {
 
     #[test]
     fn releases_cost_what_the_head_says() {
-        // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get that finds no link, join, wake-up. 5: a get
-        // that finds no link, wake-up.
+        // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get of nil, join, wake-up. 5: a get of nil, wake-up.
         assert_eq!(served(64, 16), [(0, 3), (1, 5), (2, 3), (3, 1), (4, 1), (5, 2), (6, 1)]);
     }
 }

@@ -13,9 +13,8 @@
 //!   exclusive locks of different targets at the same time.
 //! - In the steady state lock_all and unlock_all are one atomic operation each, on a word of the node, at any number of ranks.
 //!   A lock_all also reads a second word of the node, which its ranks share and no rank writes.
-//! - No rank starves, and no rank polls. Exclusive locks and the openings of gates are served in the order of their arrival
-//!   at one lock. A lock_all whose gate is closed needs at most one opening. Locks of one target that have to wait are served
-//!   in the order of a queue.
+//! - No rank starves, and no rank polls. Exclusive locks and the openings of gates are served in the order of their arrival at one lock. A
+//!   lock_all whose gate is closed needs at most one opening. Locks of one target that have to wait are served in the order of a queue.
 //! - The memory of each rank does not depend on the number of ranks, except for one word for each level of the tree.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks, livelocks included. Under
 //!   sequential consistency and with posted puts that arrive late: two lock_alls and two exclusive locks of one target, and of two.
@@ -112,8 +111,7 @@ const HOLDER: u64 = 1 << 32;
 /// In a leaf: the rank that has closed its gate.
 const CLOSER: u64 = HOLDER - 1;
 
-/// The largest number of ranks in a leaf by default, if it divides a node: a leaf's word goes from core to core, and each rank
-/// waits for it.
+/// The largest number of ranks in a leaf by default, if it divides a node. A leaf's word goes from core to core; each rank waits for it.
 pub const PART: u32 = 4;
 
 /// The largest number of leaves of a gate. Each leaf takes a line in every rank's memory.
@@ -262,8 +260,7 @@ impl Hierarchical {
         Ok(ra.get(self.gate)? == OPEN)
     }
 
-    /// Takes this rank's count out of its leaf. If this rank was the last one, it informs the rank that has closed the
-    /// gate (I5).
+    /// Takes this rank's count out of its leaf. The last rank informs the rank that has closed the gate (I5).
     #[inline]
     fn depart<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         let left = ra.fetch_add(self.leaf, HOLDER.wrapping_neg())?.wrapping_sub(HOLDER);

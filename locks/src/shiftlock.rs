@@ -27,9 +27,8 @@
 //! - I1: `tail` is nil if and only if no writer holds the lock or waits for it. The writers from the holder on form one list, as in
 //!   [`crate::mcs`]. A link is missing only between a writer's compare-and-swap and the arrival of its put.
 //! - I2: only the writer that holds the lock changes `mode`. A reader that finds a writer waits until `mode` has changed.
-//! - I3: when a writer changes `mode`, all readers that `rdr` counts at that moment hold the lock, and no others are admitted
-//!   while `tail` is not nil. `rel` has counted all of them when it has grown by their number. The next writer waits for that
-//!   value.
+//! - I3: when a writer changes `mode`, all readers that `rdr` counts at that moment hold the lock, and no others are admitted while `tail`
+//!   is not nil. `rel` has counted all of them when it has grown by their number. The next writer waits for that value.
 //! - I4: `mode` cannot change twice before a waiting reader has seen the first change: the second change is a writer's, which has waited
 //!   for that reader's release (I3).
 //! - I5: from the moment when a writer enters until it or its successors change `mode`, no rank changes `rel`.
@@ -287,8 +286,7 @@ mod tests {
         assert_eq!(suite::rw_lock_cost::<ShiftLock>(ShiftLockParams::default()), [(1, 1), (1, 1)]);
     }
 
-    /// Rank 0 writes until a reader, and then writers 2, 3 and 4, have arrived. Returns the writers that were served
-    /// before the reader.
+    /// Rank 0 writes until a reader, and then writers 2, 3 and 4, have arrived. Returns the writers served before the reader.
     fn writers_before_the_reader(n: u32) -> u64 {
         let served = std::sync::Mutex::new(0);
         suite::scenario::<ShiftLock>(5, params(n), |ra, mut lock, place, order| {

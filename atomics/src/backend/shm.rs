@@ -335,7 +335,7 @@ mod tests {
         let fd = create(layout()).unwrap();
         assert!(rustix::fs::ftruncate(&fd, 0).is_err());
         assert!(rustix::fs::ftruncate(&fd, layout().total_bytes() + 1).is_err());
-        assert!(rustix::fs::fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE).is_err(), "nor can anybody seal more");
+        assert!(rustix::fs::fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE).is_err(), "no further seal is possible");
         assert_eq!(rustix::fs::fstat(&fd).unwrap().st_mode & 0o777, 0o600);
         assert!(rustix::io::fcntl_getfd(&fd).unwrap().contains(FdFlags::CLOEXEC));
         check_memory_file(fd.as_fd(), layout(), "this").unwrap();
