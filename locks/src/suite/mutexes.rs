@@ -254,7 +254,7 @@ pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
             Entry::Clean => {}
             Entry::OwnerDead(failed) => {
                 assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
-                assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank is told");
+                assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank gets OwnerDead");
             }
         }
         pair.increment(ra)?;

@@ -109,7 +109,7 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
         let entry = if writes { lock.recoverable_acquire_write(ra)? } else { lock.recoverable_acquire_read(ra)? };
         if let Entry::OwnerDead(failed) = entry {
             assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
-            assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank is told");
+            assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank gets OwnerDead");
             // The rank is alone, even if it acquired for reading.
             pair.increment(ra)?;
             increments += 1;
