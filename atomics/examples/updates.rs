@@ -4,9 +4,9 @@
 //!
 //! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way. `fetch_add` uses scopes of this
 //! many; `sliding` starts the next addition when the oldest is complete. It inserts keys into a hash table there with
-//! compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way, millions a second
-//! (the best of five rounds, which take turns), and the speed relative to one at a time. All results are checked
-//! afterwards.
+//! compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way, millions a
+//! second, and the speed relative to one at a time. The rate is the best of five rounds, which take turns. All results
+//! are checked afterwards.
 
 use std::collections::VecDeque;
 use std::error::Error;

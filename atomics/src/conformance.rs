@@ -20,8 +20,8 @@
 //! * The symmetric heap ends where the segment ends: displacements up to [`end`](crate::SymmetricHeap::end) exist, and no
 //!   others. (So the arena of a [`Subset`](crate::Subset) is the last part of its parent's heap.)
 //! * Segments have at least 256 KiB.
-//! * A rank whose check fails leaves the world as failed (it panics, or its process exits with an error), so that ranks
-//!   that wait for it end with [`PeerFailed`](crate::Error::PeerFailed).
+//! * A rank whose check fails leaves the world as failed: it panics, or its process exits with an error. So ranks that
+//!   wait for it end with [`PeerFailed`](crate::Error::PeerFailed).
 //!
 //! # Slow backends
 //!

@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// The order of service of seven ranks of the nodes A B A B B A C, which arrive in this order, and the remote operations of each release.
+    /// Returns the order of service of seven ranks, arriving from nodes A B A B B A C, and the remote operations of each release.
     fn served(threshold: u32, scan: u32) -> Vec<(u32, u64)> {
         /// Ranks 0 to 2 are the node A, 3 to 5 the node B, and 6 is the node C.
         const ARRIVALS: [u32; 7] = [0, 3, 1, 4, 5, 2, 6];

@@ -14,8 +14,8 @@
 //!   strategy may depend on them.
 //! * After creation only [`Config::accumulate_ordering`], [`Config::accumulate_ops`] and [`Config::mpi_assert_memory_alloc_kinds`] can
 //!   change, and only to less order or stronger promises. Only the origin keeps order, and a stronger promise may stay unused. So a change
-//!   does not break a rank that has not made it yet, as long as no rank uses the promise in a way that other ranks have to match. All else is
-//!   fixed: the ranks agree on strategies, words and memory when they make the window.
+//!   does not break a rank that has not made it yet. This holds as long as no rank uses the promise in a way that other ranks have to match.
+//!   All else is fixed: the ranks agree on strategies, words and memory when they make the window.
 
 use std::ffi::OsStr;
 use std::fmt;

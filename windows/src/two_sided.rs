@@ -51,7 +51,7 @@
 //! free windows. [`Team::progress`] serves without waiting. A rank that computes serves nothing, and neither does a rank that
 //! waits in calls of the layers below. So before a program computes for long, it waits in [`Team::barrier`] for the ranks that
 //! still need it. The processor wakes a rank that waits at one ring. A rank that waits for a word of a one-sided window, or
-//! has rings of several teams, polls all of them, every 2 µs at first and every 2 ms at last.
+//! has rings of several teams, polls all of them. It does so every 2 µs at first, and every 2 ms at last.
 //!
 //! Only the [`Agent`], if there is one, serves the requests of passive epochs, at any time. The rank itself still
 //! serves the requests of active epochs. Until a rank makes its agent, it serves all requests itself.
@@ -94,8 +94,8 @@
 //! * I5. The barrier sends after everything else, so a rank that leaves it has served all that others sent before it.
 //! * I6. Before a rank acquires a lock that stays held after the call, it waits for the locks and posts of its earlier lock
 //!   and start calls, on any window. So programs can order their calls to avoid a circle of waiting ranks, although a rank
-//!   waits for locks and posts only when there are operations. The locks of a lock_all count as locked when their targets are
-//!   first used. Where others hold exclusive locks of several targets at once, use the targets in the same order.
+//!   waits for locks and posts only when there are operations. The locks of a lock_all count as locked when their targets
+//!   are first used. Where others hold exclusive locks of several targets at once, use the targets in the same order.
 //!
 //! # Deviations from the paper
 //!

@@ -1,9 +1,9 @@
 //! Random programs on the window layer, on threads and on processes, against a sequential model.
 //!
-//! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
-//! PSCW and lock epochs on them side by side, with all operations. In some phases all ranks add to one integer many times.
-//! `model/program.rs` defines which results are determined. After each phase every rank compares its memory and all
-//! fetched values with the model (`model/oracle.rs`).
+//! A program has 1 to 4 ranks, and several windows of all flavors, sizes, units, policies and strategies. Its phases of
+//! fence, PSCW and lock epochs run side by side on them, with all operations. In some phases all ranks add to one integer
+//! many times. `model/program.rs` defines which results are determined. After each phase every rank compares its memory
+//! and all fetched values with the model (`model/oracle.rs`).
 //!
 //! A program follows from its seed. Environment variables select the programs:
 //!

@@ -137,9 +137,9 @@ impl<J: Joined> Processes<J> {
     ///   everything before this call, and must reach the call. If a program has several such calls, each starts its own ranks, which must
     ///   reach *that* call first: a rank that reaches another one ends with an error. Such a program distinguishes its ranks by
     ///   [`env`](Self::env) or [`command`](Self::command).
-    /// * Started by this call or by a [`Launcher`], the process is a rank. The call does not return. The process exits with 0, with 101 after
-    ///   a panic, with 1 when it has [left something undone](crate::RemoteAtomics::forsake), or with 2 when it could not join (for instance a
-    ///   world of another size). A body that ends the process itself has failed, with any exit code.
+    /// * Started by this call or by a [`Launcher`], the process is a rank. The call does not return. The process exits with 0, or with 101
+    ///   after a panic. It exits with 1 when it has [left something undone](crate::RemoteAtomics::forsake), and with 2 when it could not join
+    ///   (for instance a world of another size). A body that ends the process itself has failed, with any exit code.
     /// * Started by `mpirun` or `srun`, the process is a rank without a parent that gathers results. The call returns only this rank's
     ///   result. A launcher that has started a single process does not count.
     ///

@@ -172,13 +172,13 @@ impl<F: Fabric> WholeWorld for F {
 ///
 /// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
 ///   sequentially consistent among themselves.
-/// * `put` is *posted*. It is *ordered* after the earlier word operations of this rank to the same target (release), becomes visible some
-///   time later, and is *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible before its next step
-///   flushes, or uses `fetch_store`. If that step is a put or an atomic, to any rank, [`order`](Self::order) is enough.
+/// * `put` is *posted*. It is *ordered* after the earlier word operations of this rank to the same target (release). It becomes visible
+///   some time later, and is *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible before its next
+///   step flushes, or uses `fetch_store`. If that step is a put or an atomic, to any rank, [`order`](Self::order) is enough.
 /// * A rank's own segment is a target like any other. A rank that posts a put to its own word flushes itself before it relies on the value,
 ///   or notifies a rank that does.
-/// * Bulk operations are atomic only for each aligned word, and complete at flush. They are ordered neither among themselves nor with the
-///   word operations of the same rank, not even with a later put to the same target, unless the backend keeps them in order
+/// * Bulk operations are atomic only for each aligned word, and complete at flush. They have no order among themselves or with the word
+///   operations of the same rank, not even with a later put to the same target. Some backends keep them in order
 ///   ([`Capabilities::ordered_puts`]). A bulk get reads after the operations of this rank that were complete when it started.
 /// * A [started](Self::start) operation takes effect atomically, at one moment between its start and its completion. It is ordered neither
 ///   with other started operations nor with later operations of the same rank. It is complete at the target, and its result has arrived,

@@ -60,8 +60,8 @@
 //!   sends, it waits for a receive of an earlier step, at which its successor would have to wait. Both contradict the
 //!   choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links. In an
 //!   allgather of different lengths a rank may have no message at a step. Then its successor expects none.)
-//! * I6. Operations may follow each other without a barrier, since numbers continue from one to the next (I1), and the
-//!   link has the flow control for all operations on it (I4).
+//! * I6. Operations may follow each other without a barrier: numbers continue from one to the next (I1), and the link
+//!   controls the flow of all operations on it (I4).
 //!
 //! # Memory
 //!

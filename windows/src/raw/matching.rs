@@ -37,8 +37,8 @@
 //!   order does not matter.
 //! * I4. No rank waits forever for a full ring. A rank that waits for another rank's slot empties its own ring, and so
 //!   does a rank that waits in start. A rank that computes will reach start. A rank that waits for a slot takes only
-//!   the posts that are there, and waits for no other. If it waited for a post whose slot is still empty, the poster of
-//!   that post might wait for a slot that has just become empty, and so on in a circle.
+//!   the posts that are there, and waits for no other. Suppose that it waited for a post whose slot is still empty. The
+//!   poster of that post might wait for a slot that has just become empty, and so on in a circle.
 //!
 //! # Cost
 //!

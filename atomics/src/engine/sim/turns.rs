@@ -1,9 +1,9 @@
 //! The order of messages that wait for one engine: round-robin at each place of the network on their way.
 //!
-//! Switches hold few messages, and serve their inputs in turn. So at each place on the way to a busy adapter, the messages
-//! of the place's own ranks and of each neighbour get equal shares while there are any. A rank next to the adapter shares
-//! with few ranks. A far rank shares with all ranks on the same route. No message waits forever, and a short queue is
-//! served nearly in the order of arrival.
+//! Switches hold few messages, and serve their inputs in turn. So each place on the way to a busy adapter gives equal
+//! shares to its own ranks and to each neighbour, as long as they have messages. A rank next to the adapter shares with
+//! few ranks. A far rank shares with all ranks on the same route. No message waits forever, and a short queue is served
+//! nearly in the order of arrival.
 
 use std::collections::VecDeque;
 

@@ -98,8 +98,8 @@ unsafe extern "C" {
     static MODEL_UNIFIED: c_int;
 }
 
-/// One call out of this many lets the host make progress, since a program that polls a window may wait for data that the host
-/// still has to send.
+/// One call out of this many lets the host make progress. A program that polls a window may wait for data that the host still
+/// has to send.
 const CALLS: u32 = 1024;
 
 /// A window whose data the engine moves.
