@@ -280,7 +280,7 @@ fn other_policies_and_plain_locks_end_with_the_failure() {
 fn nothing_to_declare(window: &RawWindow<'_, Mapped>) {
     let error = window.consistent().unwrap_err();
     assert!(matches!(error, Error::Locks(LockError::NothingToDeclare { .. })), "{error:?}");
-    assert!(error.to_string().contains("call it once, between"), "{error}");
+    assert!(error.to_string().contains("call it once, after"), "{error}");
 }
 
 #[test]
