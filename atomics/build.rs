@@ -6,7 +6,7 @@ fn main() {
     mpi_constants();
 }
 
-/// Compiles them by the same `mpicc` that mpi-sys finds.
+/// Compiles them with the same `mpicc` that mpi-sys finds.
 #[cfg(feature = "mpi")]
 fn mpi_constants() {
     const SOURCE: &str = "src/backend/mpi/constants.c";

@@ -1,4 +1,5 @@
-//! The conformance suite on any backend, in one world: every check that suits the number of ranks, one line for each.
+//! Runs the conformance suite on any backend, in one world. It makes every check that suits the number of ranks, and
+//! prints one line for each.
 //!
 //! `cargo run -p rmalab-atomics --example conformance -- --backend shm --ranks 4`; `mpirun -n 4` and `rmalab launch -n
 //! 4` can start the ranks, too. The exit code is 1 if a check fails on any rank. With `RMALAB_CONFORMANCE_SHARE=10`

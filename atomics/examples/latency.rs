@@ -100,7 +100,7 @@ fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec
         line("read", times, &mut |_| ra.get(word).map(drop))?;
         line("write", times, &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
         for (name, bytes) in BULK {
-            // Long transfers take long, so fewer of them make up a median.
+            // Long transfers take long, so fewer of them contribute to a median.
             let times = (times * BULK[0].1 / bytes).max(20);
             line(&format!("write_{name}"), times, &mut |_| ra.put_bytes(long, &source[..bytes]))?;
             line(&format!("read_{name}"), times, &mut |_| ra.get_bytes(long, &mut dest[..bytes]))?;

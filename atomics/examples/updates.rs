@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p rmalab-atomics --example updates -- --backend sim`
 //!
-//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way. `fetch_add` uses scopes of that
+//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way. `fetch_add` uses scopes of this
 //! many; `sliding` starts the next addition when the oldest is complete. It inserts keys into a hash table there with
-//! compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way, millions a second
-//! (the best of five rounds, which take turns), and the speed relative to one at a time. All results are checked
-//! afterwards.
+//! compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way, millions a
+//! second, and the speed relative to one at a time. The rate is the best of five rounds, which take turns. All results
+//! are checked afterwards.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -156,8 +156,8 @@ fn slide<A: RemoteAtomics>(ra: &A, times: u64, depth: usize, mut word: impl FnMu
             if under_way.len() == depth {
                 under_way.pop_front().map_or(Ok(()), |oldest| ra.wait(oldest))?;
             }
-            // SAFETY: `results` has `depth` words, of which no addition under way has this one, and lives
-            // until the flush below.
+            // SAFETY: `results` has `depth` words, and lives until the flush below. No addition under way uses this
+            // word.
             under_way.push_back(unsafe { ra.start(word(), WordOp::FetchAdd(1), old.add(slot))? });
         }
         Ok(())

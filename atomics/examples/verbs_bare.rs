@@ -3,11 +3,11 @@
 //!
 //! `cargo run --release -p rmalab-atomics --features verbs --example verbs_bare -- --times 1000`
 //!
-//! It measures a write until its completion, which perftest does not: `ib_write_lat` is a ping-pong, half of which ends when
-//! the bytes are there, and `ib_write_bw` prints means. One process connects two queue pairs of one device to each other.
-//! Each operation has a line with its median: `bare write MICROSECONDS` and `bare fetch_add MICROSECONDS`. The second should
-//! agree with perftest's `ib_atomic_lat`. The device is `RMALAB_DEVICE`, or the first one; the number of its address is
-//! `RMALAB_GID_INDEX`, or 1.
+//! It measures a write until its completion, which perftest does not do. `ib_write_lat` is a ping-pong, half of which ends
+//! when the bytes are there, and `ib_write_bw` prints means. One process connects two queue pairs of one device to each
+//! other. Each operation has a line with its median: `bare write MICROSECONDS` and `bare fetch_add MICROSECONDS`. The second
+//! should agree with perftest's `ib_atomic_lat`. The device is `RMALAB_DEVICE`, or the first one; the number of its address
+//! is `RMALAB_GID_INDEX`, or 1.
 
 use std::error::Error;
 use std::mem::{MaybeUninit, zeroed};

@@ -2,7 +2,7 @@
 //!
 //! Rank 0 adds to its own word, and the other ranks add to the same word through the adapter. If the adapter's atomics are atomic
 //! only among themselves (`ATOMIC_HCA`), additions of the owner's processor get lost. The adapter reads the word, the processor
-//! adds, and the adapter writes the read value plus its addend. Through the adapter no addition is lost; if one is, the program
+//! adds, and the adapter writes the read value plus its addend. Through the adapter no addition is lost. If one is, the program
 //! exits with an error.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,17 +17,17 @@ const RANKS: u32 = 3;
 
 /// The way in which the owner adds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum OwnerPath {
     Adapter,
     Processor,
 }
 
-/// Adds for `time`; returns the number of additions of all ranks, and the final value of the word.
+/// Adds for `time`. Returns the number of additions of all ranks, and the final value of the word.
 fn run(
     ra: &Verbs,
     collectives: &Collectives<'_, Verbs>,
     word: Disp,
-    way: Way,
+    way: OwnerPath,
     time: Duration,
 ) -> Result<(u64, u64, u64)> {
     ra.fetch_store(ra.rank().at(word), 0)?;
@@ -35,7 +35,7 @@ fn run(
     let end = ra.now().after(time);
     let mut added = 0;
     while ra.now() < end {
-        if ra.rank() == Rank(0) && way == Way::Processor {
+        if ra.rank() == Rank(0) && way == OwnerPath::Processor {
             // Many in a row, so that most of the time an addition is under way.
             let word = ra.own_word_by_processor(word)?;
             for _ in 0..1_000 {
@@ -60,10 +60,10 @@ fn rank(rank: u32, hub: &Hub, time: Duration) -> Result<u64> {
     let word = ra.heap().alloc(8, 64)?;
     let collectives = Collectives::new(&ra)?;
     let mut lost_by_adapter = 0;
-    for (way, name) in [(Way::Adapter, "adapter"), (Way::Processor, "processor")] {
+    for (way, name) in [(OwnerPath::Adapter, "adapter"), (OwnerPath::Processor, "processor")] {
         let (owner, others, held) = run(&ra, &collectives, word, way, time)?;
         let lost = (owner + others).wrapping_sub(held);
-        if way == Way::Adapter {
+        if way == OwnerPath::Adapter {
             lost_by_adapter = lost;
         }
         if ra.rank() == Rank(0) {

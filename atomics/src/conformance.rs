@@ -20,8 +20,8 @@
 //! * The symmetric heap ends where the segment ends: displacements up to [`end`](crate::SymmetricHeap::end) exist, and no
 //!   others. (So the arena of a [`Subset`](crate::Subset) is the last part of its parent's heap.)
 //! * Segments have at least 256 KiB.
-//! * A rank whose check fails leaves the world as failed (it panics, or its process exits with an error), so that ranks
-//!   that wait for it end with [`PeerFailed`](crate::Error::PeerFailed).
+//! * A rank whose check fails leaves the world as failed: it panics, or its process exits with an error. So ranks that
+//!   wait for it end with [`PeerFailed`](crate::Error::PeerFailed).
 //!
 //! # Slow backends
 //!
@@ -54,12 +54,12 @@ pub use litmus::{Litmus, LitmusOutcome, LitmusTest, litmus};
 use crate::random::Random;
 use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, WORD};
 
-/// A failed check: where it failed, and what it saw.
+/// A failed check: the place of the failure, and the observation.
 #[derive(Debug)]
 pub struct Failure {
     /// The check's name in the table.
     pub check: &'static str,
-    /// The rank that saw it.
+    /// The rank that observed the failure.
     pub rank: Rank,
     /// The number of ranks of the world.
     pub size: u32,
@@ -187,8 +187,8 @@ __conformance_list!([table]);
 
 /// Defines a module with one test for each check.
 ///
-/// `conformance!(name, Backend, runner)`: the macro calls the runner with a number of ranks and a check, `fn(&Backend)
-/// -> Result<(), Failure>`. It makes a world of that many ranks, runs the check on each, and panics if one fails. See
+/// `conformance!(name, Backend, runner)`: the macro calls the runner with a number of ranks and a check,
+/// `fn(&Backend) -> Result<(), Failure>`. It makes a world of this many ranks, runs the check on each, and panics if one fails. See
 /// [the module](mod@crate::conformance).
 #[macro_export]
 macro_rules! conformance {
@@ -226,7 +226,7 @@ pub fn run_named<A: RemoteAtomics + ?Sized>(name: &str, runner: impl Fn(u32, fn(
     }
 }
 
-/// Why a check ends early.
+/// The reason why a check ends early.
 enum Stop {
     /// It observed a forbidden result.
     Saw(String),
@@ -263,7 +263,7 @@ macro_rules! require {
 }
 use require;
 
-/// Runs the body of a check, and adds the place to its failure.
+/// Runs the body of a check, and adds the check's name and rank to its failure.
 fn run<A: RemoteAtomics + ?Sized, T>(
     check: &'static str,
     ra: &A,
@@ -325,7 +325,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         for disp in self.allocated.take() {
             self.collectives.free(disp)?;
         }
-        // The next check may reuse the words; after the barrier no rank uses those of this check.
+        // The next check may reuse the words. After the barrier no rank uses the words of this check.
         Ok(self.collectives.barrier()?)
     }
 

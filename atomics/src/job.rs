@@ -1,4 +1,4 @@
-//! Starting the ranks of a world, as threads or as processes, and seeing them through to their end.
+//! Starts the ranks of a world, as threads or as processes, and supervises them until they end.
 
 pub(crate) mod dynamic;
 pub(crate) mod launch;

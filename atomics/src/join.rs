@@ -1,4 +1,4 @@
-//! How a process learns its rank and its world, and finds the other ranks.
+//! Finds the rank and the world of a process, and the other ranks.
 
 pub mod bootstrap;
 pub(crate) mod environment;

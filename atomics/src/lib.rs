@@ -13,8 +13,8 @@
 //! | `sim` | coroutines in virtual time, over a model of a machine | [`sim::Simulator`] |
 //! | `controlled` | coroutines; an engine executes each of their calls at a time that it chooses | [`controlled::spawn`] |
 //!
-//! The folders, from the ground up: `model` (the operations and the traits), `over` (code that runs on every backend), `join` (how a
-//! process finds its world), `backend` and `engine` (code that executes operations), `job` (starting ranks).
+//! The folders, from the bottom up: `model` (the operations and the traits), `over` (code that runs on every backend), `join` (how a
+//! process finds its world), `backend` and `engine` (code that executes operations), and `job` (the start of ranks).
 //!
 //! [`Counted`], [`Attended`], [`Probed`] and [`Crashing`] wrap any backend. [`conformance`](mod@conformance) is the suite that every backend passes.
 

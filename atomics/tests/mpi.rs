@@ -165,7 +165,7 @@ fn particulars() -> Result<(), String> {
     let capabilities = ra.capabilities();
     assert_eq!((capabilities.backend, capabilities.native_fetch_store), ("mpi", true));
 
-    // Any number of puts to one word follow each other without a flush; a put to another word needs a flush before it.
+    // Any number of puts to one word follow each other without a flush. A put to another word needs a flush before it.
     let words = ra.heap().alloc(8 * 64, 8).unwrap();
     let target = Rank((ra.rank().0 + 1) % ra.size());
     let word = |i: u64| target.at(words.word(i));
@@ -258,7 +258,7 @@ fn worlds_over_communicators() -> Result<(), String> {
     }
     let [first, second] = worlds;
     drop(first);
-    // The other world, and the job's, go on.
+    // The other world, and the job's world, go on.
     Collectives::new(&second).unwrap().barrier().unwrap();
     drop(second);
     Collectives::new(&ra).unwrap().barrier().unwrap();
@@ -268,7 +268,7 @@ fn worlds_over_communicators() -> Result<(), String> {
 }
 
 fn differing_segments() -> Result<(), String> {
-    // Rank 2 asks for more than the others; every rank gets the error, and none waits.
+    // Rank 2 asks for more than the others. Every rank gets the error, and none waits.
     let bytes = if std::env::var("PMI_RANK").or(std::env::var("OMPI_COMM_WORLD_RANK")).as_deref() == Ok("2") {
         8192
     } else {
@@ -288,7 +288,7 @@ fn wrong_topology() -> Result<(), String> {
     Ok(())
 }
 
-/// Rank 1 ends with `end`, while each of the others waits for something that never happens.
+/// Rank 1 ends with `end`, while each of the others waits for an event that never happens.
 fn ends_by(end: fn(Mpi)) -> Result<(), String> {
     let ra = mpi::attach().unwrap();
     let collectives = Collectives::new(&ra).unwrap();

@@ -108,7 +108,7 @@ fn the_processor_or_the_adapter_moves_bytes_within_a_node() {
     let usual = bulk_in_a_node(None);
     assert_eq!(bulk_in_a_node(Some(LocalAtomics::Processor)), usual);
     let [post, flush, get] = bulk_in_a_node(Some(LocalAtomics::Nic));
-    // The processor copies in the call; with the adapter, the flush waits.
+    // The processor copies in the call. With the adapter, the flush waits.
     assert!(flush > 0 && usual[1] == 0, "{flush}, {usual:?}");
     assert!(post + flush > usual[0] + usual[1] && get > usual[2], "{post} + {flush} and {get}, {usual:?}");
 }
@@ -259,7 +259,7 @@ fn a_get_touches_no_memory_after_a_caught_panic_has_dropped_its_owned_buffer() {
             panic!("this rank panics while a get is under way")
         };
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-        // One of these is the memory that the drop has freed.
+        // One of these blocks is the memory that the drop has freed.
         let reused = [(); 8].map(|()| vec![7_u8; LEN]);
         settle(ra);
         reused.iter().all(|bytes| bytes.iter().all(|&byte| byte == 7))
@@ -295,7 +295,7 @@ fn a_wait_without_a_writer_is_detected() {
         }
     });
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("2 of 3 ranks wait for ever, from 0 ns"), "{error}");
+    assert!(error.contains("2 of 3 ranks wait forever, from 0 ns"), "{error}");
     assert!(error.contains("rank 0 until its word 0x8 is ≥ 0x5, rank 2 until"), "{error}");
 }
 
@@ -338,7 +338,7 @@ fn a_rank_that_leaves_an_obligation_undone_has_failed() {
     assert!(matches!(error, Error::RankEnded { rank: Rank(1), .. }), "{error}");
     assert!(error.to_string().contains("rank 1 has left with a lock"), "{error}");
     assert!(seen.borrow().contains("rank 1 has failed"), "{}", seen.borrow());
-    // No rank has waited for it.
+    // No rank has waited for the operation.
     let outcome = simulator.run(|ra| ra.forsake("a lock"));
     assert!(matches!(outcome.unwrap_err(), Error::RankEnded { rank: Rank(0), .. }));
 }

@@ -9,8 +9,7 @@ fn all_checks(ra: &dyn RemoteAtomics) {
     }
 }
 
-/// Returns the size of an arena with all the rest of a heap: the suite expects the end of the segment at the end of the
-/// heap.
+/// Returns the size of an arena with all the rest of a heap, since the suite expects the heap to end with the segment.
 fn rest<A: RemoteAtomics>(ra: &A) -> u64 {
     ra.heap().free_bytes() / 128 * 128
 }

@@ -88,7 +88,8 @@ impl<'a> Bent<'a> {
         let view = inner.view();
         let mut capabilities = view.capabilities();
         capabilities.atomic_puts = bend != Bend::PutsMeetAtomics;
-        // Barriers of puts alone: a fault of an atomic has to fail its check, and not to lose an arrival, for which all would wait.
+        // Barriers that consist of puts only. A fault of an atomic has to fail its check, and must not lose an arrival for which
+        // all ranks would wait.
         capabilities.shares_processors = false;
         let segment = view.segment() + if bend == Bend::SegmentHasTooManyWords { WORD } else { 0 };
         let heap = SymmetricHeap::new(view.segment());
@@ -127,7 +128,7 @@ impl<'a> Bent<'a> {
         }
     }
 
-    /// Delivers one of the posted puts that `wanted` selects, if there is one: any that may be next.
+    /// Delivers one of the posted puts that `wanted` selects, if there is one. It may be any put that may be next.
     fn deliver_one(&self, wanted: impl Fn(Rank) -> bool) -> Result<bool> {
         let mut posted = self.posted.borrow_mut();
         let candidates: Vec<usize> = (0..posted.len())

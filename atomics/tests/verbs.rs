@@ -195,7 +195,7 @@ fn a_scope_that_fails_or_panics_leaves_nothing_under_way() {
     });
 }
 
-/// The program may free a buffer once its operation has failed: no earlier part of it is under way then.
+/// The program may free a buffer once its operation has failed, since no earlier part of it is under way then.
 #[test]
 fn an_operation_that_fails_halfway_leaves_its_buffer_alone() {
     const BYTES: usize = 512 << 10;

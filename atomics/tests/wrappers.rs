@@ -1,7 +1,7 @@
 //! The wrappers pass on the calls that they do not change.
 //!
 //! [`Probe`] is a backend that only records the calls that reach it. A call on a wrapper has to reach the probe like a call
-//! on the probe itself, unless the test says why not.
+//! on the probe itself, unless the test gives a reason for the difference.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -319,7 +319,7 @@ fn a_rank_that_is_to_be_killed_later_passes_on_all_calls_that_can_be_numbered() 
     let probe = Probe::new(3);
     let crashing = Crashing::new(&probe, None);
     assert_eq!(changed(&crashing, &probe, |rank| rank), ["shared_words", "direct_words", "local_words", "stored"]);
-    assert_eq!(missing(&crashing), ["shared", "memory"], "nobody could number loads and stores");
+    assert_eq!(missing(&crashing), ["shared", "memory"], "loads and stores could not be numbered");
 }
 
 #[test]

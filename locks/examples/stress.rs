@@ -1,12 +1,14 @@
-//! Every lock and every window policy under contention on any backend, held to what it promises by the data inside.
+//! Puts every lock and every window policy under contention on any backend, and checks by the data inside whether it
+//! keeps its promise.
 //!
 //! `cargo run --release -p rmalab-locks --example stress -- --backend shm --ranks 4`; with `--features mpi` under
 //! `mpirun -n 4`, with `--features verbs` either way. One line for each lock; exit code 1 if one of them is broken.
 //!
-//! Each rank's segment has two words that an exclusive lock of that rank covers. Who holds it adds one to both, by a put
-//! and by a bulk write; who shares it, or has locked all, reads both twice, also the two of other ranks. So a rank sees
-//! two words differ, or change under its lock, if it is not alone there, and at the end they fall short of the number of
-//! increments if one was lost. It needs nothing of the checkers in `verify`, and knows no lock's state.
+//! Each rank's segment has two words that an exclusive lock of that rank covers. The rank that holds it adds one to
+//! both, by a put and by a bulk write. A rank that shares it, or has locked all, reads both twice. A rank that has
+//! locked all also reads the words of other ranks. So if a rank is not alone there, it sees two words differ, or change
+//! under its lock. If an increment was lost, the words end below the number of increments. The program uses none of the
+//! checkers in `verify`, and knows no lock's state.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use rmalab_locks::{LockKind, Policy, PolicyKind, Result, WindowLock};
 const USAGE: &str = "the options are --backend local|shm|verbs|mpi, --ranks N, --acquisitions N (of each rank and lock), \
                      --lock NAME,... and --seed N";
 
-/// What was asked for.
+/// The options of the command line.
 struct Arguments {
     backend: Backend,
     ranks: u32,
@@ -28,7 +30,7 @@ struct Arguments {
     seed: u64,
 }
 
-/// What a rank saw of one lock: acquisitions by kind, and what was wrong.
+/// The observations of one rank on one lock: acquisitions by kind, and faults.
 #[derive(Default)]
 struct Seen {
     exclusive: u64,
@@ -46,13 +48,14 @@ fn read(ra: &dyn RemoteAtomics, words: Disp, target: Rank) -> Result<[u64; 2]> {
     Ok([left, u64::from_ne_bytes(right)])
 }
 
-/// Whether the words of `target` are equal, and stay what they are.
+/// Returns whether the words of `target` are equal, and stay as they are.
 fn is_quiet(ra: &dyn RemoteAtomics, words: Disp, target: Rank) -> Result<bool> {
     let [left, right] = read(ra, words, target)?;
     Ok(left == right && read(ra, words, target)? == [left, right])
 }
 
-/// Adds one to both words of `target`, not atomically; whether they were equal, and nobody else wrote meanwhile.
+/// Adds one to both words of `target`, not atomically. Returns whether they were equal, and no other rank wrote
+/// meanwhile.
 fn add_one(ra: &dyn RemoteAtomics, words: Disp, target: Rank) -> Result<bool> {
     let [left, right] = read(ra, words, target)?;
     ra.put(target.at(words), left + 1)?;
@@ -65,7 +68,7 @@ fn add_one(ra: &dyn RemoteAtomics, words: Disp, target: Rank) -> Result<bool> {
 fn acquire(ra: &dyn RemoteAtomics, lock: &mut Policy, words: Disp, asked: &Arguments, seen: &mut Seen) -> Result<()> {
     let mut random = SmallRng::seed_from_u64(asked.seed << 32 | u64::from(ra.rank().0));
     for _ in 0..asked.acquisitions {
-        // Half of the locks are of rank 0, so that the others meet there.
+        // Half of the locks are at rank 0, so that the other ranks meet there.
         let target = Rank(if random.random() { 0 } else { random.random_range(0..ra.size()) });
         let quiet = match random.random_range(0..4) {
             0 => {
@@ -96,7 +99,7 @@ fn acquire(ra: &dyn RemoteAtomics, lock: &mut Policy, words: Disp, asked: &Argum
     Ok(())
 }
 
-/// Puts one lock under stress; `false`, on all ranks, if it is broken.
+/// Puts one lock under stress. Returns `false` on all ranks if it is broken.
 fn stress(
     ra: &dyn RemoteAtomics,
     all: &Collectives<'_, dyn RemoteAtomics + '_>,
@@ -140,7 +143,7 @@ fn arguments(mut args: impl Iterator<Item = String>) -> std::result::Result<Argu
         backend: Backend::Local,
         ranks: started.map_or(4, |(_, ranks)| if ranks > 1 { ranks } else { 4 }),
         acquisitions: 250,
-        // What takes no lock excludes nobody; who names it sees how a broken one is found.
+        // A policy that takes no lock excludes no rank. A user who names it sees how the program finds a broken lock.
         locks: PolicyKind::ALL.iter().copied().filter(|&kind| kind != PolicyKind::NoCheck).collect(),
         seed: 1,
     };

@@ -7,18 +7,18 @@
 //! # Properties
 //! - Mutual exclusion. First come, first served in each of the two classes. While a head of one class waits, at most as many ranks of
 //!   the other class overtake it as that class's budget. So no rank starves.
-//! - Ranks on the home's node (near) use words of their node only. They never need atomics of the network, and no rank accesses its own
+//! - Ranks on the home's node (near) use only words of their node. They never need atomics of the network, and no rank accesses its own
 //!   node through an adapter.
 //! - A rank waits on its own word. Only the head of a class polls the home, while the other class holds the lock.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, with budgets of 1 and of 2: under sequential
-//!   consistency and with posted puts that arrive late 3 ranks × 2, two of them far and one near, and all near; 4 × 1, three of them
-//!   far; with data and bulk puts in any order 3 × 1. A test has 4 × 1, two of them near, with the home among them.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with budgets of 1 and of 2. Under sequential
+//!   consistency and with posted puts that arrive late: 3 ranks × 2, two of them far and one near, and all near; 4 × 1, three of
+//!   them far. With data and bulk puts in any order: 3 × 1. A test has 4 × 1, two of them near, with the home among them.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | near_tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue of near ranks |
-//! | far_tail | words + 8 | 8 | home | the same of far ranks |
+//! | far_tail | words + 8 | 8 | home | the same for far ranks |
 //! | victim | words + 16 | 8 | home | 1 near, 2 far: the class whose head gives way to the other one; 0 at first |
 //! | next | node + 0 | 8 | each rank | nil, or the pointer of the successor |
 //! | budget | node + 8 | 8 | each rank | 0, or 1 + the acquisitions that are left to the class when this rank's turn comes |
@@ -29,13 +29,14 @@
 //! - I1: each class is an MCS queue ([`crate::mcs`]), and its head is the one rank of the class that acts for it. The tail is nil if and
 //!   only if the class is empty.
 //! - I2: a head has put its class into its tail before it sets `victim` to its class. It enters when it finds the other tail nil, or
-//!   the other class to be the victim. So of two heads that have set `victim`, the one that did it first enters.
+//!   the other class to be the victim. So of two heads that have set `victim`, the head that did it first enters.
 //! - I3: a rank that passes the lock on leaves the tail as it is. So the other class's head still waits, unless its class is not the
 //!   victim. A rank that gets a budget of 0 makes its own class the victim, and gives way.
 //!
 //! # Memory ordering
-//! All steps on the home's words are atomic and complete; I2 needs that of the swap of `victim`. Links and wake-ups are posted
-//! puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it visible in a tail again.
+//! All steps on the home's words are atomic and complete; I2 needs this for the swap of `victim`. Links and wake-ups are
+//! posted puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it visible in a tail
+//! again.
 //!
 //! # Deviations from the paper
 //! - A head reads the other tail and `victim` one after the other. The paper reads both at once, in a line of 64 bytes.
@@ -59,9 +60,9 @@ use crate::{Place, RawMutex, Result};
 /// The parameters of [`ALock`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ALockParams {
-    /// How many ranks of the home's node hold the lock in a row while a far rank waits; at least 1.
+    /// The number of ranks of the home's node that hold the lock in a row while a far rank waits; at least 1.
     pub near: u32,
-    /// How many ranks of other nodes hold the lock in a row while a near rank waits; at least 1.
+    /// The number of ranks of other nodes that hold the lock in a row while a near rank waits; at least 1.
     pub far: u32,
     /// How the head of a class polls.
     pub backoff: Backoff,
@@ -148,7 +149,7 @@ impl RawMutex for ALock {
             next = ra.wait_until(self.next, Until::Ne(NIL))?;
         }
         ra.put(ra.rank().at(self.next), NIL)?;
-        // One less than this rank's, coded plus 1.
+        // One less than this rank's budget, coded plus 1.
         Ok(ra.put(rank_of(next).at(self.budget), self.k)?)
     }
 }
@@ -179,7 +180,7 @@ mod tests {
         suite::mutex::<ALock>(ALockParams::default());
     }
 
-    /// One half of the ranks is near, the other half far.
+    /// Half of the ranks are near, the other half are far.
     #[test]
     fn two_classes_exclude_each_other() {
         for budget in [1, 2, 20] {

@@ -33,7 +33,7 @@ impl Default for Backoff {
 
 /// The state of one rank's backoff.
 ///
-/// The jitter depends only on the rank and on how often it has waited, so that a run can be repeated.
+/// The jitter depends only on the rank and on the number of its waits, so that a run can be repeated.
 #[derive(Clone, Debug)]
 pub struct BackoffState {
     min: u32,
@@ -66,7 +66,7 @@ impl BackoffState {
     }
 
     fn next_pause(&mut self) -> u32 {
-        // Where there is one length only, nothing is drawn.
+        // If there is only one length, nothing is drawn.
         let operations = if self.limit > self.min { self.random.random_range(self.min..=self.limit) } else { self.min };
         self.limit = self.limit.saturating_mul(2).min(self.max);
         operations

@@ -2,17 +2,17 @@
 //!
 //! # Paper
 //! W. C. Hsieh and W. E. Weihl, "Scalable Reader-Writer Locks for Parallel Systems", IPPS 1992, DOI 10.1109/IPPS.1992.222989: a
-//! reader takes a lock of its own, a writer all of them. As built here, with a word of each reader and a gate, it is the
-//! `brlock` of Linux 2.4 (2000) and of Concurrency Kit (`ck_brlock`).
+//! reader takes a lock of its own, and a writer takes all of them. As built here, with a word of each reader and a gate, it is
+//! the `brlock` of Linux 2.4 (2000) and of Concurrency Kit (`ck_brlock`).
 //!
 //! # Properties
 //! - Mutual exclusion. Writers are served first come, first served among themselves. Readers can starve: writers that follow one
 //!   another can close a reader's gate again before the reader sees it open.
 //! - A reader uses words of its own memory only, at any number of ranks. It waits on its own gate. A writer that waits for readers
 //!   polls their words.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts
-//!   that arrive late: without a fence 2R+2W×2; with a fence 2R+1W×2, 1R+2W×2 and 2R+2W×1. With data and bulk puts in any
-//!   order 1R+1W×2, with a fence and without. The largest searches run on request (`--long`).
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: without a fence 2R+2W×2; with a fence 2R+1W×2, 1R+2W×2 and 2R+2W×1. With data and bulk puts in any order:
+//!   1R+1W×2, with a fence and without. The largest searches run on request (`--long`).
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -29,14 +29,15 @@
 //! - I3: a reader inside has `here` at 1 from its look at the open gate on. So no writer enters until the reader leaves.
 //!
 //! # Memory ordering
-//! I2 needs that each side's write is seen before its look. The writer flushes the gates. The reader's write is a swap, which is
-//! complete when it returns. Where ranks can fence for each other, it is a put: the writer fences for the reader. A reader
-//! orders its last clear of `here` ahead of the swap, or the clear could erase it; a put is in order with the clear. A writer
-//! flushes the open gates before it releases the mutex, or they could open gates that the next writer has closed.
+//! I2 needs each side's write to be visible before that side looks. The writer flushes the gates. The reader's write is a swap,
+//! which is complete when it returns. Where ranks can fence for each other, it is a put: the writer fences for the reader. A
+//! reader orders its last clear of `here` ahead of the swap. Otherwise the clear could erase the flag. A put needs nothing,
+//! since it is in order with the clear. A writer flushes the open gates before it releases the mutex. Otherwise they could open
+//! gates that the next writer has closed.
 //!
 //! # Deviations from the paper
-//! The writers' mutex is MCS, where `brlock` has a spin lock. A reader that has to wait waits on its own gate, where the
-//! readers of `ck_brlock` poll one word.
+//! The writers' mutex is MCS, where `brlock` has a spin lock. A reader waits on its own gate, whereas the readers of
+//! `ck_brlock` poll one word.
 //!
 //! # Cost
 //! Remote operations without contention, with p ranks: reader 0, release 0. Writer acquire 1 + 2(p - 1) (a put and a get of each
@@ -51,8 +52,8 @@ use crate::{Error, LINE, Place, RawMutex, RawRwLock, Result};
 /// The parameters of [`BigReader`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BigReaderParams {
-    /// Whether readers put `here` and leave the fence to writers, where the backend has a fence for all ranks
-    /// ([`fence_everywhere`](RemoteAtomics::fence_everywhere)). The same on all ranks.
+    /// If true, readers put `here` and leave the fence to writers, where the backend has a fence for all ranks
+    /// ([`fence_everywhere`](RemoteAtomics::fence_everywhere)). All ranks pass the same value.
     pub fence: bool,
     /// How a writer polls the words of readers.
     pub backoff: Backoff,
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn readers_cost_nothing_on_the_network() {
-        // Of two ranks.
+        // In a world of two ranks.
         for params in [BigReaderParams::default(), SWAP] {
             assert_eq!(suite::rw_lock_cost::<BigReader>(params), [(0, 0), (3, 2)]);
         }

@@ -10,13 +10,14 @@
 //!   takes the bias away. Other writers and slow readers have the costs of the inner lock, and one operation more.
 //! - No rank starves, if none starves under the inner lock. A writer that holds the inner lock and waits for fast readers polls
 //!   their words. A rank can be a fast reader only once during such a wait.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs-rw-neutral: under sequential consistency
-//!   2R+2W×2 (on request, `--long`), 2R+1W×2, 1R+2W×2 and 2R+2W×1; with posted puts that arrive late 2R+1W×2, 1R+2W×2 and 2R+2W×1.
-//!   With data and bulk puts in any order 1R+1W×2. Each with the bias set whenever it can be, and with inhibition.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs-rw-neutral. Under sequential
+//!   consistency: 2R+2W×2 (on request, `--long`), 2R+1W×2, 1R+2W×2 and 2R+2W×1. With posted puts that arrive late: 2R+1W×2,
+//!   1R+2W×2 and 2R+2W×1. With data and bulk puts in any order: 1R+1W×2. Each with the bias set whenever it can be, and with
+//!   inhibition.
 //!
 //! # State
-//! These words follow those of the inner lock: `bias` follows its shared words, and `own` is node + the size of its node, rounded up
-//! to [`LINE`].
+//! These words follow the words of the inner lock: `bias` follows its shared words, and `own` is node + the size of its node,
+//! rounded up to [`LINE`].
 //!
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
@@ -36,23 +37,25 @@
 //! - I5: while a writer is inside, `bias` and all `biased` are 0.
 //!
 //! # Memory ordering
-//! I3 needs that each side's write is seen before its look. The writer flushes the words that it has cleared. The reader's write is
-//! a swap, which is complete when it returns. A reader orders its last clear of `slot` ahead of the swap, or the clear could erase it.
-//! A reader that sets the bias flushes before it releases the inner lock: a late 1 could follow the 0 of the next writer.
+//! I3 needs each side's write to be visible before that side looks. The writer flushes the words that it has cleared. The reader's
+//! write is a swap, which is complete when it returns. A reader orders its last clear of `slot` ahead of the swap. Otherwise the
+//! clear could erase the flag. A reader that sets the bias flushes before it releases the inner lock: a late 1 could follow the 0 of
+//! the next writer.
 //!
 //! # Deviations from the paper
 //! - Each rank has a slot of its own, and a copy of the bias. The paper has one word for the bias and a table of 4,096 slots that all
 //!   locks share. Here a fast reader would need two remote gets for them.
-//! - The inhibition of the bias is counted, not timed. In the paper no reader sets the bias again for 9 times as long as the last
-//!   revocation took. Ranks have no common clock, and a count is a function of what a rank has done, so that the explorer
-//!   searches it to its end. Here a rank that has set the bias pays for it with `inhibit` × p reads of the inner lock, p the
-//!   number of ranks, before it sets the bias again. A rank's first time is free.
+//! - The inhibition of the bias is counted, not timed. In the paper, after a revocation, no reader sets the bias for 9 times as
+//!   long as the revocation took. Ranks have no common clock. A count is a function of a rank's earlier calls, so the explorer
+//!   can search it exhaustively. Here a rank that has set the bias acquires the inner lock for `inhibit` × p reads before it
+//!   sets the bias again, with p ranks. A rank's first time is free.
 //! - A reader swaps its slot. Where ranks can fence for each other, a put would do (see [`crate::big_reader`]).
 //!
 //! # Cost
-//! Remote operations without contention, with p ranks: fast reader 0 / 0. A slow reader adds none to those of the inner lock, or
-//! p more when it sets the bias: a compare-and-swap and p - 1 puts. A writer adds 1 to its acquire, the look at the bias. If it
-//! takes the bias away, it adds 1 + 2(p - 1) more: a put for the bias, a put and a get for each rank. Each further poll adds 1.
+//! Remote operations without contention, with p ranks: fast reader 0 / 0. A slow reader has the operations of the inner lock,
+//! and p more when it sets the bias: a compare-and-swap and p - 1 puts. A writer adds 1 to its acquire, the look at the bias. If
+//! it takes the bias away, it adds 1 + 2(p - 1) more: a put for the bias, a put and a get for each rank. Each further poll
+//! adds 1.
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
@@ -71,8 +74,8 @@ pub struct BravoParams<P> {
 }
 
 impl<P: Default> Default for BravoParams<P> {
-    /// The paper's 9. A slow reader of mcs-rw-neutral needs 5 remote operations, a change of the bias and back 3 for each rank. So
-    /// changes of the bias cost at most 7 % of what the reads cost that paid for them.
+    /// The paper's 9. A slow read of mcs-rw-neutral needs 5 remote operations. Setting the bias and taking it away needs 3 for
+    /// each rank. So changes of the bias add at most 7 % to the cost of the slow reads between them.
     fn default() -> BravoParams<P> {
         BravoParams { inhibit: 9, backoff: Backoff::default(), inner: P::default() }
     }
@@ -84,9 +87,9 @@ pub struct Bravo<L> {
     inner: L,
     /// This rank's acquisition is a fast read.
     fast: bool,
-    /// Slow reads that this rank has to do before it may set the bias again.
+    /// The number of slow reads that this rank has to do before it may set the bias again.
     owed: u64,
-    /// What setting the bias costs.
+    /// The number of slow reads that one change of the bias costs.
     price: u64,
     backoff: BackoffState,
     bias: Address,
@@ -159,7 +162,7 @@ impl<L: RawRwLock> RawRwLock for Bravo<L> {
 }
 
 impl<L: RawRwLock> Bravo<L> {
-    /// Takes the inner lock, and sets the bias if this rank has paid for it.
+    /// Takes the inner lock, and sets the bias if this rank has done its slow reads.
     #[cold]
     #[inline(never)]
     fn read_slowly<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
@@ -221,7 +224,8 @@ mod tests {
         suite::rw_lock::<Bravo<TasRw>>(BravoParams { inhibit: 0, ..BravoParams::default() });
     }
 
-    /// The remote operations of rank 1 of `size`, home rank 0, in each acquire and release: two reads, then two writes.
+    /// Returns the remote operations of rank 1 of `size`, with home rank 0, in each acquire and release: two reads,
+    /// then two writes.
     fn costs(size: u32) -> [[u64; 2]; 4] {
         let costs = World::threads(size).run(|ra| {
             let place = Place::alloc(ra, Rank(0), Bravo::<McsRwNeutral>::WORDS, Bravo::<McsRwNeutral>::NODE).unwrap();
@@ -252,7 +256,7 @@ mod tests {
     fn fast_readers_cost_nothing_and_a_writer_visits_every_rank_once() {
         for size in [2, 4, 8] {
             let others = u64::from(size - 1);
-            // Of mcs-rw-neutral: reader 2 / 3, writer 2 / 1.
+            // The costs of mcs-rw-neutral: reader 2 / 3, writer 2 / 1.
             let expected = [[2 + 1 + others, 3], [0, 0], [2 + 1 + 1 + 2 * others, 1], [2 + 1, 1]];
             assert_eq!(costs(size), expected, "{size} ranks");
         }

@@ -6,12 +6,13 @@
 //! which a reader touches its own memory only.
 //!
 //! # Properties
-//! - Mutual exclusion. Not fair: writers take the word in any order, and readers can starve, as writers that follow one another can
+//! - Mutual exclusion. Not fair: writers take the word in any order. Readers can starve, since writers that follow one another can
 //!   take the word again before a reader sees it free.
-//! - A reader that finds no writer writes its own memory only. Waiters poll: readers the writers' word, a writer the readers' flags.
+//! - A reader that finds no writer writes its own memory only. Waiters poll: readers poll the writers' word, and a writer polls the
+//!   readers' flags.
 //! - In coherent memory each acquisition with its release is one locked instruction, for readers and for writers.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts
-//!   that arrive late: 2R+2W×2, livelocks included. With data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×2, livelocks included. With data and bulk puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -26,8 +27,8 @@
 //! - I3: a reader inside has `here` at 1 from its look at the free word on. So no writer enters until the reader leaves.
 //!
 //! # Memory ordering
-//! I2 needs that each side's write is seen before its look. The writer's compare-and-swap and the reader's swap are
-//! complete when they return. Both releases are posted puts. Until the put arrives, the lock looks held to every rank, its last holder
+//! I2 needs each side's write to be visible before that side looks. The writer's compare-and-swap and the reader's swap are complete
+//! when they return. Both releases are posted puts. Until the put arrives, the lock looks held to every rank, its last holder
 //! included. That does no harm, but a late clear of `here` must not erase the flag of the next acquisition. So a reader looks at its
 //! own flag first, and orders the clear ahead of its swap if it has not arrived.
 //!
@@ -83,7 +84,7 @@ impl RawRwLock for BrLock {
 
     #[inline(always)]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        // Ahead of the locked instruction, which loads after it would wait for.
+        // Ahead of the locked instruction, since loads after it would wait for it.
         let (here, ranks) = (self.here, ra.size());
         if ra.compare_and_swap(self.writer, NIL, self.me)? != NIL {
             self.retry(ra)?;
@@ -130,7 +131,7 @@ impl BrLock {
         }
     }
 
-    /// The attempts of a writer after the first one.
+    /// A writer's attempts after its first one.
     #[cold]
     #[inline(never)]
     fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_reader_costs_one_and_a_writer_a_look_at_each_rank() {
-        // Of two ranks.
+        // In a world of two ranks.
         assert_eq!(suite::rw_lock_cost::<BrLock>(Backoff::default()), [(1, 0), (2, 1)]);
     }
 }

@@ -8,11 +8,11 @@
 //!   row, and then that queue goes ahead of the main queue. So a rank that finds q ranks ahead of it is overtaken at most
 //!   (q + 1) × `threshold` times, and no rank starves. With a `threshold` of 0, and on one node, the order is first come, first served.
 //! - One shared word, at any number of nodes. Every wait is on the waiter's own node.
-//! - A release reads at most `scan` links of other ranks, each a get while it holds the lock. Waiters that it moves are read once only.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks: under sequential consistency
-//!   and with posted puts that arrive late 4 ranks × 2, with one pass in a row and, on request (`--long`), with two; 3 × 2 on two
-//!   nodes and on three; 4 × 1 of which two try; with data and bulk puts in any order 3 × 1. With one pass in a row, 4 ranks any number of
-//!   times, on both networks: other ranks enter at most 4 times while a rank waits.
+//! - A release reads at most `scan` links of other ranks, each a get while it holds the lock. It reads a moved waiter's link once.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks. Under sequential consistency and
+//!   with posted puts that arrive late: 4 ranks × 2, with one pass in a row and, on request (`--long`), with two; 3 × 2 on two nodes and
+//!   on three; 4 × 1 of which two try. With data and bulk puts in any order: 3 × 1. With one pass in a row, 4 ranks any number of times,
+//!   on both networks: other ranks enter at most 4 times while a rank waits.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -25,8 +25,8 @@
 //! | --- | --- | --- | --- |
 //! | | 1 + passes | last | head |
 //!
-//! `head` and `last` are the pointers of the first and the last rank of the secondary queue, or nil. `passes` is how often in a row
-//! ranks have overtaken that queue. The holder remembers the three.
+//! `head` and `last` are the pointers of the first and the last rank of the secondary queue, or nil. `passes` is the number of
+//! times in a row that ranks have overtaken that queue. The holder remembers the three.
 //!
 //! ```text
 //!   tail ──────────────────────────────────────────────────┐
@@ -38,16 +38,16 @@
 //! - I1: `tail` is nil if and only if no rank holds the lock or waits for it.
 //! - I2: the holder and the ranks behind it form the main queue, whose last rank is `tail`. A link is missing only between a swap and
 //!   the arrival of its put, or until the put that joins the two queues arrives.
-//! - I3: only the holder changes links other than its successor's own put. It changes one link of the main queue, which it has seen, and
-//!   the link of `last`, which is nil.
+//! - I3: a link changes by the put of the successor that it names, or by the holder. The holder changes one link of the main queue,
+//!   which it has seen, and the link of `last`, which is nil.
 //! - I4: the secondary queue followed by the main queue is in the order of arrival. So joining them in this order restores it.
 //! - I5: the link of `last` is nil, and the nil is complete, before the lock is passed on. So a rank that arrives behind `last`, after
 //!   the main queue has run empty, is the next to write it.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders the main queue. Links and wake-ups are posted puts. Only the nil of I5 is ordered ahead of the wake-up: a late nil could erase
-//! the link of a rank that arrives behind it. A link that is late hides its rank from a walk, and a release waits for it. A rank
-//! orders the resets of its own words ahead of its next swap of `tail`.
+//! The swap on `tail` orders the main queue. Links and wake-ups are posted puts. Only the nil of I5 is ordered ahead of the wake-up, since a
+//! late nil could erase the link of a rank that arrives behind it. A link that is late hides its rank from a walk, and a release waits for
+//! it. A rank orders the resets of its own words ahead of its next swap of `tail`.
 //!
 //! # Deviations from the paper
 //! - `spin` carries both ends of the secondary queue. In the paper it points to the head, whose node has the pointer of the last
@@ -79,11 +79,11 @@ const RANKS: u32 = (1 << POINTER_BITS) - 1;
 /// The parameters of [`Cna`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CnaParams {
-    /// How often in a row near ranks may overtake the secondary queue: at most 2^17.
+    /// The number of times in a row that near ranks may overtake the secondary queue: at most 2^17.
     pub threshold: u32,
-    /// How many links of other ranks a release may read.
+    /// The number of other ranks' links that a release may read.
     pub scan: u32,
-    /// How many ranks, in blocks from rank 0 on, count as one node; 0 for the nodes of the topology.
+    /// The number of ranks that count as one node, in blocks from rank 0 on; 0 for the nodes of the topology.
     pub ranks: u32,
 }
 
@@ -94,12 +94,12 @@ impl Default for CnaParams {
     }
 }
 
-/// What a rank is woken with.
+/// The contents of the word that wakes a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Secondary {
     /// The pointer of the first rank of the secondary queue, or nil.
     head: u64,
-    /// The pointer of the last one, or nil.
+    /// The pointer of the last rank of the secondary queue, or nil.
     last: u64,
     passes: u64,
 }
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// The order of service of seven ranks of the nodes A B A B B A C, which arrive in this order, and the remote operations of each release.
+    /// Returns the order of service of seven ranks, arriving from nodes A B A B B A C, and the remote operations of each release.
     fn served(threshold: u32, scan: u32) -> Vec<(u32, u64)> {
         /// Ranks 0 to 2 are the node A, 3 to 5 the node B, and 6 is the node C.
         const ARRIVALS: [u32; 7] = [0, 3, 1, 4, 5, 2, 6];
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn releases_cost_what_the_head_says() {
-        // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get in vain, join, wake-up. 5: a get in vain, wake-up.
+        // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get of nil, join, wake-up. 5: a get of nil, wake-up.
         assert_eq!(served(64, 16), [(0, 3), (1, 5), (2, 3), (3, 1), (4, 1), (5, 2), (6, 1)]);
     }
 }

@@ -6,13 +6,12 @@
 //!
 //! # Properties
 //! - Mutual exclusion. First come, first served among the ranks of a cohort, and among cohorts. In each turn of a cohort, at
-//!   most `may_pass_local` other ranks overtake a rank. So no rank starves in a fair schedule; the bypass below is
-//!   `unbounded`, since it counts the schedules, too, in which the first of a waiting cohort is slow for ever.
+//!   most `may_pass_local` other ranks overtake a rank. So no rank starves in a fair schedule. The bypass below is
+//!   `unbounded`, since it includes schedules in which the first of a waiting cohort makes no progress.
 //! - Every wait is on words of the waiter's segment: no rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes: under sequential consistency
-//!   two ranks on each, twice each; with posted puts that arrive late two on each, once each, and three
-//!   ranks twice each on two nodes, on three and on one; with data and bulk puts in any order three ranks
-//!   once each.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes. Under sequential
+//!   consistency: two ranks on each, twice each. With posted puts that arrive late: two on each, once each, and three
+//!   ranks twice each on two nodes, on three and on one. With data and bulk puts in any order: three ranks once each.
 //!
 //! # State
 //! A *cohort* is a block of ranks, by default the ranks of a node. The *first* is its first rank.
@@ -27,8 +26,8 @@
 //! | global_next | node + [`LINE`] + 8 | 8 | first | nil, or the pointer to the rank that acquires for the next cohort, or to the releasing rank that waits for that one |
 //!
 //! # Invariants
-//! - I1: a cohort is in the global queue from the global acquire of one of its ranks until the global release of the same or
-//!   another of its ranks. In between, the local lock goes from rank to rank together with the global one.
+//! - I1: a cohort is in the global queue from a global acquire by one of its ranks until the global release. Another of its
+//!   ranks may make that release. In between, the local lock goes from rank to rank together with the global one.
 //! - I2: a rank that acquires or releases the global lock holds the local lock. So at most one rank acts for a cohort at any
 //!   time. The cohort is to the global queue what a thread is to an MCS lock, and its node is at the first.
 //! - I3: `global_next` is nil when the cohort enters the global queue. The cohort's last release has reset it, and completed
@@ -41,10 +40,11 @@
 //! rank resets its own words by posted puts, and orders them ahead of the swap that makes it visible in a queue again.
 //!
 //! # Deviations from the paper
-//! - Another rank may release the global lock than the one that acquired it. In the paper, threads trade their nodes for
-//!   that. Here the node of the global queue belongs to the cohort, and the links name the rank to wake.
-//! - A releasing rank cannot wait for a link in another rank's memory, where the paper spins. It writes its own pointer in
-//!   place of the link, and the successor wakes it (I4).
+//! - The rank that releases the global lock may be another one than the rank that acquired it. In the paper, threads
+//!   trade their nodes for that purpose. Here the node of the global queue belongs to the cohort, and the links name the
+//!   rank to wake.
+//! - A releasing rank cannot wait for a link in another rank's memory, where the paper spins. It writes its own pointer
+//!   instead of the link, and the successor wakes it (I4).
 //! - The words are zero at rest, which inverts the flags, as in [`crate::qnode`].
 //!
 //! # Cost
@@ -57,27 +57,27 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{LINE, Place, RawMutex, Result};
 
-/// In `state`: the local lock without the global one. More than that is the global lock and the number of its passes.
+/// In `state`: the local lock without the global one. A larger value is the global lock and the number of its passes.
 const GLOBAL_RELEASE: u64 = 1;
 
 /// The parameters of [`Cohort`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CohortParams {
-    /// How often in a row the lock may be passed on within a cohort.
+    /// The number of times in a row that the lock may be passed on within a cohort.
     pub may_pass_local: u32,
-    /// How many ranks, in blocks from rank 0 on, are a cohort; 0 for those of a node. Where the ranks of a node are no
-    /// block, a cohort is not one node's: correct all the same, but its operations are not local.
+    /// The number of ranks of a cohort, in blocks from rank 0 on; 0 for the ranks of a node. Where the ranks of a node
+    /// are not a block, a cohort spans nodes. The lock is still correct, but its operations are not local.
     pub ranks: u32,
 }
 
 impl Default for CohortParams {
-    /// The bound of the paper's experiments, and nodes.
+    /// The bound of the paper's experiments, and the ranks of a node as a cohort.
     fn default() -> CohortParams {
         CohortParams { may_pass_local: 64, ranks: 0 }
     }
 }
 
-/// How many ranks are in a block: `ranks`, or those of a node if that is 0.
+/// Returns the number of ranks in a block: `ranks`, or the number of ranks of a node if `ranks` is 0.
 pub(crate) fn block<A: RemoteAtomics + ?Sized>(ra: &A, ranks: u32) -> u32 {
     if ranks == 0 { ra.topology().ranks_per_node().max(1) } else { ranks }
 }
@@ -86,7 +86,7 @@ pub(crate) fn block<A: RemoteAtomics + ?Sized>(ra: &A, ranks: u32) -> u32 {
 #[derive(Debug)]
 pub struct Cohort {
     may_pass_local: u32,
-    /// How often the lock has been passed on in this cohort's turn.
+    /// The number of times that the lock has been passed on in this cohort's turn.
     passes: u32,
     global_tail: Address,
     local_tail: Address,
@@ -97,7 +97,7 @@ pub struct Cohort {
     global: Disp,
     /// The pointer to this rank.
     me: u64,
-    /// The pointer to the first of its cohort.
+    /// The pointer to the first rank of its cohort.
     cohort: u64,
 }
 
@@ -182,7 +182,7 @@ impl Cohort {
             if ra.compare_and_swap(self.global_tail, self.cohort, NIL)? == self.cohort {
                 return Ok(());
             }
-            // The reset of `global` may be under way, and this rank may be told anew from here on.
+            // The reset of `global` may be under way, and another rank may set it again from here on.
             ra.order(ra.rank())?;
             succ = ra.compare_and_swap(self.global_next, NIL, self.me)?;
         }
@@ -196,7 +196,7 @@ impl Cohort {
         Ok(ra.put(rank_of(succ).at(self.global), 1)?)
     }
 
-    /// Waits until this rank is told, and resets its word.
+    /// Waits until another rank has set `global`, and resets it.
     fn wait_global<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         ra.wait_until(self.global, Until::Ne(0))?;
         Ok(ra.put(ra.rank().at(self.global), 0)?)
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(suite::mutex_cost::<Cohort>(CohortParams::default()), (1, 1));
     }
 
-    /// Rank 0 holds the lock; rank 2 of the other cohort comes, and then rank 1 of rank 0's.
+    /// Rank 0 holds the lock. Rank 2 of the other cohort arrives, and then rank 1 of rank 0's cohort.
     fn served_after_rank_0(may_pass_local: u32) -> [u64; 2] {
         let served = std::sync::Mutex::new([0; 2]);
         suite::scenario::<Exclusive<Cohort>>(4, params(may_pass_local, 2), |ra, mut lock, place, word| {

@@ -8,9 +8,9 @@
 //! - Mutual exclusion; first come, first served, in the order of the additions that take tickets. Neighbouring readers share.
 //! - A waiter waits on its own word. The home sees one atomic operation of each acquire and release without contention, and
 //!   the entries of ranks that wait. A rank that passes the lock on polls an entry that is still under way.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with
-//!   posted puts that arrive late: 2R+2W×1, 2R+1W×2 and 1R+2W×2, its order at 2R+1W×1 and 1R+2W×1 (sequentially consistent); with
-//!   data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×1, 2R+1W×2 and 1R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -20,8 +20,8 @@
 //! | grant | node + 0 | 8 | each rank | 1 from the wake-up until its rank has seen it |
 //!
 //! `head` counts releases, `size` the ranks that hold a ticket, and `excl` the writers among them. A ticket is the number of those
-//! drawn before, `head` + `size`. There are 2^k slots, as many as ranks or more. Slot `q` mod 2^k is that of ticket `q`, and the
-//! version is `q` / 2^k. At rest `size` and `excl` are 0, while `head` and old entries stay.
+//! drawn before, `head` + `size`. There are 2^k slots, as many as ranks or more. Ticket `q` has slot `q` mod 2^k, and the version
+//! `q` / 2^k. At rest `size` and `excl` are 0, while `head` and old entries stay.
 //!
 //! # Invariants
 //! - I1: a rank enters at once if it finds no ticket outstanding, or as a reader if it finds no writer among them. All others write
@@ -31,22 +31,21 @@
 //! - I3: an entry is read before its slot is used again. A writer releases only after it has read the entries of the ranks that
 //!   it will wake. So ahead of an entry that no rank has read there is a writer that has not released, or the entry is its own. All
 //!   tickets behind that writer are outstanding then, which are fewer than there are slots.
-//! - I4: a releasing reader need not know whether the next ticket `q` waits. It has to wake `q` if that is a writer. It is not if its
-//!   entry is a reader's, if all writers have entries behind it, or if `head` has moved on.
+//! - I4: a releasing reader need not know whether the next ticket `q` waits. It has to wake `q` if that is a writer. It is not a
+//!   writer if its entry is a reader's, if all writers have entries behind it, or if `head` has moved on.
 //!
 //! # Memory ordering
 //! Additions to the header order the queue. Entries and wake-ups are posted puts, and the ranks that need them wait for them. A
-//! rank orders the reset of its grant ahead of the next ticket that it draws, or it could erase the next wake-up.
+//! rank orders the reset of its grant ahead of the next ticket that it draws. Otherwise the reset could erase the next wake-up.
 //!
 //! # Deviations from the paper
 //! - A writer reads the entries of the readers behind it before it releases, and releases by a compare-and-swap, which fails if
-//!   another rank has come. Published, it releases by an addition and then reads. From that addition on, other readers may enter at
-//!   once and draw tickets without end. A later writer's entry can then take the slot of an entry that is unread, or
-//!   still under way. Its reader is never woken. The conformance suite
-//!   hangs on that form; the explorer's scenarios are too small for it.
+//!   another rank has come. In the paper, it releases by an addition and then reads. From that addition on, other readers may enter
+//!   at once and draw tickets without end. A later writer's entry can then take the slot of an entry that is unread, or still under
+//!   way. Then no rank wakes its reader. The conformance suite hangs on that form; the explorer's scenarios are too small for it.
 //! - The version keeps an old entry from being taken for a new one. It has 17 bits or more, and at most 31: with 2^15 ranks it
 //!   repeats after 2^32 acquisitions, with fewer later. An entry that stays in its slot for exactly that long would be taken for the
-//!   new one if this is late.
+//!   new one while the new one is still under way.
 //! - Each rank has one request under way, so the queue cannot overflow, and the paper's reset of the queue has no use.
 //! - The wake-up is a put instead of a message.
 //! - Left out: the hierarchy of locks of a node, time stamps, and the leases of failed clients.
@@ -63,16 +62,16 @@ use crate::backoff::{Backoff, BackoffState};
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Error, LINE, Place, RawRwLock, Result};
 
-/// In an entry: its rank writes.
+/// In an entry: its rank is a writer.
 const WRITER: u64 = 1 << 32;
 
 /// The lowest bit of an entry's version.
 const VERSION: u32 = 33;
 
-/// The ranks for which the header leaves versions of 17 bits.
+/// The largest number of ranks, for which the header leaves versions of 17 bits.
 const MAX_RANKS: u32 = 1 << 15;
 
-/// The fields of the header, in a world of some ranks.
+/// The fields of the header, whose widths depend on the number of ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Layout {
     /// Bits of `size` and of `excl`.
@@ -102,7 +101,7 @@ impl Layout {
         (1 << self.w) - 1
     }
 
-    /// What a ticket adds to the header.
+    /// The value that drawing a ticket adds to the header.
     fn draw(self, excl: u64) -> u64 {
         (1 << self.w) + excl
     }
@@ -112,7 +111,7 @@ impl Layout {
         ticket << (2 * self.w) | self.draw(1)
     }
 
-    /// What a release adds to the header.
+    /// The value that a release adds to the header.
     fn serve(self, excl: u64) -> u64 {
         (1u64 << (2 * self.w)).wrapping_sub(self.draw(excl))
     }
@@ -126,7 +125,7 @@ impl Layout {
         ticket & ((1 << self.k) - 1)
     }
 
-    /// The version of a ticket's entry, in its place.
+    /// The version of a ticket's entry, shifted to its bits.
     fn version(self, ticket: u64) -> u64 {
         ticket >> self.k << VERSION
     }
@@ -136,7 +135,7 @@ impl Layout {
 #[derive(Debug)]
 pub struct DecLock {
     header: Address,
-    /// The first one.
+    /// The first slot.
     slots: Address,
     grant: Disp,
     /// The pointer to this rank.
@@ -152,7 +151,7 @@ impl RawRwLock for DecLock {
     const WORDS: u64 = 2 * LINE;
     const NODE: u64 = WORD;
     const RESTS_AT_ZERO: bool = false;
-    /// How often a releaser polls an entry that is under way.
+    /// The pauses between a releaser's polls of an entry that is under way.
     type Params = Backoff;
 
     fn words(size: u32) -> u64 {
@@ -271,7 +270,7 @@ impl DecLock {
         next.into_iter().try_for_each(|entry| self.wake(ra, entry))
     }
 
-    /// After a reader's release from `header`, which counts writers: wakes the next ticket's rank if it is a writer (I4).
+    /// Wakes the next ticket's rank if it is a writer, after a reader's release from `header`, which counts writers (I4).
     fn pass_to_writer<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, header: u64) -> Result<()> {
         let next = self.layout.after(self.layout.head(header), 1);
         self.backoff.reset();

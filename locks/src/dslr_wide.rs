@@ -9,15 +9,15 @@
 //! - Each acquire and each release is one addition that cannot fail. Waiters poll a remote word, less often the further away their
 //!   turn is.
 //! - A rank cannot give a ticket back, so there is no try and no deadline.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with
-//!   posted puts that arrive late: 2R+2W×2, livelocks included; its order at 2R+1W×1 and 1R+2W×1 (sequentially consistent); with
-//!   data and bulk puts in any order 1R+1W×2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 2R+2W×2, livelocks included. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | drawn | words + 0 | 8 | home | bits 63–32: readers that have drawn a ticket; bits 31–0: writers |
-//! | served | words + 8 | 8 | home | the same of those that have released |
+//! | served | words + 8 | 8 | home | the same for the ranks that have released |
 //!
 //! At rest the two words are equal. They are not zero.
 //!
@@ -33,18 +33,19 @@
 //!
 //! # Deviations from the paper
 //! - The paper has four fields of 16 bits in one word. When a count reaches 2^15, its lock freezes: ranks that come give their
-//!   tickets back and wait until all holders have released and the word is reset. A reader that comes then waits for readers that
-//!   are inside, so a program in which those wait for it never ends. The conformance suite hangs on such a lock. Here the fields
-//!   are wide, and their overflow does no harm, so nothing freezes. That takes a second word, and a get in each acquire.
-//! - Writers are the lower half. Their overflow carries into the upper half of both words alike, and only I2 compares these;
-//!   the overflow of the upper half is lost. With readers in the lower half, a reader could wait for readers to release when
-//!   their number overflows.
+//!   tickets back and wait until all holders have released and the word is reset. A reader that arrives then waits for the
+//!   readers inside. So a program in which those readers wait for it never ends. The conformance suite hangs on such a lock. Here
+//!   the fields are wide, and their overflow does no harm, so nothing freezes. That takes a second word, and a get in each
+//!   acquire.
+//! - Writers are the lower half. Their overflow carries into the upper half of both words alike, and only I2 compares the
+//!   upper halves. The overflow of the upper half is lost. With readers in the lower half, an overflow of their number could
+//!   make a reader wait for other readers to release.
 //! - Left out: the leases by which ranks take over from failed holders.
 //! - A test of the explorer (`verify/tests/explorer/dslr.rs`) has the paper's lock with small counts, and finds what is wrong with
 //!   it. Ranks that draw again and again while it is frozen keep it from being reset: a livelock, 1R+1W×1. A ticket that is given
-//!   back after a forced reset is taken from another rank, so that two writers enter: 3W×1. A reader that takes itself for
-//!   skipped because later readers are served, although it is its own turn, leaves its ticket behind, and a writer waits for it for
-//!   ever: 2R+2W×1.
+//!   back after a forced reset is taken from another rank, so that two writers enter: 3W×1. A reader that sees later readers served
+//!   may take itself for skipped, although its turn has come. It leaves its ticket behind, and a writer waits for it forever:
+//!   2R+2W×1.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 2 (add, get), release 1 (add). Each further poll adds 1.
@@ -63,7 +64,7 @@ const READER: u64 = 1 << 32;
 /// The parameter of proportional backoff.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DslrWideParams {
-    /// How long a waiter pauses for each rank before it, in uncontended word operations (see [`RemoteAtomics::pause`]). At least 1.
+    /// The pause of a waiter for each rank ahead of it, in uncontended word operations (see [`RemoteAtomics::pause`]). At least 1.
     pub hold: u32,
 }
 
@@ -82,7 +83,7 @@ pub struct DslrWide {
     hold: u32,
 }
 
-/// The readers and the writers of a word.
+/// Returns the numbers of readers and of writers in a word.
 fn split(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
@@ -95,7 +96,7 @@ impl RawRwLock for DslrWide {
     type Params = DslrWideParams;
 
     fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, params: DslrWideParams) -> Result<DslrWide> {
-        // 32 bits count any number of ranks.
+        // 32 bits can count any number of ranks.
         Ok(DslrWide {
             drawn: place.word(0),
             served: place.word(1),
@@ -142,7 +143,7 @@ impl DslrWide {
     }
 }
 
-/// The number of ranks ahead of the ticket at `drawn`. Readers that came later may be served already.
+/// Returns the number of ranks ahead of the ticket at `drawn`. Later readers may already have been served.
 fn ahead(drawn: u64, served: u64) -> u32 {
     let ((readers, writers), (of_readers, of_writers)) = (split(drawn), split(served));
     let readers = (readers.wrapping_sub(of_readers) as i32).max(0) as u32;
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn numbers_wrap() {
         const RANKS: u32 = 3;
-        // Two short of the overflow of both fields.
+        // Two tickets before both fields overflow.
         const START: u64 = 0xffff_fffe << 32 | 0xffff_fffe;
         suite::scenario::<DslrWide>(RANKS, DslrWideParams::default(), |ra, mut lock, place, turns| {
             if ra.rank() == Rank(0) {

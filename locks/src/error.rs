@@ -21,12 +21,13 @@ pub enum Error {
         lock: &'static str,
         /// The number of ranks.
         size: u32,
-        /// The largest number of ranks that it can count.
+        /// The largest number of ranks that the lock can count.
         limit: u32,
     },
-    /// A rank failed inside, and the rank that was told has released the lock without declaring the data consistent.
+    /// A rank failed inside, and the rank that got `OwnerDead` has released the lock without declaring the data
+    /// consistent.
     #[error(
-        "{lock}: a rank failed inside, and the next one released the lock without declaring the data consistent; no rank can acquire it any more, so make a new lock"
+        "{lock}: a rank failed inside, and the next one released the lock without declaring the data consistent; no rank can acquire it any longer, so make a new lock"
     )]
     NotRecoverable {
         /// The algorithm's name.
@@ -44,7 +45,7 @@ pub enum Error {
     },
     /// A rank declared data consistent, but holds no lock that returned `OwnerDead`.
     #[error(
-        "{rank}: consistent, but this rank holds no lock that returned OwnerDead; call it once, between a lock that did and its unlock"
+        "{rank}: consistent, but this rank holds no lock that returned OwnerDead; call it once, after a lock that returned it and before the unlock"
     )]
     NothingToDeclare {
         /// The rank that called.
@@ -60,7 +61,7 @@ pub enum Error {
         /// The token of the grant that has passed.
         token: crate::lease::Token,
     },
-    /// A lease has been granted as often as its word can count.
+    /// The lease has been granted as many times as its word can count.
     #[error("{lock}: all of its 2^40 tokens are used up; make a new lock")]
     OutOfTokens {
         /// The algorithm's name.
@@ -136,7 +137,7 @@ pub enum Error {
     },
 }
 
-/// Checks a threshold or bound that means nothing at 0.
+/// Checks a threshold or bound, which has to be at least 1.
 ///
 /// # Errors
 ///
@@ -148,7 +149,7 @@ pub(crate) fn at_least_one(lock: &'static str, parameter: &'static str, value: u
     Ok(value)
 }
 
-/// Checks a number that has a place in a word of the lock, or of which only some mean anything.
+/// Checks a number that has a range, for instance since it has to fit in a word of the lock.
 ///
 /// # Errors
 ///

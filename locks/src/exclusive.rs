@@ -1,9 +1,9 @@
-//! A mutex that stands in for a reader-writer lock: its readers exclude each other.
+//! A mutex in the role of a reader-writer lock: its readers exclude each other.
 //!
 //! Mutexes take part in studies of reader-writer locks and of windows this way. That is correct, since a reader asks for less exclusion
 //! than a mutex gives. It is slow with many readers.
 //!
-//! A protocol in which a reader waits inside for another reader to enter never ends under a mutex.
+//! If a reader waits inside for another reader to enter, the program never ends under a mutex.
 
 use rmalab_atomics::{RemoteAtomics, Time};
 
@@ -11,7 +11,7 @@ use crate::{Entry, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, Re
 
 /// The mutex `M` as a reader-writer lock; see the [module's text](self).
 ///
-/// Its name, words, node, parameters, cost and fairness are those of the mutex.
+/// It has the name, words, node, parameters, cost and fairness of the mutex.
 #[derive(Debug)]
 pub struct Exclusive<M>(M);
 

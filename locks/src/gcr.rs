@@ -5,16 +5,16 @@
 //! arXiv 1905.10818: generic concurrency restriction (GCR), a wrapper of any lock.
 //!
 //! # Properties
-//! - Mutual exclusion is that of the inner lock, by default [`crate::mcs`]. The restriction plays no part in it.
-//! - At most `active` ranks of a node compete for the inner lock, and heads that have been approved. So with more ranks than cores, a
-//!   queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank acquires again and
-//!   again, past the passive ranks.
+//! - The inner lock, by default [`crate::mcs`], provides mutual exclusion. The restriction plays no part in it.
+//! - At most `active` ranks of a node compete for the inner lock, in addition to heads that have been approved. So with more ranks
+//!   than cores, a queue lock seldom hands over to a rank that has no core. The price is short-term fairness: the active rank
+//!   acquires again and again, past the passive ranks.
 //! - It is for nodes with more ranks than cores. Where each rank has a core, every change of the active rank adds operations, and the
 //!   inner lock alone is faster. On the simulated FX100, with 64 ranks that only acquire, mcs takes a third of the time.
 //! - No rank starves. The passive queue is first come, first served. The last active rank that leaves approves its head, and so does
 //!   a rank that has released `threshold` times past a waiting head.
 //! - Every wait is on a word of the waiter's own memory. No rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs. Under sequential consistency and with posted
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs. Under sequential consistency and with posted
 //!   puts that arrive late, with one active rank and with two: 3 ranks × 1 and 2 × 2 on one node, and 4 × 1 on two nodes of two. With
 //!   one active rank, on request (`--long`): 3 × 2 on one node. With data and bulk puts in any order: 2 × 2.
 //!
@@ -47,19 +47,20 @@
 //! it ahead of its next swap in the passive queue: a late reset could erase an approval.
 //!
 //! # Deviations from the paper
-//! - One rank is active by default. The paper lets in two, and two ranks may share a core: then each handover between them is a
+//! - One rank is active by default. The paper admits two. Two ranks may share a core, and then each handover between them is a
 //!   context switch. `rmalab advise` has `gcr/active-2` beside `gcr`.
-//! - A rank becomes active by compare-and-swap. In the paper it looks, then adds, and more ranks than intended may pass between.
+//! - A rank becomes active by compare-and-swap. In the paper it looks, then adds, and more ranks than intended may pass in
+//!   between.
 //! - The head waits on its own word. In the paper it polls `numActive` and `topApproved`. So `gate` has both, and names the head.
 //! - The threshold counts a rank's releases past a waiting head. In the paper it counts all releases of the lock.
 //! - A rank stops being active after the release of the inner lock, not before.
 //! - Each node of a network has its own restriction.
 //!
 //! # Cost
-//! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs: acquire 1, release 1). Other ranks
-//! of the node need 1 more to acquire (compare-and-swap) and 1 more to release (add), both on the node. A passive rank needs 6 more to
-//! acquire. These are a failed compare-and-swap, the swap of the tail, the link, the compare-and-swap of the head, an add, and the
-//! wake-up of the next head.
+//! Remote operations without contention: the first rank of a node has the operations of the inner lock (mcs: acquire 1, release 1).
+//! Other ranks of the node need 1 more to acquire (compare-and-swap) and 1 more to release (add), both on the node. A passive rank
+//! needs 6 more to acquire. These are a failed compare-and-swap, the swap of the tail, the link, the compare-and-swap of the head, an
+//! add, and the wake-up of the next head.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
@@ -75,7 +76,7 @@ const ACTIVE: u64 = 1 << 32;
 /// The parameters of [`Gcr`] and [`GcrRw`](crate::GcrRw).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GcrParams<P> {
-    /// How many ranks of a node may be active together; at least 1.
+    /// The number of ranks of a node that may be active together; at least 1.
     pub active: u32,
     /// After this many of its own releases past a waiting head, a rank approves the head although other ranks are active; at
     /// least 1. The paper's THRESHOLD.
@@ -144,7 +145,7 @@ impl Gate {
         })
     }
 
-    /// Returns when this rank is active.
+    /// Waits until this rank is active.
     #[inline]
     pub(crate) fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let mut gate = 0;
@@ -180,7 +181,7 @@ impl Gate {
         self.passive.release(ra)
     }
 
-    /// Is no longer active, and approves the head if it is its turn.
+    /// Makes this rank passive, and approves the head if its turn has come.
     #[inline]
     pub(crate) fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let gate = ra.fetch_add(self.gate, ACTIVE.wrapping_neg())?.wrapping_sub(ACTIVE);

@@ -1,35 +1,35 @@
 //! Concurrency restriction of a reader-writer lock: one rank of a node at a time (or a few) competes for it.
 //!
 //! # Paper
-//! That of [`crate::gcr`], which has the protocol, its words and its invariants. The paper restricts mutexes.
+//! The paper of [`crate::gcr`], which has the protocol, its words and its invariants. The paper restricts mutexes.
 //!
 //! # Properties
-//! - Exclusion is that of the inner lock, by default [`crate::mcs_rw_neutral`], and so is the order among the active ranks.
-//! - A writer is active until it has released, a reader only until it is inside. So any number of readers is inside together, and
-//!   readers that wait inside for other readers get them, as long as no writer is active.
+//! - The inner lock, by default [`crate::mcs_rw_neutral`], provides exclusion, and the order among the active ranks.
+//! - A writer is active until it has released, a reader only until it is inside. So any number of readers can be inside together.
+//!   A reader may wait inside for other readers, as long as no writer is active.
 //! - A passive reader waits although the inner lock might admit it. So reader preference of an inner lock holds only among active ranks.
 //! - No rank starves, if none starves under the inner lock. Every wait is on the waiter's own memory.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, around mcs-rw-neutral: under sequential consistency
-//!   and with posted puts that arrive late 1R+1W×2, 2R+1W×1 and 1R+2W×1 on one node, with one active rank and with two; with
-//!   data and bulk puts in any order 1R+1W×1.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs-rw-neutral. Under sequential consistency
+//!   and with posted puts that arrive late: 1R+1W×2, 2R+1W×1 and 1R+2W×1 on one node, with one active rank and with two. With data
+//!   and bulk puts in any order: 1R+1W×1.
 //!
 //! # State
-//! The words of the inner lock, and those of [`crate::gcr`].
+//! The words of the inner lock, and the words of [`crate::gcr`].
 //!
 //! # Invariants
 //! - I1: the invariants of [`crate::gcr`], where a reader leaves once it is inside.
 //! - I2: a passive rank waits for active ranks only. An active reader waits for ranks that compete for or hold the inner lock.
 //!
 //! # Memory ordering
-//! That of [`crate::gcr`].
+//! The memory ordering of [`crate::gcr`].
 //!
 //! # Deviations from the paper
-//! Those of [`crate::gcr`], and that readers stop being active when they are inside.
+//! The deviations of [`crate::gcr`]. In addition, readers stop being active when they are inside.
 //!
 //! # Cost
-//! Remote operations without contention, for the first rank of a node: those of the inner lock (mcs-rw-neutral: reader 2 / 3, writer
-//! 2 / 1). Other ranks of the node need 2 more for an acquire and a release, both on the node: a reader acquires
-//! with 2 more, a writer acquires and releases with 1 more each.
+//! Remote operations without contention: the first rank of a node has the operations of the inner lock (mcs-rw-neutral: reader 2 /
+//! 3, writer 2 / 1). Other ranks of the node need 2 more for an acquire and a release together, both on the node. A reader needs
+//! both in its acquire, and a writer needs one in each.
 
 use rmalab_atomics::RemoteAtomics;
 

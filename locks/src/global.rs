@@ -8,8 +8,8 @@
 //!
 //! # Properties
 //!
-//! * Exclusion, fairness and cost are those of the lock. All its words are at one rank.
-//! * Exclusive locks of different targets exclude each other, too: the price of a single lock.
+//! * The policy has the exclusion, fairness and cost of the lock. All its words are at one rank.
+//! * Exclusive locks of different targets exclude each other, too, since there is a single lock.
 //! * A rank counts the targets that it has locked, so it can lock several targets at once, as MPI allows:
 //!
 //! | this rank has locked | and locks another target | what happens |
@@ -19,9 +19,9 @@
 //! | targets, all shared | exclusive | refused: [`Error::Upgrade`] |
 //! | targets, the first exclusive | shared or exclusive | counted |
 //!
-//! * One lock cannot be upgraded: two ranks that hold it for reading and ask for writing would wait for each other for ever.
-//!   Locks of each target would not wait. The call is refused before anything changes, and the rank's locks stay valid. A
-//!   program that needs an upgrade locks the exclusive target first, or uses another policy.
+//! * One lock cannot be upgraded: two ranks that hold it for reading and ask for writing would wait for each other forever.
+//!   With a lock for each target, they would not wait. The call is refused before anything changes, and the rank's locks
+//!   stay valid. A program that needs an upgrade locks the exclusive target first, or uses another policy.
 //! * A rank that began with an exclusive lock keeps all other ranks out until its last unlock, even if only shared locks
 //!   are left. If it then waits for another rank's shared lock, the program never ends, although MPI allows it.
 //!
@@ -47,14 +47,14 @@ pub struct GlobalParams<P> {
 pub struct Global<L> {
     lock: L,
     place: Place,
-    /// How this rank holds the lock; means nothing while `held` is empty.
+    /// How this rank holds the lock. It is not used while `held` is empty.
     mode: LockKind,
     /// The targets that this rank has locked.
     held: Vec<Rank>,
 }
 
 impl<L: RawRwLock> Global<L> {
-    /// Locks `target`; `acquire` acquires the lock if this rank does not hold it yet, and says whether it did.
+    /// Locks `target`. `acquire` acquires the lock if this rank does not hold it yet, and returns whether it did.
     #[inline]
     pub(crate) fn lock_by<A: RemoteAtomics + ?Sized>(
         &mut self,
@@ -80,7 +80,7 @@ impl<L: RawRwLock> Global<L> {
         &mut self.lock
     }
 
-    /// Drops what is known of targets, after the lock was released.
+    /// Forgets the targets that this rank had locked, after the lock was released.
     pub(crate) fn forget(&mut self) {
         self.held.clear();
     }
@@ -105,7 +105,7 @@ impl<L: RawRwLock> WindowLock for Global<L> {
 
     /// # Errors
     ///
-    /// Those of the trait, and [`Error::NoSuchTarget`] when the home is not a rank.
+    /// The errors of the trait, and [`Error::NoSuchTarget`] when the home is not a rank.
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: Self::Params) -> Result<Global<L>> {
         let place = Place::alloc(ra, params.home, L::words(ra.size()), L::NODE)?;
         let lock = L::bind(ra, place, params.lock)?;
@@ -114,7 +114,7 @@ impl<L: RawRwLock> WindowLock for Global<L> {
 
     /// # Errors
     ///
-    /// [`Error::Upgrade`] for an exclusive lock while this rank holds shared ones; nothing has changed then.
+    /// [`Error::Upgrade`] for an exclusive lock while this rank holds shared ones. The call changes nothing then.
     #[inline]
     fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
         self.lock_by(ra, kind, target, |lock| {

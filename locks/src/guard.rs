@@ -1,18 +1,18 @@
 //! Guards: locks that release themselves.
 //!
 //! A guard has no data: the data that the lock protects are in the world's memory, and the rank reaches them through its
-//! [`RemoteAtomics`] handle. Flush what the rank has written there before the guard is dropped.
+//! [`RemoteAtomics`] handle. Flush the rank's writes there before the guard is dropped.
 //!
 //! # When a release fails
 //!
 //! `guard.release()` returns the error. Dropping a guard releases, too, but cannot return an error. It keeps the error, and the next
-//! acquire through the same lock returns it instead of acquiring. A release fails when a peer has failed, and then the job cannot go on,
-//! so learning it later loses nothing.
+//! acquire through the same lock returns it instead of acquiring. A release fails when a peer has failed. The job cannot go on then, so
+//! nothing is lost if the rank learns of it later.
 //!
 //! Dropping a guard never panics. While a panic unwinds, it releases, too. The data may be half written then; the world stops the other
 //! ranks ([`PeerFailed`](rmalab_atomics::Error::PeerFailed)).
 //!
-//! A forgotten guard (`std::mem::forget`) leaves its lock held for ever.
+//! A forgotten guard (`std::mem::forget`) leaves its lock held forever.
 
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -44,21 +44,22 @@ pub struct Mutex<'a, A: RemoteAtomics + ?Sized, L: RawMutex> {
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
     /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
-    /// allocations, with the same home and parameters; [`Place::alloc`] says what happens otherwise.
+    /// allocations, with the same home and parameters; [`Place::alloc`] describes what happens otherwise.
     ///
     /// # Errors
     ///
-    /// Those of [`Place::alloc`] and [`RawMutex::bind`].
+    /// The errors of [`Place::alloc`] and [`RawMutex::bind`].
     pub fn create(ra: &'a A, home: Rank, params: L::Params) -> Result<Self> {
         let place = Place::alloc(ra, home, L::WORDS, L::NODE)?;
         Self::at(ra, place, params)
     }
 
-    /// Makes this rank's only handle of the lock at `place`. All ranks pass the same place and parameters, as to [`Place::alloc`].
+    /// Makes this rank's only handle of the lock at `place`. All ranks pass the same place and parameters, like to
+    /// [`Place::alloc`].
     ///
     /// # Errors
     ///
-    /// Those of [`RawMutex::bind`].
+    /// The errors of [`RawMutex::bind`].
     pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
         Ok(Mutex { ra, raw: L::bind(ra, place, params)?, failed: None })
     }
@@ -81,7 +82,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTry> Mutex<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire).
+    /// The errors of [`acquire`](Self::acquire).
     pub fn try_acquire(&mut self) -> Result<Option<MutexGuard<'_, 'a, A, L>>> {
         check(&mut self.failed)?;
         let held = self.raw.try_acquire(self.ra)?;
@@ -94,7 +95,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTimed> Mutex<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire).
+    /// The errors of [`acquire`](Self::acquire).
     pub fn acquire_within(&mut self, limit: Duration) -> Result<Option<MutexGuard<'_, 'a, A, L>>> {
         check(&mut self.failed)?;
         let held = self.raw.acquire_until(self.ra, deadline(self.ra, limit))?;
@@ -142,21 +143,22 @@ pub struct RwLock<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
     /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
-    /// allocations, with the same home and parameters; [`Place::alloc`] says what happens otherwise.
+    /// allocations, with the same home and parameters; [`Place::alloc`] describes what happens otherwise.
     ///
     /// # Errors
     ///
-    /// Those of [`Place::alloc`] and [`RawRwLock::bind`].
+    /// The errors of [`Place::alloc`] and [`RawRwLock::bind`].
     pub fn create(ra: &'a A, home: Rank, params: L::Params) -> Result<Self> {
         let place = Place::alloc(ra, home, L::words(ra.size()), L::NODE)?;
         Self::at(ra, place, params)
     }
 
-    /// Makes this rank's only handle of the lock at `place`. All ranks pass the same place and parameters, as to [`Place::alloc`].
+    /// Makes this rank's only handle of the lock at `place`. All ranks pass the same place and parameters, like to
+    /// [`Place::alloc`].
     ///
     /// # Errors
     ///
-    /// Those of [`RawRwLock::bind`].
+    /// The errors of [`RawRwLock::bind`].
     pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
         Ok(RwLock { ra, raw: L::bind(ra, place, params)?, failed: None })
     }
@@ -177,7 +179,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire_read`](Self::acquire_read).
+    /// The errors of [`acquire_read`](Self::acquire_read).
     #[inline]
     pub fn acquire_write(&mut self) -> Result<WriteGuard<'_, 'a, A, L>> {
         check(&mut self.failed)?;
@@ -191,7 +193,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire_read`](Self::acquire_read).
+    /// The errors of [`acquire_read`](Self::acquire_read).
     pub fn try_acquire_read(&mut self) -> Result<Option<ReadGuard<'_, 'a, A, L>>> {
         check(&mut self.failed)?;
         let held = self.raw.try_acquire_read(self.ra)?;
@@ -202,7 +204,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire_read`](Self::acquire_read).
+    /// The errors of [`acquire_read`](Self::acquire_read).
     pub fn try_acquire_write(&mut self) -> Result<Option<WriteGuard<'_, 'a, A, L>>> {
         check(&mut self.failed)?;
         let held = self.raw.try_acquire_write(self.ra)?;
@@ -213,7 +215,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire_read`](Self::acquire_read).
+    /// The errors of [`acquire_read`](Self::acquire_read).
     pub fn acquire_read_within(&mut self, limit: Duration) -> Result<Option<ReadGuard<'_, 'a, A, L>>> {
         check(&mut self.failed)?;
         let held = self.raw.acquire_read_until(self.ra, deadline(self.ra, limit))?;
@@ -224,7 +226,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire_read`](Self::acquire_read).
+    /// The errors of [`acquire_read`](Self::acquire_read).
     pub fn acquire_write_within(&mut self, limit: Duration) -> Result<Option<WriteGuard<'_, 'a, A, L>>> {
         check(&mut self.failed)?;
         let held = self.raw.acquire_write_until(self.ra, deadline(self.ra, limit))?;
@@ -290,10 +292,10 @@ impl<A: RemoteAtomics + ?Sized, L: RawRwLock> Drop for WriteGuard<'_, '_, A, L> 
     }
 }
 
-/// The error that an earlier release by drop has kept.
+/// Returns the error that an earlier release by drop has kept.
 #[inline]
 pub(crate) fn check(failed: &mut Option<Error>) -> Result<()> {
-    // A look first: taking would write the whole error's room.
+    // Looks first, since taking the error would write all its bytes.
     if failed.is_none() { Ok(()) } else { failed.take().map_or(Ok(()), Err) }
 }
 

@@ -1,13 +1,14 @@
-//! The Hapax mutex: each acquisition has a number of its own, and a rank waits until its predecessor's has left.
+//! The Hapax mutex: each acquisition has a unique number, and a rank waits until its predecessor's acquisition has
+//! ended.
 //!
 //! # Paper
 //! D. Dice and A. Kogan, "Hapax Locks: Value-Based Mutual Exclusion", PPoPP 2026, arXiv 2511.14608.
 //!
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `arrive`.
-//! - A release needs no other rank's word, except the wake-up of a waiter. Every wait is on the waiter's own word: no rank polls.
-//! - No rank writes a link, and no release waits for one.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself. Under sequential consistency and with posted puts that
+//! - A release uses no other rank's word, except to wake a waiter. Every wait is on the waiter's own word: no rank polls.
+//! - The queue has no links, so no release waits for one.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts that
 //!   arrive late: 4 ranks × 2, 5 × 1, and 4 × 2 of which two try. Its order, sequentially consistent: 3 × 2. With data and bulk puts
 //!   in any order: 2 × 2.
 //!
@@ -43,10 +44,10 @@
 //!
 //! # Deviations from the paper
 //! - The paper has one word `Depart` beside the lock and a table of 4,096 slots that all locks share, in which waiters show themselves. A
-//!   release there writes the home. Here each rank has both in one word, so that a release is local. In the paper a waiter shows
-//!   itself, looks at `Depart` again, and takes itself back if the lock was free. Here that is one step.
+//!   release there writes the home. Here each rank has both in one word, so that a release is local. In the paper a waiter shows itself,
+//!   looks at `Depart` again, and withdraws if the lock was free. Here that is one step.
 //! - A hapax is a rank and its count. The paper deals out blocks of numbers of 64 bits from a counter of the process.
-//! - By I2, waiting compares only the numbers n - 1 and n, so it does no harm that they repeat after 2^32. A try that sleeps between its
+//! - By I2, a waiter compares only the numbers n - 1 and n, so their repetition after 2^32 is harmless. A try that sleeps between its
 //!   two looks while another rank acquires exactly 2^32 times would be deceived.
 //!
 //! # Cost
@@ -66,7 +67,7 @@ const fn pointer_in(word: u64) -> u64 {
     word % ONE
 }
 
-/// The number in a hapax or in a value of `depart`, in place.
+/// The number in a hapax or in a value of `depart`, not shifted.
 const fn number_in(word: u64) -> u64 {
     word - word % ONE
 }
@@ -100,7 +101,7 @@ impl RawMutex for Hapax {
         self.hapax = self.hapax.wrapping_add(ONE);
         let pred = ra.fetch_store(self.arrive, self.hapax)?;
         if self.is_another(pred) {
-            // I3. In this step, the predecessor has left, or learns whom to wake.
+            // I3: when this step runs, the predecessor has left, or it learns which rank to wake.
             let outstanding = number_in(pred.wrapping_sub(ONE));
             let me = pointer_in(self.hapax);
             if ra.compare_and_swap(self.depart_of(pred), outstanding, outstanding + me)? == outstanding {
@@ -119,7 +120,7 @@ impl RawMutex for Hapax {
 }
 
 impl Hapax {
-    /// Returns whether `pred` is the hapax of another rank; this rank's own last acquisition has ended.
+    /// Returns whether `pred` is the hapax of another rank. This rank's last acquisition has ended.
     #[inline]
     fn is_another(&self, pred: u64) -> bool {
         pred != 0 && pointer_in(pred) != pointer_in(self.hapax)

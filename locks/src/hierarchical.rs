@@ -1,44 +1,44 @@
-//! A window lock made for lock_all: the ranks of a leaf, a block of ranks of a node, count themselves in one word, and the gate of
-//! the node admits them, until an exclusive lock anywhere closes it.
+//! A window lock made for lock_all: the ranks of a leaf count themselves in one word, and the gate of their node admits them,
+//! until an exclusive lock anywhere closes it.
 //!
 //! # Sources
-//! Ours. The bias towards shared holders, and its revocation, are those of D. Dice and A. Kogan, "BRAVO: Biased Locking for
-//! Reader-Writer Locks", USENIX ATC 2019; a counter for each part of the machine is that of P. Schmid, M. Besta and T.
-//! Hoefler, "High-Performance Distributed RMA Locks", HPDC 2016, DOI 10.1145/2907294.2907323 (RMA-RW). The tree that records
-//! which counters are in use stands in for the scalable non-zero indicator of F. Ellen, Y. Lev, V. Luchangco and M. Moir,
-//! PODC 2007, DOI 10.1145/1281100.1281106. Its parts [`McsRwNeutral`] and [`Mcs`] name their own papers.
+//! The protocol is new here. The bias towards shared holders, and its revocation, come from D. Dice and A. Kogan, "BRAVO:
+//! Biased Locking for Reader-Writer Locks", USENIX ATC 2019. A counter for each part of the machine comes from P. Schmid, M.
+//! Besta and T. Hoefler, "High-Performance Distributed RMA Locks", HPDC 2016, DOI 10.1145/2907294.2907323 (RMA-RW). The tree
+//! that records which counters are in use replaces the scalable non-zero indicator of F. Ellen, Y. Lev, V. Luchangco and M.
+//! Moir, PODC 2007, DOI 10.1145/1281100.1281106. Its parts [`McsRwNeutral`] and [`Mcs`] name their own papers.
 //!
 //! # Properties
 //! - An exclusive lock of a target excludes the other locks of that target, and every lock_all. Different ranks can hold
 //!   exclusive locks of different targets at the same time.
 //! - In the steady state lock_all and unlock_all are one atomic operation each, on a word of the node, at any number of ranks.
-//!   lock_all also reads another word of the node, which all its ranks share and no rank writes.
-//! - No rank starves, and no rank polls. Exclusive locks and the openings of gates are served in the order of their arrival
-//!   at one lock. A lock_all whose gate is closed needs at most one opening. Locks of one target that have to wait are served
-//!   in the order of a queue.
-//! - Each rank's memory is the same at any number of ranks, except for a word for each level of the tree.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks, livelocks included:
-//!   under sequential consistency and with posted puts that arrive late two lock_alls and two exclusive locks of one target,
-//!   and of two; sequentially consistent also three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock
-//!   twice each. On nodes of one rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one,
-//!   lock_all and one twice each. With two leaves below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and a shared one.
+//!   A lock_all also reads a second word of the node, which its ranks share and no rank writes.
+//! - No rank starves, and no rank polls. Exclusive locks and the openings of gates are served in the order of their arrival at one lock. A
+//!   lock_all whose gate is closed needs at most one opening. Locks of one target that have to wait are served in the order of a queue.
+//! - The memory of each rank does not depend on the number of ranks, except for one word for each level of the tree.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks, livelocks included. Under
+//!   sequential consistency and with posted puts that arrive late: two lock_alls and two exclusive locks of one target, and of two.
+//!   Sequentially consistent also: three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock twice each. On nodes of one
+//!   rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one, lock_all and one twice each. With two leaves
+//!   below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and
+//!   a shared one.
 //! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
-//!   exclusive one can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively, rank 2
-//!   asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which waits for 1. Programs
-//!   that acquire their exclusive locks first are safe.
+//!   exclusive one can deadlock, even if the locks do not conflict. For example, rank 1 holds A shared and asks for B
+//!   exclusively, rank 2 asks for lock_all, and rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which
+//!   waits for 1. Programs that acquire their exclusive locks first are safe.
 //!
 //! # State
 //! A *leaf* is a block of `leaf` ranks of a node. By default `leaf` is the largest of 4, 3 and 2 that divides the number of ranks of a
-//! node, and that number if none does. A *gate* admits the leaves of a node, or as many of them as divide that number, up to 16. The
-//! words of a gate and of its leaves are at its first rank. Each word of the tree has `fan_out` children, 64 by default.
+//! node, or the latter if none does. A *gate* admits all leaves of a node, or a number of leaves, at most 16, that divides their
+//! number. The words of a gate and of its leaves are at its first rank. Each word of the tree has `fan_out` children, 64 by default.
 //!
 //! | word | displacement | home | values |
 //! | --- | --- | --- | --- |
 //! | gate | `words` | first of a gate | 0, or OPEN |
-//! | gate_tail | `words` + 1 [`LINE`] | first of a gate | of the [`Mcs`] mutex among the ranks of a gate that find it closed |
-//! | target, target_tail | `words` + 2 lines | each rank | of the lock of that target, see hierarchical/target.rs |
-//! | tail, reader_count, next_writer | `words` + 3 lines | root | of the phase lock: a [`McsRwNeutral`] |
-//! | revoker_tail | `words` + 3 lines + 24 | root | of the [`Mcs`] mutex among the ranks that may have to close gates |
+//! | gate_tail | `words` + 1 [`LINE`] | first of a gate | the tail of the [`Mcs`] mutex among the ranks of a gate that find it closed |
+//! | target, target_tail | `words` + 2 lines | each rank | the words of the lock of that target, see hierarchical/target.rs |
+//! | tail, reader_count, next_writer | `words` + 3 lines | root | the words of the phase lock: a [`McsRwNeutral`] |
+//! | revoker_tail | `words` + 3 lines + 24 | root | the tail of the [`Mcs`] mutex among the ranks that may have to close gates |
 //! | nodes | `words` + 4 lines | each rank | the queue nodes of these locks |
 //! | drained | `words` + 4 lines + 80 | each rank | the number of leaves that this rank waits for and that have no holder any more |
 //! | leaf | `words` + 5 lines, a line for each leaf | first of a gate | see below |
@@ -50,24 +50,24 @@
 //!
 //! # Protocol
 //! A rank that opens a gate holds the phase lock for writing. Each rank that holds an exclusive lock, or waits for one, holds
-//! it for reading. So the roles are the reverse of those for the window.
+//! it for reading. So readers and writers of the phase lock have reversed roles: its readers lock the window exclusively.
 //!
 //! - lock_all: count in the leaf, then look at the gate, and be inside if it is OPEN. Otherwise take the count back, and try again
-//!   under the gate's mutex. If the gate is still closed, acquire the phase lock for writing, register the gate in the tree from
+//!   under the gate's mutex. If the gate is still closed, acquire the phase lock for writing. Register the gate in the tree, from
 //!   below up to the first word that was not 0, and set OPEN.
 //! - lock(exclusive): a rank without exclusive locks acquires the phase lock for reading and reads the root. If it is 0, no
 //!   gate is open. Otherwise the rank acquires the revokers' mutex, reads the root again, follows the tree down, closes all
 //!   registered gates, and then reads the counts of their leaves. It leaves its pointer in each leaf that is not 0, waits until
-//!   the holders have left, and zeroes the root. Then it acquires the target's lock. The operations of one step, on words of a
-//!   level, on gates or on leaves, are all under way together.
+//!   the holders have left, and zeroes the root. Then it acquires the target's lock. All operations of one step, on words of a
+//!   level, on gates or on leaves, are under way together.
 //! - lock(shared): acquire the target's lock.
 //!
 //! # Invariants
 //! - I1: only a holder of the phase lock for writing sets OPEN, and bits in the tree. Only holders for reading clear them, one
-//!   at a time: they hold the revokers' mutex.
+//!   at a time, since they hold the revokers' mutex.
 //! - I2: while the phase lock is free, a gate is OPEN if and only if all bits on its path from the root are set.
-//! - I3: while the phase lock is held for reading and the root is 0, no gate is OPEN and no rank holds a lock_all: the root is
-//!   zeroed after the last holder has left.
+//! - I3: while the phase lock is held for reading and the root is 0, no gate is OPEN and no rank holds a lock_all. The root is
+//!   zeroed only after the last holder has left.
 //! - I4: a rank holds a lock_all if it counted in a leaf and saw its gate OPEN after that. A closing rank reads the leaf after it has
 //!   cleared OPEN. So it sees the count.
 //! - I5: exactly one rank clears the pointer to a closing rank, and informs that rank: by the atomic step from (count 0,
@@ -75,20 +75,20 @@
 //!   counted, and that attempt leaves the leaf with a count of 0 again.
 //!
 //! # Rest
-//! At rest a gate may be OPEN and registered in the tree, which saves work for the next lock_all. All counts, pointers,
+//! At rest a gate may be OPEN and registered in the tree. That saves work for the next lock_all. All counts, pointers,
 //! queues and target words are zero.
 //!
 //! # Memory ordering
-//! All operations on gates, leaves, the tree and targets are complete when they return, or are waited for before the next step. The
-//! bulk gets of leaves start after the closing of the gates is complete (I4). No rank waits for posted operations to complete: see
-//! [`crate::qnode`].
+//! All operations on gates, leaves, the tree and targets are complete when they return, or their rank waits for them before its
+//! next step. The bulk gets of leaves start after the closing of the gates is complete (I4). No rank waits for posted operations to
+//! complete: see [`crate::qnode`].
 //!
 //! # Cost
-//! Operations without contention: lock_all 2 / 1, on the gate and the leaf, so on the node. Remote ones: shared 1 / 1; the first exclusive
-//! lock of a rank 4 / 4 if no gate is open (2 and 3 of them are the phase lock's, 1 the look at the root), each further one
-//! 1 / 1. With k open gates 4 more, 1 for each word of the tree below the root, 2 for each gate (swap, bulk get), and 1 for each leaf that
-//! is held; its last holder adds 1 to its unlock_all, and 1 on the leaf. The first lock_all of a gate after it was closed: 3 for the
-//! phase lock, 1 in the tree (one a level for the first gate below a word), and 12 on the node.
+//! Operations without contention: lock_all 2 / 1, on the gate and the leaf, so on the node. Remote operations: shared 1 / 1; the first
+//! exclusive lock of a rank 4 / 4 if no gate is open (the phase lock takes 2 and 3 of them, the look at the root 1); each further one 1
+//! / 1. With k open gates: 4 more, 1 for each word of the tree below the root, 2 for each gate (swap, bulk get), and 1 for each leaf that is
+//! held. The last holder of such a leaf adds 1 to its unlock_all, and 1 on the leaf. The first lock_all of a gate after it was closed: 3
+//! for the phase lock, 1 in the tree (one a level for the first gate below a word), and 12 on the node.
 
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::fabric::WordOp;
@@ -111,10 +111,10 @@ const HOLDER: u64 = 1 << 32;
 /// In a leaf: the rank that has closed its gate.
 const CLOSER: u64 = HOLDER - 1;
 
-/// The most ranks in a leaf by default, if they divide a node: a leaf's word goes from core to core, and each rank waits for it.
+/// The largest number of ranks in a leaf by default, if it divides a node. A leaf's word goes from core to core; each rank waits for it.
 pub const PART: u32 = 4;
 
-/// The most leaves of a gate, which take a line each in every rank's memory.
+/// The largest number of leaves of a gate. Each leaf takes a line in every rank's memory.
 const LEAVES: u32 = 16;
 /// Words from one leaf to the next.
 const STRIDE: usize = (LINE / WORD) as usize;
@@ -124,16 +124,16 @@ const STRIDE: usize = (LINE / WORD) as usize;
 pub struct HierarchicalParams {
     /// The rank whose segment holds the words that all ranks share.
     pub root: Rank,
-    /// The number of ranks of a leaf, in blocks from rank 0 on. 0, the default, means the largest number from 2 to [`PART`] that
-    /// divides the number of ranks of a node, and that number if none does. A leaf or a gate whose ranks are on several nodes is
-    /// correct, but its lock_all is not local.
+    /// The number of ranks of a leaf, in blocks from rank 0 on. 0, the default, stands for the largest number from 2 to [`PART`]
+    /// that divides the number of ranks of a node, or for the latter if none does. A leaf or a gate whose ranks are on several
+    /// nodes is correct, but its lock_all is not local.
     pub leaf: u32,
     /// The number of children of a word of the tree, from 2 to 64, 64 by default.
     pub fan_out: u32,
 }
 
 impl Default for HierarchicalParams {
-    /// The least that there is to write, and to visit.
+    /// The fan-out with the fewest words to write and to visit.
     fn default() -> HierarchicalParams {
         HierarchicalParams { root: Rank(0), leaf: 0, fan_out: 64 }
     }
@@ -148,14 +148,14 @@ pub struct Hierarchical {
     gate_mutex: Mcs,
     /// This rank's leaf.
     leaf: Address,
-    /// The number of leaves of a gate.
+    /// The number of leaves of this rank's gate.
     leaves: u32,
     phase: McsRwNeutral,
     revoker: Mcs,
     targets: Targets,
     drained: Disp,
     tree: Tree,
-    /// How many targets this rank has locked exclusively.
+    /// The number of targets that this rank has locked exclusively.
     exclusives: u32,
 }
 
@@ -165,7 +165,8 @@ impl WindowLock for Hierarchical {
 
     /// # Errors
     ///
-    /// Those of the trait, [`Error::NoSuchTarget`] when the root is not a rank, and [`Error::Parameter`] for a `fan_out` outside its range.
+    /// The errors of the trait, [`Error::NoSuchTarget`] when the root is not a rank, and [`Error::Parameter`] for a `fan_out` outside its
+    /// range.
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: HierarchicalParams) -> Result<Hierarchical> {
         let (rank, size, root) = (ra.rank(), ra.size(), params.root);
         if root.0 >= size {
@@ -252,14 +253,14 @@ impl WindowLock for Hierarchical {
 }
 
 impl Hierarchical {
-    /// Counts this rank in its leaf; whether its gate is OPEN then, and so whether it holds a lock_all now (I4).
+    /// Counts this rank in its leaf. Returns whether its gate is OPEN then, so that this rank holds a lock_all (I4).
     #[inline]
     fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         ra.fetch_add(self.leaf, HOLDER)?;
         Ok(ra.get(self.gate)? == OPEN)
     }
 
-    /// Takes this rank's count out of its leaf, and tells the rank that has closed the gate if it was the last one (I5).
+    /// Takes this rank's count out of its leaf. The last rank informs the rank that has closed the gate (I5).
     #[inline]
     fn depart<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         let left = ra.fetch_add(self.leaf, HOLDER.wrapping_neg())?.wrapping_sub(HOLDER);
@@ -270,12 +271,12 @@ impl Hierarchical {
         Ok(())
     }
 
-    /// lock_all after this rank was counted below a closed gate.
+    /// Completes a lock_all whose count was below a closed gate.
     #[cold]
     fn lock_all_closed<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.depart(ra)?;
         self.gate_mutex.acquire(ra)?;
-        // The rank before this one may have opened it.
+        // The previous holder of the mutex may have opened the gate.
         if !self.arrive(ra)? {
             self.depart(ra)?;
             self.phase.acquire_write(ra)?;
@@ -292,7 +293,7 @@ impl Hierarchical {
     fn revoke<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.revoker.acquire(ra)?;
         let root = self.tree.root();
-        // The rank before this one may have closed them.
+        // The previous holder of the mutex may have closed the gates.
         let open = ra.get(root)?;
         if open != 0 {
             let gates = self.tree.take(ra, open)?;
@@ -306,23 +307,23 @@ impl Hierarchical {
         self.revoker.release(ra)
     }
 
-    /// Closes these gates, all at a time; returns how many of their leaves are still to be left by their holders.
+    /// Closes these gates, all at the same time. Returns the number of their leaves that still have holders.
     fn close<A: RemoteAtomics + ?Sized>(&self, ra: &A, gates: &[u64]) -> Result<u64> {
         update(ra, gates.iter().map(|&gate| self.tree.child(gate).at(self.words).unwatched()), WordOp::FetchStore(0))?;
         let held = self.held(ra, gates)?;
         let closer = pointer(ra.rank());
         let seen = update(ra, held.iter().copied(), WordOp::FetchAdd(closer))?;
-        // They may have left in between (I5).
+        // The holders may have left in between (I5).
         let left = held.iter().zip(seen).filter(|&(_, seen)| seen == 0).map(|(&leaf, _)| leaf);
         let seen = update(ra, left, WordOp::CompareAndSwap { expected: closer, desired: 0 })?;
         let done = seen.into_iter().filter(|&seen| seen == closer).count();
         Ok((held.len() - done) as u64)
     }
 
-    /// The leaves of these gates in which a rank is counted.
+    /// Returns the leaves of these gates in which a rank is counted.
     fn held<A: RemoteAtomics + ?Sized>(&self, ra: &A, gates: &[u64]) -> Result<Vec<Address>> {
         let leaves = self.leaves as usize;
-        // From the word of a gate's first leaf to that of its last one.
+        // From the word of a gate's first leaf to the word of its last leaf.
         let words = (leaves - 1) * STRIDE + 1;
         let len = words * WORD as usize;
         let first = self.words.plus(5 * LINE);
@@ -338,7 +339,7 @@ impl Hierarchical {
     }
 }
 
-/// Does the same to all of these words, at the same time; returns what they were.
+/// Performs one operation on all of these words, at the same time. Returns their old values.
 fn update<A: RemoteAtomics + ?Sized>(ra: &A, words: impl Iterator<Item = Address>, op: WordOp) -> Result<Vec<u64>> {
     let words: Vec<Address> = words.collect();
     let results = vec![0; words.len()];

@@ -1,21 +1,21 @@
 //! The lease mutex: a holder that keeps it too long loses it, and each grant has a token that grows.
 //!
 //! # Paper
-//! C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", SOSP 1989,
-//! DOI 10.1145/74850.74870, have locks that end with a time. Numbers that refuse a late write are the sequencers of M. Burrows,
-//! "The Chubby Lock Service for Loosely-Coupled Distributed Systems", OSDI 2006. The word and the polls are those of
+//! C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", SOSP 1989, DOI
+//! 10.1145/74850.74870, have locks that end with a time. Tokens that refuse a late write are the sequencers of M. Burrows, "The
+//! Chubby Lock Service for Loosely-Coupled Distributed Systems", OSDI 2006. The word and the polls are as in
 //! [`tas`](crate::tas).
 //!
 //! # Properties
 //! - Mutual exclusion of the ranks whose leases have not passed. Not fair: other ranks can pass a waiter any number of times.
-//! - A holder that is paused, or has failed, delays others for the patience of a waiter: the term of the lease and an eighth.
-//!   No rank has to notice its failure.
-//! - A holder that has lost the lock may not know it yet. What it then writes with its token to a [`FencedWord`] is refused
-//!   once a later holder has written there. Plain puts are not refused on any backend.
+//! - A holder that is paused, or has failed, delays others for the patience of a waiter, which is 9/8 of the term of the
+//!   lease. No rank has to notice its failure.
+//! - A holder that has lost the lock may not know it yet. A [`FencedWord`] refuses its writes, by their token, once a later
+//!   holder has written there. Plain puts are not refused on any backend.
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: without a lapse as `tas` is; with a time that
-//!   passes at any step, longer than a lease, 3 ranks × 1 and 2 × 2 acquisitions with one lapse, under sequential consistency and
-//!   with posted puts that arrive late. Livelocks are included.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Without a lapse: the same as for `tas`. With a
+//!   time longer than a lease that passes at any step, under sequential consistency and with posted puts that arrive late: 3
+//!   ranks × 1 and 2 × 2 acquisitions with one lapse. Livelocks are included.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -23,19 +23,20 @@
 //! | lock | words + 0 | 8 | home | lowest 24 bits: 0, or the holder's rank plus one; above them: the token of the last grant |
 //!
 //! # Invariants
-//! - I1: only compare-and-swaps change `lock`. One that grants or renews adds 1 to the token; a release keeps the token. So no
-//!   value of a holder comes back.
+//! - I1: only compare-and-swaps change `lock`. A swap that grants or renews adds 1 to the token. A release keeps the token. So
+//!   no value that names a holder comes back.
 //! - I2: a waiter takes over only from a value that it has found, and then finds again by its compare-and-swap. Between the end of
 //!   the first look and the start of that swap its clock has advanced by its patience.
 //! - I3: a lease begins at the start of the compare-and-swap that grants it, by the holder's clock. By I2, the holder's term has
 //!   then passed before a waiter takes over, if clocks differ in speed by less than an eighth.
 //!
 //! # Memory ordering
-//! The compare-and-swap that acquires comes after the one that released, so its rank sees what the last holder had completed. A
-//! rank that takes over has no such promise: puts of the last holder may still arrive.
+//! The compare-and-swap of an acquire comes after the compare-and-swap of the last release. So its rank sees all operations
+//! that the last holder had completed. A rank that takes over has no such guarantee: puts of the last holder may still arrive.
 //!
 //! # Deviations from the paper
-//! No server grants leases, and no clocks are compared. A waiter measures by its own clock how long the word stays as it is.
+//! No server grants leases, and no clocks are compared. A waiter measures by its own clock how long the word stays
+//! unchanged.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (compare-and-swap) if the rank held it last or has seen it since, else 2;
@@ -81,7 +82,7 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// The parameters of a [`Lease`]: the same ones on all ranks.
+/// The parameters of a [`Lease`]. All ranks pass the same values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseParams {
     /// The time for which a grant lasts, by the holder's clock.
@@ -91,7 +92,8 @@ pub struct LeaseParams {
 }
 
 impl Default for LeaseParams {
-    /// 10 seconds: longer than a machine with more ranks than cores stops a live rank. DSLR and ShiftLock have leases of 10 ms.
+    /// 10 seconds. A machine with more ranks than cores stops a live rank for less than that. DSLR and ShiftLock have leases of
+    /// 10 ms.
     fn default() -> LeaseParams {
         LeaseParams { term: Duration::from_secs(10), backoff: Backoff::default() }
     }
@@ -105,8 +107,8 @@ pub struct Grant {
     pub token: Token,
     /// The time at which it has passed, by this rank's clock.
     pub until: Time,
-    /// True if the lease of the last holder has passed before it released. The data may be half written then, and the last holder may
-    /// still write by plain puts.
+    /// True if the lease of the last holder passed before that holder released. The data may be half written then, and the last
+    /// holder may still write by plain puts.
     pub took_over: bool,
 }
 
@@ -120,7 +122,8 @@ pub struct Lease {
     term: Duration,
     patience: Duration,
     backoff: BackoffState,
-    /// While this rank holds the lock, the word as it has set it. Otherwise a value that the word may have when it is free.
+    /// While this rank holds the lock: the value that it has given to the word. Otherwise: a value that the word may have
+    /// when it is free.
     word: u64,
 }
 
@@ -128,7 +131,7 @@ impl RawMutex for Lease {
     const NAME: &'static str = "lease";
     const WORDS: u64 = WORD;
     const NODE: u64 = 0;
-    /// The token stays.
+    /// The release keeps the token.
     const RESTS_AT_ZERO: bool = false;
     type Params = LeaseParams;
 
@@ -172,7 +175,7 @@ impl Lease {
         self.enter(ra, true)
     }
 
-    /// Begins the term of the lease again, which this rank holds. The new grant has a larger token.
+    /// Begins the term of this rank's lease again. The new grant has a larger token.
     ///
     /// # Errors
     ///
@@ -194,7 +197,8 @@ impl Lease {
         }
     }
 
-    /// Tries to get the lock, whose word is `seen`. Otherwise returns the word that it has. By I3, `begin` was read before.
+    /// Tries to acquire the lock, whose word was `seen`. If that fails, returns its present word. The caller has read
+    /// `begin` from the clock before (I3).
     #[inline]
     fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, seen: u64, begin: Time) -> Result<Result<Grant, u64>> {
         let Token(token) = Token::of(seen);
@@ -207,7 +211,7 @@ impl Lease {
             return Ok(Err(found));
         }
         self.word = mine;
-        // Its own rank may be the holder that has not released: a guard was forgotten, or a panic kept it.
+        // This rank itself may be the holder that has not released: a guard was forgotten, or a panic kept the lock.
         Ok(Ok(Grant { token: Token(token + 1), until: begin.after(self.term), took_over: seen & LOW != 0 }))
     }
 
@@ -222,7 +226,7 @@ impl Lease {
             if !is_free {
                 self.pause(ra, goes_on)?;
             }
-            // By I2, ahead of the next look.
+            // By I2, the clock is read ahead of the next look.
             let now = ra.now();
             let found = if is_free || now.since(since) >= self.patience {
                 match self.attempt(ra, seen, now)? {
@@ -238,10 +242,10 @@ impl Lease {
         }
     }
 
-    /// A pause. If this rank goes on after failures, they end no pause.
+    /// Pauses. If this rank goes on after failures, they do not end the pause.
     fn pause<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, goes_on: bool) -> Result<()> {
         match self.backoff.wait(ra) {
-            // A backend that ends with its first failure says so here.
+            // A backend that ends with its first failure returns its error here.
             Err(Error::Atomics(AtomicsError::PeerFailed { .. })) if goes_on => acknowledged(ra).map(drop),
             other => other,
         }

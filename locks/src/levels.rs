@@ -1,7 +1,7 @@
 //! Levels: the parts of the machine that a topology-aware lock distinguishes, from the whole world down to its nodes.
 //!
 //! Level 1 is the world, one element with all ranks. Each further level divides the elements of the level above into smaller ones (racks,
-//! nodes, sockets, ...). The elements of the last level, N, contain ranks. The words of an element are at its first rank.
+//! nodes, sockets, ...). The elements of the last level, N, contain ranks. The first rank of an element has the element's words.
 //!
 //! A level is left out if each of its elements is one rank, or if its one element is the whole world. So with one node, or with one rank
 //! on each node, the world is the only level.
@@ -13,10 +13,10 @@ use crate::{Error, Result};
 /// The largest number of levels, the world included.
 pub const MAX_LEVELS: usize = 4;
 
-/// What the elements of the machine are.
+/// The definition of the machine's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Elements {
-    /// The world, its racks and its nodes, as the [`Topology`] says.
+    /// The world, its racks and its nodes, from the [`Topology`].
     #[default]
     Topology,
     /// Blocks of these numbers of ranks below the world, the largest first; 0 ends the list.
@@ -93,7 +93,7 @@ impl Levels {
     }
 }
 
-/// How many racks there are.
+/// Returns the number of racks.
 fn racks(topology: &Topology) -> u32 {
     if topology.is_blocks() {
         return topology.nodes().div_ceil(topology.nodes_per_rack());
@@ -102,11 +102,11 @@ fn racks(topology: &Topology) -> u32 {
     ranks.map(|rank| topology.rack_of(rank) + 1).max().unwrap_or(1)
 }
 
-/// The first rank for which `of` says the same as for `rank`.
+/// Returns the first rank for which `of` returns the same as for `rank`.
 fn first_of(topology: &Topology, rank: Rank, of: fn(&Topology, Rank) -> u32) -> Rank {
     let element = of(topology, rank);
     if topology.is_blocks() {
-        // Elements are ranges: the first rank is found by halving.
+        // Elements are ranges, so halving finds the first rank.
         let (mut low, mut high) = (0, rank.0);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn ranks_that_form_no_blocks_have_levels() {
-        // Nodes of 2 and racks of 4; of the subset, ranks 0 and 2 share a node, 1 and 4, and 3 is in the rack of those.
+        // Nodes of 2 and racks of 4. In the subset, ranks 0 and 2 share a node, and so do 1 and 4. Rank 3 is in the
+        // rack of 1 and 4.
         let world = World::threads(8).topology(Topology::blocks(8, 2, 2).unwrap());
         let of = |ra: &rmalab_atomics::Mapped| {
             let members = [5, 1, 4, 2, 0].map(Rank);

@@ -7,13 +7,13 @@
 //! | mutex that outlives ranks | [`Recoverable`] | [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`RobustMutex`](recoverable::RobustMutex) |
 //! | mutex for ranks that come back | [`Resumable`] | [`RmeMcs`] | [`Mutex`] |
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
-//! | mutex that a holder loses with time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
+//! | mutex whose holder loses it after a time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`], [`RobustTwoLevel`] | [`WindowLocks`] |
 //!
-//! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
-//! memory ordering, the deviations from the paper, and the cost. [`Policy`] is a policy that is chosen by name; [`suite`] has
-//! the tests that every lock passes.
+//! Each algorithm is one module. Its documentation names the paper, the properties and how they were checked, and the words of memory. The
+//! invariants, the memory ordering, the deviations from the paper, and the cost follow. [`Policy`] is a policy that is chosen by name.
+//! [`suite`] has the tests that every lock passes.
 #![forbid(unsafe_code)]
 #![warn(unnameable_types)]
 
@@ -62,7 +62,6 @@ pub mod robust_ticket;
 pub mod robust_two_level;
 pub mod sherman;
 pub mod shiftlock;
-mod spot;
 pub mod suite;
 pub mod tas;
 pub mod tas_rw;
@@ -70,6 +69,7 @@ pub mod ticket;
 pub mod two_level;
 pub mod window_guard;
 pub mod window_locks;
+mod word_ref;
 
 pub use alock::{ALock, ALockParams};
 pub use backoff::{Backoff, BackoffState};

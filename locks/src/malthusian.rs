@@ -12,10 +12,10 @@
 //!   ones is overtaken at most (q + 1) × `period` times.
 //! - It is for ranks that compete for cores or caches. Where each rank has a core, a plain queue does less.
 //! - Every wait is on the waiter's own node: no rank polls.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, with a period of 2 and of 4: under sequential consistency
-//!   and with posted puts that arrive late 3 ranks × 2, 4 of which one comes twice, and 4 × 1 of which two try; with data and bulk puts
-//!   in any order 2 × 2. With a period of 2, 3 ranks any number of times, on both networks: other ranks enter at most 4 times while
-//!   a rank waits; on request (`--long`), sequentially consistent, 4 × 2 and 5 × 1.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with a period of 2 and of 4. Under sequential consistency
+//!   and with posted puts that arrive late: 3 ranks × 2, 4 of which one comes twice, and 4 × 1 of which two try. With data and bulk puts
+//!   in any order: 2 × 2. With a period of 2, 3 ranks any number of times, on both networks: other ranks enter at most 4 times while a
+//!   rank waits; on request (`--long`), sequentially consistent, 4 × 2 and 5 × 1.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -23,8 +23,8 @@
 //! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
 //! | next | node + 0 | 8 | each rank | nil, or the pointer of the successor in the queue |
 //! | spin | node + 8 | 8 | each rank | 0, or what the rank is woken with, until it has seen it |
-//! | older | node + 16 | 8 | each rank | of a passive rank: the one that became passive before it, or nil |
-//! | newer | node + 24 | 8 | each rank | of a passive rank: the one that became passive after it, or nil |
+//! | older | node + 16 | 8 | each rank | of a passive rank: the rank that became passive before it, or nil |
+//! | newer | node + 24 | 8 | each rank | of a passive rank: the rank that became passive after it, or nil |
 //!
 //! | bits of spin | 63–48 | 47 | 46 | 45–23 | 22–0 |
 //! | --- | --- | --- | --- | --- | --- |
@@ -46,7 +46,7 @@
 //! - I3: only the holder makes ranks passive and takes them back, and writes their words. So it alone changes the stack.
 //! - I4: a passive rank has no successor: its `next` is nil, and the nil is complete. So it can become the tail of the queue.
 //! - I5: what a holder has written to the words of a passive rank is complete before it passes the lock on. So the next holder reads
-//!   it, and no late put arrives at a rank that is passive no more.
+//!   it, and no late put arrives at a rank that is no longer passive.
 //!
 //! # Memory ordering
 //! The swap on `tail` orders the queue. Links and wake-ups are posted puts. The words of passive ranks are ordered ahead of
@@ -84,7 +84,7 @@ const RANKS: u32 = (1 << POINTER_BITS) - 1;
 /// The parameters of [`Malthusian`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MalthusianParams {
-    /// Of this many releases beside passive ranks, one passes the lock to the oldest of them: 1 to 2^15.
+    /// Out of this many releases beside passive ranks, one passes the lock to the oldest of them: 1 to 2^15.
     pub period: u32,
 }
 
@@ -199,7 +199,8 @@ impl RawMutex for Malthusian {
 }
 
 impl Malthusian {
-    /// Passes the lock to a rank of the queue, which begins with `next`, or to the oldest passive rank if its time has come.
+    /// Passes the lock to a rank of the queue, which begins with `next`, or to the oldest passive rank if it is that rank's
+    /// turn.
     #[inline]
     fn pass_on<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, next: u64) -> Result<()> {
         if self.passive.newest != NIL {

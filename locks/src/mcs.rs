@@ -9,12 +9,12 @@
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2 and 5 × 1, its order at 3 × 2 (sequentially consistent); with data and
-//!   bulk puts in any order 2 × 2. Also by loom, 3 × 1.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 4 ranks × 2 and
-//!   5 × 1 acquisitions; with posted puts that arrive late (in order to each target) 3 × 3. Mutual exclusion, no
-//!   deadlock, all words zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2 and 5 × 1. Its order, sequentially consistent: 3 × 2. With data and bulk
+//!   puts in any order: 2 × 2. Loom has checked it, too: 3 × 1.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 4 ranks × 2 and 5 ×
+//!   1 acquisitions. With posted puts that arrive late (in order to each target): 3 × 3. Checked properties: mutual
+//!   exclusion, no deadlock, all words zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -31,14 +31,15 @@
 //! - I1: `tail` is nil if and only if no rank holds the lock or waits for it.
 //! - I2: the ranks from the holder on form one list, whose last rank is `tail`. A link is missing only between a rank's swap
 //!   and the arrival of its put to the predecessor's `next`.
-//! - I3: only the holder unblocks a rank, and only its successor.
+//! - I3: only the holder unblocks a rank, and it unblocks only its successor.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders the queue. Links and wake-ups are posted puts; [`crate::qnode`] says why none can arrive too
-//! late. What the holder completed before the release is complete before it issues the wake-up.
+//! The swap on `tail` orders the queue. Links and wake-ups are posted puts; [`crate::qnode`] explains why none of them
+//! can arrive too late. All operations that the holder completed before the release are complete before it issues the
+//! wake-up.
 //!
 //! # Deviations from the paper
-//! The flag is inverted ([`crate::qnode`]). The release that has read `next` resets it, in place of the next acquire, so an
+//! The flag is inverted ([`crate::qnode`]). The release that has read `next` resets it, instead of the next acquire. So an
 //! acquire without contention is only its swap.
 //!
 //! # Cost
@@ -99,7 +100,7 @@ impl Mcs {
     #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&self, ra: &A, mut next: u64) -> Result<()> {
         if next == NIL {
-            // By I2 somebody has swapped itself in behind this rank, and its link is under way.
+            // By I2 another rank has swapped itself in behind this rank, and its link is under way.
             next = self.node.wait_next(ra)?;
         }
         self.node.unblock(ra, next)?;

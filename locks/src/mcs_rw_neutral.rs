@@ -1,34 +1,34 @@
 //! The fair MCS reader-writer lock: one queue of readers and writers, in which neighbouring readers share.
 //!
 //! # Paper
-//! J. M. Mellor-Crummey and M. L. Scott, "Scalable Reader-Writer Synchronization for Shared-Memory Multiprocessors",
-//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (no preference), whose names are used here. Its two defects are mended
-//! (see Deviations).
+//! J. M. Mellor-Crummey and M. L. Scott, "Scalable Reader-Writer Synchronization for Shared-Memory Multiprocessors", PPoPP
+//! 1991, DOI 10.1145/109625.109637, section 3 (no preference), whose names are used here. Two defects of the published
+//! lock are repaired here (see Deviations).
 //!
 //! # Properties
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
 //!   readers directly before it. No rank starves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency 2R+2W×2,
-//!   3R+1W×1 and 3R×1+1W×2, its order at 2R+1W×1 and 1R+2W×1; with posted puts that arrive late
-//!   2R+2W×2; with data and bulk puts in any order 1R+1W×2. Without either mending it violates mutual
-//!   exclusion: docs/results/mutants.md, and the counterexamples in verify/counterexamples.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
-//!   (63,641,931 states), 3R×1+1W×2 (15,450,108) and 1R+2W×2; with posted puts that arrive late (in order to each target)
-//!   2R×1+1W×2 and 1R×1+2W×2. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest. Without either
-//!   mending the same model violates mutual exclusion, see below.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency: 2R+2W×2,
+//!   3R+1W×1 and 3R×1+1W×2. Its order: 2R+1W×1 and 1R+2W×1. With posted puts that arrive late: 2R+2W×2. With data and
+//!   bulk puts in any order: 1R+1W×2. Without either repair it violates mutual exclusion: see docs/results/mutants.md,
+//!   and the counterexamples in verify/counterexamples.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (63,641,931
+//!   states), 3R×1+1W×2 (15,450,108) and 1R+2W×2. With posted puts that arrive late (in order to each target): 2R×1+1W×2 and
+//!   1R×1+2W×2. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest. Without
+//!   either repair the same model violates mutual exclusion; see below.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | tail | words + 0 | 8 | home | nil, or the identity of the last rank in the queue |
-//! | reader_count | words + 8 | 8 | home | readers that are inside or have been let in |
+//! | reader_count | words + 8 | 8 | home | readers that are inside or were admitted |
 //! | next_writer | words + 16 | 8 | home | nil, or the identity of the writer that the last reader is to wake |
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`]; `next` holds an identity |
 //! | state | node + 16 | 8 | each rank | bit 0 ACTIVE, bit 1 READER: the successor is a reader that this rank admits |
 //!
 //! An identity is a pointer with the class and, for writers, the acquisition. So a swap or a link returns all that a rank
-//! needs to know of a node:
+//! needs to know about a node:
 //!
 //! | bits | 63 | 62–32 | 31–0 |
 //! | --- | --- | --- | --- |
@@ -42,7 +42,7 @@
 //! - I4: `next_writer` is W only while the acquisition W is the first of the queue and every reader before it is counted or
 //!   gone. From then on `reader_count` only falls, and once it is 0, W may enter.
 //! - I5: a rank that sees W in `next_writer`, then `reader_count` at 0, and then swaps `next_writer` from W to nil wakes W, or
-//!   is W. The number in W ensures that this is still the same acquisition.
+//!   is W. The number in W ensures that it is still the same acquisition.
 //!
 //! # Memory ordering
 //! `next_writer` is put and flushed before `reader_count` is read, and ordered ahead of the addition that lowers it. So either the writer sees the count at 0, or a
@@ -59,7 +59,7 @@
 //! - A writer that finds the queue empty reads `reader_count` before it registers. By I2 all readers before it are counted or
 //!   gone, and later readers queue after it, so 0 stays 0.
 //! - The class is part of the identity. So a writer does not put its class into a second word of its predecessor (the paper's
-//!   successor class `writer`), and no rank reads a remote node for it.
+//!   successor class `writer`). No rank reads a remote node to find the class.
 //! - `blocked` in `state` is inverted to ACTIVE, and a rank sets it itself when it has been woken. Until then the reader
 //!   after it registers, and this rank admits it. The wake-up can be a put.
 //!
@@ -74,9 +74,9 @@ use crate::{Place, RawRwLock, Result};
 
 /// In an identity: a writer.
 const WRITER: u64 = 1 << 63;
-/// In an identity: where the number of the acquisition starts, below WRITER and above the rank.
+/// In an identity: the lowest bit of the acquisition's number, below WRITER and above the rank.
 const NUMBER: u32 = 32;
-/// In a node's state: this reader is inside or about to be; one that comes after it lets itself in.
+/// In a node's state: this reader is inside or about to be. A reader that comes after it lets itself in.
 const ACTIVE: u64 = 1;
 /// In a node's state: the successor is a reader that waits for this one.
 const READER: u64 = 2;
@@ -91,7 +91,7 @@ pub struct McsRwNeutral {
     state: Disp,
     /// This rank's identity as a reader.
     me: u64,
-    /// Its identity as a writer in the last acquisition.
+    /// This rank's identity as a writer in its last acquisition.
     writer: u64,
 }
 
@@ -124,8 +124,8 @@ impl RawRwLock for McsRwNeutral {
             self.node.link(ra, pred, self.me)?;
             self.node.wait(ra)?;
         } else {
-            // Counted before it is linked: its predecessor, which cannot leave without the link, then leaves a count
-            // behind. (The second look would make the other order safe, too.)
+            // The reader is counted before it is linked. Its predecessor cannot leave without the link, and then leaves
+            // a count behind. (The second look would make the other order safe, too.)
             ra.fetch_add(self.reader_count, 1)?;
             self.node.link(ra, pred, self.me)?;
         }
@@ -140,7 +140,7 @@ impl RawRwLock for McsRwNeutral {
         let next = self.leave_queue(ra, self.me)?;
         if next & WRITER != 0 {
             ra.put(self.next_writer, next)?;
-            // Before this reader is uncounted, or nobody might wake the writer (I4).
+            // Before this reader is uncounted. Otherwise it could happen that no rank wakes the writer (I4).
             ra.order(self.next_writer.rank)?;
         }
         if ra.fetch_add(self.reader_count, 1u64.wrapping_neg())? == 1 {
@@ -197,18 +197,20 @@ impl RawRwLock for McsRwNeutral {
 }
 
 impl McsRwNeutral {
-    /// Registers with the reader `pred`, if that is not active yet; returns whether it was not (I3).
+    /// Registers with the reader `pred`, if `pred` is not active yet. Returns whether this rank has to wait for it
+    /// (I3).
     fn wait_for_reader<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<bool> {
         Ok(ra.compare_and_swap(rank_of(pred).at(self.state), 0, READER)? == 0)
     }
 
-    /// Lets in the reader `next`, which waits. Counted first (I1), or it could be gone before it is counted.
+    /// Lets in the reader `next`, which waits. This rank counts it first (I1), since otherwise it could leave before it
+    /// is counted.
     fn let_in<A: RemoteAtomics + ?Sized>(&self, ra: &A, next: u64) -> Result<()> {
         ra.fetch_add(self.reader_count, 1)?;
         self.node.unblock(ra, next)
     }
 
-    /// Takes this rank out of the queue's front; returns the identity of its successor, or nil.
+    /// Takes this rank out of the queue's front. Returns the identity of its successor, or nil.
     fn leave_queue<A: RemoteAtomics + ?Sized>(&self, ra: &A, me: u64) -> Result<u64> {
         let next = self.node.next(ra)?;
         if next != NIL || ra.compare_and_swap(self.tail, me, NIL)? == me {
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     fn first_come_first_served() {
-        // Even ranks read, odd ranks write; each arrives once the one before it is the tail.
+        // Even ranks read, odd ranks write. Each arrives once the rank before it is the tail.
         suite::scenario::<McsRwNeutral>(6, (), |ra, mut lock, _, order| {
             let rank = ra.rank().0;
             let tail_is = |ra: &rmalab_atomics::Mapped, lock: &McsRwNeutral, rank| {

@@ -10,12 +10,12 @@
 //! - Mutual exclusion. Readers enter while writers wait, so writers can starve. Among themselves, writers enter first come,
 //!   first served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 2R+2W×2, its order at 2R+1W×1 and 1R+2W×1
-//!   (sequentially consistent); with data and bulk puts in any order 1R+1W×2. Also by loom, 2R+1W×1 and 1R+2W×1.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
-//!   (6,122,257 states), 3R+1W×1 and 1R+3W×1; with posted puts that arrive late (in order to each target) 2R+1W×2, 1R+2W×2
-//!   and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   puts in any order: 1R+1W×2. Loom has checked it, too: 2R+1W×1 and 1R+2W×1.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (6,122,257
+//!   states), 3R+1W×1 and 1R+3W×1. With posted puts that arrive late (in order to each target): 2R+1W×2, 1R+2W×2 and
+//!   2R+2W×1. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -40,7 +40,8 @@
 //! - I3: a compare-and-swap against no readers turns WIFLAG into WAFLAG. The rank that succeeds wakes the writer, or is the
 //!   writer.
 //! - I4: `w_hd` is set before WIFLAG, and is nil again before or when the writer is woken.
-//! - I5: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
+//! - I5: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that arrived on top of
+//!   it there.
 //!
 //! # Memory ordering
 //! `w_hd` is put ahead of WIFLAG, in order; from WIFLAG on it is read. Links and wake-ups are posted: see [`crate::qnode`].
@@ -87,7 +88,7 @@ impl RawRwLock for McsRwRp {
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<McsRwRp> {
-        // 62 bits of `rcnt` count any number of ranks.
+        // 62 bits of `rcnt` can count any number of ranks.
         Ok(McsRwRp {
             rcnt: place.word(0),
             r_hd: place.word(1),
@@ -125,7 +126,7 @@ impl RawRwLock for McsRwRp {
 
     #[inline]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        // Before `r_hd` is taken: a reader that has seen WAFLAG and is not on `r_hd` yet looks again.
+        // This comes before `r_hd` is taken: a reader that has seen WAFLAG and is not on `r_hd` yet looks again.
         let old = ra.fetch_add(self.rcnt, WAFLAG.wrapping_neg())?;
         if old != WAFLAG {
             self.wake_readers(ra)?;
@@ -166,7 +167,7 @@ impl McsRwRp {
     #[cold]
     #[inline(never)]
     fn let_in_writer<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        // A reader that has come since makes this fail, and will be the last one in its turn.
+        // If a reader has come since, this fails, and that reader will be the last one.
         if ra.compare_and_swap(self.rcnt, WIFLAG, WAFLAG)? == WIFLAG {
             let writer = ra.fetch_store(self.w_hd, NIL)?;
             self.node.unblock(ra, writer)?;
@@ -183,8 +184,8 @@ impl McsRwRp {
         Ok(())
     }
 
-    /// Makes `writer`, the first of the writers' queue, the active one, or else leaves it to the last reader to do so
-    /// and to wake it. Returns whether it is active.
+    /// Makes `writer`, the first of the writers' queue, the active writer. If readers are inside, the last of them does
+    /// that instead, and wakes it. Returns whether `writer` is active.
     #[inline]
     fn activate<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<bool> {
         if ra.compare_and_swap(self.rcnt, 0, WAFLAG)? == 0 {
@@ -199,7 +200,7 @@ impl McsRwRp {
         Ok(false)
     }
 
-    /// In order, since `w_hd` must be there before WIFLAG (I4), and gone before anybody sets it again.
+    /// In order, since `w_hd` must be there before WIFLAG (I4), and gone before another rank sets it again.
     #[inline]
     fn set_w_hd<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<()> {
         ra.put(self.w_hd, writer)?;

@@ -2,21 +2,21 @@
 //!
 //! # Paper
 //! J. M. Mellor-Crummey and M. L. Scott, "Scalable Reader-Writer Synchronization for Shared-Memory Multiprocessors",
-//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (writer preference), whose names are used here. That the last reader
-//! wakes the writer is new here.
+//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (writer preference), whose names are used here. The wake-up of the
+//! writer by the last reader is new here.
 //!
 //! # Properties
-//! - Mutual exclusion. Once a writer is interested, the only readers that enter are those that are being woken, and those
-//!   that join their stack before it is taken. So readers can starve. Among themselves, writers enter first come, first
-//!   served.
+//! - Mutual exclusion. Once a writer is interested, the only readers that enter are readers that are being woken, and
+//!   readers that join their stack before it is taken. So readers can starve. Among themselves, writers enter first come,
+//!   first served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word. (The paper's writer spins on `state`.)
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself. Under sequential consistency and with
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
 //!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
-//!   puts in any order: 1R+1W×2. Also by loom, 1R+2W×1.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin). Under sequential consistency: 2R+2W×2
-//!   (6,001,057 states), 3R×2+1W×1, 3R×1+1W×2, 1R+3W×2, 3R+2W×1 and 2R+3W×1. With posted puts that arrive late (in order
-//!   to each target): 2R+1W×2, 1R+2W×2 and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at
-//!   rest, and the assertions I1, I4 and I5. A writer that ignores RF, or a reader that leaves out W2, fails at 1R+1W×1.
+//!   puts in any order: 1R+1W×2. Loom has checked it, too: 1R+2W×1.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (6,001,057
+//!   states), 3R×2+1W×1, 3R×1+1W×2, 1R+3W×2, 3R+2W×1 and 2R+3W×1. With posted puts that arrive late (in order to each target):
+//!   2R+1W×2, 1R+2W×2 and 2R+2W×1. Checked properties: mutual exclusion, no deadlock, no wake-up without a waiter, all words zero
+//!   at rest, and the assertions I1, I4 and I5. A writer that ignores RF, or a reader that leaves out W2, fails at 1R+1W×1.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -48,7 +48,8 @@
 //!   addition saw no readers, otherwise the reader whose release saw W2 and one reader. It is never the reader in the window,
 //!   which has counted a reader that is not woken yet.
 //! - I5: `w_hd` is set before W1, and is nil again before or when the writer is woken.
-//! - I6: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
+//! - I6: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that arrived on top of
+//!   it there.
 //!
 //! # Memory ordering
 //! `w_hd` is put ahead of W1, in order; from W1 on it is read. Links and wake-ups are posted: see [`crate::qnode`].
@@ -97,7 +98,7 @@ impl RawRwLock for McsRwWp {
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<McsRwWp> {
-        // 61 bits of `state` count any number of ranks.
+        // 61 bits of `state` can count any number of ranks.
         Ok(McsRwWp {
             state: place.word(0),
             r_hd: place.word(1),
@@ -119,7 +120,8 @@ impl RawRwLock for McsRwWp {
             self.node.wait(ra)?;
         }
         if next != NIL {
-            // Counted first, or this rank could leave as the last reader and let a writer in beside the next (I3).
+            // This rank counts the next reader first. Otherwise it could leave as the last reader and let a writer in
+            // beside the next reader (I3).
             ra.fetch_add(self.state, RC)?;
             self.node.unblock(ra, next)?;
         }
@@ -169,7 +171,7 @@ impl RawRwLock for McsRwWp {
 }
 
 impl McsRwWp {
-    /// Ends the window and lets the waiting readers in, each of whom lets in the next; returns the first of them, which
+    /// Ends the window and admits the waiting readers. Each of them admits the next. Returns the first of them, which
     /// is woken unless it is this rank.
     fn unblock_readers<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
         let old = ra.fetch_add(self.state, RC.wrapping_sub(RF))?;
@@ -184,22 +186,22 @@ impl McsRwWp {
         Ok(head)
     }
 
-    /// Lets `writer`, the first of the writers' queue, own the lock, or else leaves it to the last reader to wake it.
-    /// Returns whether it owns the lock.
+    /// Lets `writer`, the first of the writers' queue, own the lock. If readers are inside, the last of them wakes it
+    /// instead. Returns whether `writer` owns the lock.
     fn set_next_writer<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<bool> {
         if ra.compare_and_swap(self.state, 0, W1 | W2)? == 0 {
             return Ok(true);
         }
         self.set_w_hd(ra, writer)?;
         if ra.fetch_add(self.state, W1)? & RF == 0 && ra.fetch_add(self.state, W2)? / RC == 0 {
-            // I4: the setter of W2 is the witness, so that no reader takes `w_hd`.
+            // I4: the setter of W2 is the witness, so no reader takes `w_hd`.
             self.set_w_hd(ra, NIL)?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// In order, since `w_hd` must be there before W1 (I5), and gone before anybody sets it again.
+    /// In order, since `w_hd` must be there before W1 (I5), and gone before another rank sets it again.
     fn set_w_hd<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<()> {
         ra.put(self.w_hd, writer)?;
         Ok(ra.order(self.w_hd.rank)?)

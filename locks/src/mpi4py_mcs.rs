@@ -1,4 +1,4 @@
-//! The MCS mutex of mpi4py: as in MCS, with a release that always tries to empty the queue first.
+//! The MCS mutex of mpi4py: like MCS, except that a release always tries to empty the queue first.
 //!
 //! # Paper
 //! No paper: the class `Mutex` of mpi4py (`src/mpi4py/util/sync.py`, L. Dalcin), over accumulates of an MPI window. It is the MCS lock of
@@ -7,9 +7,9 @@
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; its order at 3 × 2 (sequentially
-//!   consistent); with data and bulk puts in any order 2 × 2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2, 4 × 1, and 4 × 2 of which two try. Its order, sequentially consistent:
+//!   3 × 2. With data and bulk puts in any order: 2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -18,22 +18,23 @@
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`] |
 //!
 //! # Invariants
-//! Those of [`crate::mcs`].
+//! The invariants of [`crate::mcs`].
 //!
 //! # Memory ordering
 //! As in [`crate::mcs`]: links and wake-ups are posted puts, and a rank orders the resets of its own words ahead of its swap of the tail.
 //!
 //! # Deviations from the source
 //! - The source resets `next` at the start of an acquire, by an accumulate that it does not flush before it swaps the tail. The two have
-//!   different targets, so that the reset may arrive last, and erase the link of the successor. Then the releasing rank waits for a link
-//!   for ever: the mutant `mpi4py-unflushed-reset`, 2 ranks × 1 with late puts. Here the release that has read `next` resets it, and the
+//!   different targets, so the reset may arrive last, and erase the link of the successor. Then the releasing rank waits for a link
+//!   forever: the mutant `mpi4py-unflushed-reset`, 2 ranks × 1 with late puts. Here the release that has read `next` resets it, and the
 //!   next acquire orders that ahead of its swap.
-//! - Nor does the source flush the link before it waits. MPI promises that an accumulate is complete at its origin's next flush or unlock,
-//!   and the origin makes none of that target until it has the lock. Here a posted put arrives by itself, so no flush is needed. No
-//!   search can show that defect: it is one of the progress of an MPI.
+//! - The source does not flush the link before it waits, either. MPI guarantees that an accumulate is complete at its origin's next flush
+//!   or unlock. The origin neither flushes nor unlocks that target until it has the lock. Here a posted put arrives by itself, so no flush
+//!   is needed. No search can show that defect, since it depends on the progress of an MPI.
 //! - The home is a parameter; in the source it is rank 0. A waiting rank waits for its word; the source polls its window, and sleeps in
 //!   between for up to a millisecond.
-//! - Left out: the word of the source that remembers that this rank holds the lock, and how often (for `locked` and recursion).
+//! - Left out: the source's word that remembers whether this rank holds the lock, and how many times (for `locked` and
+//!   recursion).
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (swap), release 1 (compare-and-swap). With a predecessor: acquire 2 (swap,

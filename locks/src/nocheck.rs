@@ -1,4 +1,4 @@
-//! No synchronization at all: the caller promises that none is needed.
+//! No synchronization at all: the caller guarantees that none is needed.
 //!
 //! # Source
 //!

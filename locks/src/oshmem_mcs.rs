@@ -7,10 +7,10 @@
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own word: no rank polls a remote word.
-//! - Nothing is posted, so that the lock needs no flush.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; its order at 3 × 2 (sequentially
-//!   consistent); with data and bulk puts in any order 2 × 2.
+//! - Nothing is posted, so the lock needs no flush.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2, 4 × 1, and 4 × 2 of which two try. Its order, sequentially consistent:
+//!   3 × 2. With data and bulk puts in any order: 2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! - I1: `tail` is nil if and only if no rank holds the lock or waits for it.
-//! - I2: from a rank's swap to its release, one rank at most adds its pointer to `next`: the successor.
+//! - I2: from a rank's swap to its release, at most one rank adds its pointer to `next`: the successor.
 //! - I3: SIGNAL is added twice in each acquisition with a predecessor, once by the waiter and once by the predecessor. The second
 //!   addition carries out of the word, and SIGNAL is clear again, whichever of the two came first.
 //! - I4: a holder's `next` has no SIGNAL. It is 0 after the release.

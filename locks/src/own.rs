@@ -1,7 +1,8 @@
-//! This rank's own words of a lock, which its processor reaches.
+//! The words of a lock that belong to this rank, which its processor reaches.
 //!
-//! A robust lock writes what it does in its rank's own words, several times in each call. Each put by the handle checks the address again, and
-//! records itself for the next flush. Here a call checks its words once, and records its stores once. No other rank waits on these words.
+//! A robust lock announces its steps in its rank's own words, several times in each call. Each put by the handle checks the address again,
+//! and records itself for the next flush. Here each call checks its words once, and records its stores once. No other rank waits on these
+//! words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,8 +12,8 @@ use crate::Result;
 
 /// The first `N` words at a displacement of this rank, for the steps of one call.
 ///
-/// Puts and gets of them are loads and stores where the handle allows it ([`RemoteAtomics::direct_words`]), else its calls. So an engine
-/// orders them, and a handle that counts counts them.
+/// Puts and gets of these words are loads and stores where the handle allows that ([`RemoteAtomics::direct_words`]). Otherwise they are
+/// calls of the handle, so an engine can order them, and a counting handle counts them.
 pub(crate) struct Own<'a, A: RemoteAtomics + ?Sized, const N: usize> {
     ra: &'a A,
     me: Rank,
@@ -55,7 +56,7 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     }
 }
 
-// It takes values: a reference to the words would keep them in memory.
+// This takes values, since a reference to the words would keep them in memory.
 #[inline(never)]
 fn put_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, me: Rank, at: Disp, value: u64) -> Result<()> {
     Ok(ra.put(me.at(at).unwatched(), value)?)

@@ -3,13 +3,13 @@
 //! # Paper
 //!
 //! M. Li, S. Potluri, K. Hamidouche, J. Jose, D. K. Panda: Efficient and Truly Passive MPI-3 RMA Using InfiniBand
-//! Atomics. EuroMPI'13, 2013. DOI 10.1145/2488551.2488573. As described in section 2 of the FX100 study (Hatanaka, Hori,
-//! Ishikawa): lock_all locks every process of the window in shared mode. The lock itself is a parameter here.
+//! Atomics. EuroMPI'13, 2013. DOI 10.1145/2488551.2488573. Section 2 of the FX100 study (Hatanaka, Hori, Ishikawa)
+//! describes it: lock_all locks every process of the window in shared mode. The lock itself is a parameter here.
 //!
 //! # Properties
 //!
 //! * Locks of different targets are independent of each other.
-//! * lock_all costs p acquisitions, one for each rank, in the order of the ranks. It does not scale, and is here for
+//! * lock_all costs p acquisitions, one for each rank, in the order of the ranks. It does not scale, and serves for
 //!   comparison with policies that do.
 //! * lock_all keeps the locks that it has while it waits for the next one. So a rank that holds target t exclusively and
 //!   then locks a target below t can wait for a lock_all that waits for this rank. Programs that lock their targets in the
@@ -34,7 +34,7 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
 use crate::{Exclusion, LINE, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
 
-/// One rank's part of a window lock made of one reader-writer lock a target; see the [module's text](self).
+/// One rank's part of a window lock made of one reader-writer lock for each target; see the [module's text](self).
 ///
 /// # Panics
 ///
@@ -43,7 +43,7 @@ use crate::{Exclusion, LINE, LockKind, Place, RawRwLock, RawRwLockTimed, Result,
 pub struct PerTarget<L> {
     /// This rank's handle of each target's lock.
     locks: Vec<L>,
-    /// Where the words and the queue nodes are, in every rank's segment.
+    /// The displacement of the words and the queue nodes, in every rank's segment.
     allocations: [Disp; 2],
 }
 
@@ -132,7 +132,7 @@ impl<L: RawRwLockTimed> WindowLockTimed for PerTarget<L> {
     }
 }
 
-/// Acquires every lock for reading; if one of them cannot be had, releases those before it.
+/// Acquires every lock for reading. If one of them cannot be acquired, releases the locks before it.
 fn all_or_none<L: RawRwLock, A: RemoteAtomics + ?Sized>(
     locks: &mut [L],
     ra: &A,

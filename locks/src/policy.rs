@@ -7,8 +7,7 @@
 //! # Adding a policy
 //!
 //! Add one line to the list below: `policy` for a window lock, `rw_lock` or `mutex` for one lock of the whole window, `robust_rw_lock` or
-//! `robust_mutex` for one that outlives ranks ([`RobustGlobal`]). It makes the two
-//! variants and the name, which is that of the type.
+//! `robust_mutex` for one that outlives ranks ([`RobustGlobal`]). The line makes the two variants and the name, which is the type's name.
 //!
 //! # Cost
 //!
@@ -53,7 +52,7 @@ pub trait PolicyVisitor {
     /// Runs the code for the policy `W`.
     fn visit<W: WindowLock + 'static>(self) -> Self::Out;
 
-    /// Runs the code for a policy that is one lock of type `L` for the whole window. As provided, it visits the policy.
+    /// Runs the code for a policy that is one lock of type `L` for the whole window. The default visits the policy.
     fn visit_lock<L: RawRwLock + 'static>(self) -> Self::Out
     where
         Self: Sized,
@@ -61,7 +60,7 @@ pub trait PolicyVisitor {
         self.visit::<Global<L>>()
     }
 
-    /// Runs the code for a policy that is one lock which outlives ranks. As provided, it visits the policy.
+    /// Runs the code for a policy that is one lock which outlives ranks. The default visits the policy.
     fn visit_robust_lock<L: RecoverableRw + 'static>(self) -> Self::Out
     where
         Self: Sized,
@@ -93,7 +92,7 @@ macro_rules! policies {
                 }
             }
 
-            /// Returns whether it is a mutex, under which shared locks and lock_all exclude each other, too.
+            /// Returns whether the policy is a mutex, under which shared locks and lock_all exclude each other, too.
             pub const fn is_mutex(self) -> bool {
                 match self {
                     $(PolicyKind::$variant => entry!(is_mutex $kind),)*
@@ -119,7 +118,7 @@ macro_rules! policies {
         }
 
         impl Policy {
-            /// Returns which policy it is.
+            /// Returns the name of the policy.
             pub const fn kind(&self) -> PolicyKind {
                 match self {
                     $(Policy::$variant(_) => PolicyKind::$variant,)*
@@ -156,7 +155,7 @@ macro_rules! policies {
         }
 
         impl WindowLock for Policy {
-            /// One name for all; [`PolicyKind::name`] is the name of the chosen policy.
+            /// One name for all policies; [`PolicyKind::name`] is the name of the chosen policy.
             const NAME: &'static str = "policy";
             type Params = PolicyKind;
 
@@ -166,7 +165,8 @@ macro_rules! policies {
                 })
             }
 
-            // What most windows have is inlined where it is used; the others are a call, or every use would hold them all.
+            // The policy of most windows is inlined where it is used. The others are a call; otherwise every use would
+            // contain all of them.
             #[inline(always)]
             fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
                 match self {
@@ -261,7 +261,7 @@ policies! {
     rw_lock DecLock: DecLock;
     /// One [`DslrWide`] for the whole window: additions draw and serve tickets, and waiters poll.
     rw_lock DslrWide: DslrWide;
-    /// One [`ShiftLock`] for the whole window: exclusive locks pass it on, and let in the shared locks that wait after some of them.
+    /// One [`ShiftLock`] for the whole window: exclusive locks pass it on, and after some of them admit the waiting shared locks.
     rw_lock ShiftLock: ShiftLock;
     /// One [`McsRwNeutral`] for the whole window, for which few ranks compete at a time.
     rw_lock GcrRw: GcrRw<McsRwNeutral>;
@@ -307,7 +307,7 @@ policies! {
     robust_rw_lock RobustRw: RobustRw;
     /// [`TwoLevel`] whose targets outlive their holders: a recoverable lock takes a target over from a failed one ([`RobustTwoLevel`]).
     policy RobustTwoLevel: RobustTwoLevel;
-    /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
+    /// No lock at all; the caller guarantees that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }
 

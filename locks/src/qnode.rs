@@ -17,8 +17,8 @@
 //!
 //! # Memory ordering
 //! The puts of `next` and `unblocked` are posted. Only the rank that waits for them depends on when they arrive, and by I3 none arrives at
-//! a node that is in use again. A rank's resets of its node are posted as well. [`prepare`](Qnode::prepare) orders them ahead of the
-//! atomic that publishes the node again; a late reset could erase a link or a wake-up.
+//! a node that is in use again. A rank also posts the resets of its node. [`prepare`](Qnode::prepare) orders them ahead of the atomic that
+//! publishes the node again; a late reset could erase a link or a wake-up.
 //!
 //! # Deviation from the papers
 //! The papers have the flag `blocked`. A rank sets it before it publishes its node, and the waker clears it. Here the flag is inverted, and
@@ -56,10 +56,10 @@ pub struct Qnode {
 }
 
 impl Qnode {
-    /// Bytes of a node; what a lock keeps besides starts there.
+    /// The bytes of a node. Additional words of a lock start there.
     pub const BYTES: u64 = 2 * WORD;
 
-    /// The node that starts at `node` in every segment.
+    /// Makes the node that starts at `node` in every segment.
     pub fn new(node: Disp) -> Qnode {
         Qnode { next: node, unblocked: node.word(1) }
     }
@@ -89,7 +89,7 @@ impl Qnode {
         Ok(ra.put(rank_of(pred).at(self.next), link)?)
     }
 
-    /// The link to the successor, or nil while there is none.
+    /// Returns the link to the successor, or nil while there is none.
     #[inline]
     pub fn next<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<u64> {
         Ok(ra.get(ra.rank().at(self.next))?)

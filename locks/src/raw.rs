@@ -1,19 +1,19 @@
-//! The lock traits: what an algorithm implements to be verified, studied and put behind a window.
+//! The lock traits: an algorithm that implements them can be verified, studied and used by windows.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 
 use crate::{Entry, Error, Result};
 
-/// Where one lock lives.
+/// The place of one lock in memory.
 ///
 /// Both displacements come from the symmetric heap, so one value describes the lock to every rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The rank whose segment holds the lock's shared words.
     pub home: Rank,
-    /// Where the shared words start in the home's segment, aligned to [`LINE`].
+    /// The displacement of the shared words in the home's segment, aligned to [`LINE`].
     pub words: Disp,
-    /// Where each rank's own queue node starts in that rank's segment, aligned to [`LINE`].
+    /// The displacement of each rank's queue node in that rank's segment, aligned to [`LINE`].
     pub node: Disp,
 }
 
@@ -24,7 +24,7 @@ impl Place {
     /// Allocates memory for one lock: `words` bytes of shared words at `home`, and a queue node of `node` bytes at each rank.
     ///
     /// Every rank calls this at the same point of its sequence of allocations, with the same arguments. The ranks do not communicate, so a
-    /// difference is no error. Then the ranks use different words: the lock excludes nobody, or a wait does not end.
+    /// difference is not detected. Then the ranks use different words: the lock excludes no rank, or a wait does not end.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Place {
         Ok(Place { home, words, node })
     }
 
-    /// The address of the shared word number `index`, at the home rank.
+    /// Returns the address of shared word number `index`, at the home rank.
     ///
     /// It is [unwatched](Address::unwatched), since ranks wait on their own nodes, or poll.
     pub const fn word(&self, index: u64) -> Address {
@@ -49,17 +49,16 @@ impl Place {
 
 /// One rank's handle of a mutual-exclusion lock.
 ///
-/// The handle has what the rank must remember between acquire and release. One caller at a time acquires through it (`&mut`), and it uses
-/// the rank's only queue node. So make one handle for each rank and lock.
+/// The handle stores the data that the rank needs between acquire and release. One caller at a time acquires through it (`&mut`), and it
+/// uses the rank's only queue node. So make one handle for each rank and lock.
 ///
-/// Before the first use, all memory of the lock is zero. At rest, while no rank holds the lock or is in a call, it is zero again, except for
-/// the words of a lock that says otherwise ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO), [`NODE_AT_REST`](Self::NODE_AT_REST)). Freeing zeroes
-/// those.
+/// Before the first use, all memory of the lock is zero. At rest, while no rank holds the lock or is in a call, it is zero again. A lock may
+/// declare exceptions ([`RESTS_AT_ZERO`](Self::RESTS_AT_ZERO), [`NODE_AT_REST`](Self::NODE_AT_REST)). Freeing zeroes those.
 ///
 /// # Errors
 ///
-/// `acquire` and `release` fail when an operation of the network fails, mostly because a peer has failed. The state of the lock is unknown
-/// then, and the rank has to leave the world.
+/// `acquire` and `release` fail when an operation of the network fails, usually because a peer has failed. The state of the lock is
+/// unknown then, and the rank has to leave the world.
 pub trait RawMutex: Sized {
     /// The algorithm's name everywhere: file, command line, plots.
     const NAME: &'static str;
@@ -67,10 +66,11 @@ pub trait RawMutex: Sized {
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
-    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next.
+    /// True if the shared words are zero at rest; `false` for a lock that keeps its counts from one acquisition to the
+    /// next.
     const RESTS_AT_ZERO: bool = true;
-    /// Bytes of the queue node, from its start, that are zero at rest; fewer than [`NODE`](Self::NODE) for a lock that remembers something in
-    /// each rank's memory.
+    /// The number of bytes of the queue node, from its start, that are zero at rest; fewer than [`NODE`](Self::NODE) for a lock that keeps a
+    /// value in each rank's memory.
     const NODE_AT_REST: u64 = Self::NODE;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
@@ -90,7 +90,7 @@ pub trait RawMutex: Sized {
 
     /// Releases the lock, which this rank holds.
     ///
-    /// Everything that this rank completed (flushed) before is visible to the next holder.
+    /// All operations that this rank has completed (flushed) before are visible to the next holder.
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
 
@@ -102,12 +102,13 @@ pub trait RawRwLock: Sized {
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
-    /// Whether the shared words are zero at rest; `false` for a lock that counts on from one acquisition to the next.
+    /// True if the shared words are zero at rest; `false` for a lock that keeps its counts from one acquisition to the
+    /// next.
     const RESTS_AT_ZERO: bool = true;
-    /// Bytes of the queue node, from its start, that are zero at rest; fewer than [`NODE`](Self::NODE) for a lock that remembers something in
-    /// each rank's memory.
+    /// The number of bytes of the queue node, from its start, that are zero at rest; fewer than [`NODE`](Self::NODE) for a lock that keeps a
+    /// value in each rank's memory.
     const NODE_AT_REST: u64 = Self::NODE;
-    /// Whether readers hold the lock together; `false` for a mutex that stands in for a reader-writer lock.
+    /// True if readers hold the lock together; `false` for a mutex in the role of a reader-writer lock.
     const READERS_SHARE: bool = true;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
@@ -172,7 +173,7 @@ pub trait RawRwLockTimed: RawRwLock {
     ) -> Result<bool>;
 }
 
-/// How a window's target is locked.
+/// The mode in which a window's target is locked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LockKind {
     /// Together with other shared locks and with lock_all (`MPI_LOCK_SHARED`).
@@ -181,7 +182,7 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// Which locks of different ranks a window's policy keeps apart.
+/// The locks of different ranks that a window's policy keeps apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Exclusion {
     /// No locks: the policy locks nothing.
@@ -222,11 +223,12 @@ pub trait WindowLock: Sized {
     /// Unlocks every target.
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
-    /// Locks `target`, also after ranks have failed, if the policy goes on then. Otherwise it is [`lock`](Self::lock).
+    /// Locks `target`, also after ranks have failed, if the policy supports that. Otherwise it does what
+    /// [`lock`](Self::lock) does.
     ///
-    /// A rank that locks after a holder that may have left data half written gets [`Entry::OwnerDead`]. It is alone then. It repairs the
-    /// data and declares them [consistent](Self::consistent). If it unlocks before, no rank can lock any more. All ranks lock in this way,
-    /// or all by [`lock`](Self::lock).
+    /// A rank that locks after a holder that may have left data half written gets [`Entry::OwnerDead`]. It holds the lock alone then. It
+    /// repairs the data and declares them [consistent](Self::consistent). If it unlocks before, no rank can lock any more. Either all
+    /// ranks lock by this call, or all by [`lock`](Self::lock).
     ///
     /// # Errors
     ///
@@ -255,7 +257,7 @@ pub trait WindowLock: Sized {
         Err(Error::NothingToDeclare { rank: ra.rank() })
     }
 
-    /// Which locks of different ranks exclude each other.
+    /// The locks of different ranks that exclude each other.
     fn exclusion(&self) -> Exclusion {
         Exclusion::Conflicts
     }
@@ -263,8 +265,8 @@ pub trait WindowLock: Sized {
     /// Returns the symmetric-heap allocations that [`new`](Self::new) has made, the same ones on every rank.
     ///
     /// The code that frees the window returns each of them by [`Collectives::free`](rmalab_atomics::Collectives::free). No call may follow
-    /// that. While no rank holds a lock or is in a call, their memory is zero, except for words that a policy keeps to be faster next time
-    /// and names in its text. Freeing zeroes those.
+    /// that. While no rank holds a lock or is in a call, their memory is zero. A policy may keep some words to be faster next time, which
+    /// its documentation names. Freeing zeroes those.
     fn allocations(&self) -> Vec<Disp>;
 }
 

@@ -1,15 +1,16 @@
-//! The reciprocating mutex: arrivals stack up on one word, are taken whole, and are served last-in first.
+//! The reciprocating mutex: arrivals stack up on one word. A holder takes the whole stack, which is served last-in
+//! first-out.
 //!
 //! # Paper
 //! D. Dice and A. Kogan, "Reciprocating Locks", PPoPP 2025, DOI 10.1145/3710848.3710862 (arXiv 2501.02380).
 //!
 //! # Properties
 //! - Mutual exclusion. Ranks that arrive while a *segment* of earlier arrivals is served form the next segment. A segment is
-//!   served last-in first. So another rank overtakes a waiter at most once, and no rank starves.
+//!   served last-in first-out. So another rank overtakes a waiter at most once, and no rank starves.
 //! - Every wait is on the waiter's own word. No rank writes a link: each waiter knows its successor from its own swap.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
-//!   posted puts that arrive late 3 ranks × 2, 4 × 1, and 4 × 2 of which two try; with data and bulk puts in any order
-//!   2 × 2.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
+//!   posted puts that arrive late: 3 ranks × 2, 4 × 1, and 4 × 2 of which two try. With data and bulk puts in any
+//!   order: 2 × 2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -39,7 +40,7 @@
 //! # Deviations from the paper
 //! - The paper's waiting elements are addresses of one element for each thread, and the value 1 marks a held lock. Here they are
 //!   pointers to ranks, and HELD is a bit beside them.
-//! - The gate is reset after the wait instead of before the arrival, so that an acquire without contention is only its swap.
+//! - A rank resets its gate after the wait instead of before its arrival, so an acquire without contention is only its swap.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (swap), release 1 (compare-and-swap). With contention: acquire 1, release 1
@@ -50,7 +51,7 @@ use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Place, RawMutex, RawMutexTry, Result};
 
-/// In `arrivals` and `gate`, in place of a pointer: the lock is held, and no rank has arrived.
+/// In `arrivals` and `gate`, instead of a pointer: the lock is held, and no rank has arrived.
 const HELD: u64 = 1 << 32;
 
 /// One rank's handle of a reciprocating mutex.
@@ -96,7 +97,7 @@ impl RawMutex for Reciprocating {
         if ra.compare_and_swap(self.arrivals, self.eos, NIL)? == self.eos {
             return Ok(());
         }
-        // Others have arrived: takes all of them.
+        // Other ranks have arrived: takes all of them.
         let first = ra.fetch_store(self.arrivals, HELD)?;
         self.wake(ra, first)
     }
@@ -126,7 +127,7 @@ impl Reciprocating {
 
 impl RawMutexTry for Reciprocating {
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        // As in acquire: the next arrival may be followed by a wake-up of this rank.
+        // As in acquire: another rank may wake this rank right after its next arrival.
         ra.order(ra.rank())?;
         (self.succ, self.eos) = (NIL, self.me);
         Ok(ra.compare_and_swap(self.arrivals, NIL, self.me)? == NIL)

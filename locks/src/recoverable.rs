@@ -1,17 +1,18 @@
 //! Locks that outlive the ranks that hold them or wait for them.
 //!
 //! When a rank fails, every other lock ends with [`PeerFailed`](rmalab_atomics::Error::PeerFailed). A [`Recoverable`] lock goes on: the
-//! survivors repair it, and the first of them that enters after a rank has failed inside is told so, since the data may be half written.
-//! The model of failures is that of [`RemoteAtomics`]. The names are those of POSIX's robust mutexes (`EOWNERDEAD`, `ENOTRECOVERABLE`).
+//! survivors repair it. The first of them that enters after a rank has failed inside gets [`Entry::OwnerDead`], since the data may be
+//! half written. [`RemoteAtomics`] defines the model of failures. The names follow POSIX's robust mutexes (`EOWNERDEAD`,
+//! `ENOTRECOVERABLE`).
 //!
-//! A recoverable lock asks for failures only where it waits, so that without a failure it costs what the lock costs that it extends.
-//! Its words have to outlive the ranks: over processes of one host and over threads the memory of a rank stays after its failure.
+//! A recoverable lock asks for failures only where it waits. So without a failure it costs as much as the lock that it extends. Its
+//! words have to outlive the ranks: over processes of one host and over threads the memory of a rank stays after its failure.
 //!
 //! # A guard that is dropped
 //!
 //! Dropping a guard releases, as in [`guard`](crate::guard), with two exceptions. A guard whose data were not declared consistent makes
 //! the lock [not recoverable](crate::Error::NotRecoverable) for all ranks. And while a panic unwinds, a guard keeps the lock: its rank is
-//! about to fail, and the next holder is told. A program that catches the panic has to leave the world.
+//! about to fail, and the next holder learns of the failure. A program that catches the panic has to leave the world.
 
 use std::mem::ManuallyDrop;
 
@@ -28,16 +29,16 @@ pub use readers_writers::{AcquiredRw, InconsistentRw, RobustRwGuard, RobustRwLoc
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "after a failure inside, the data may be half written"]
 pub enum Entry {
-    /// No rank has failed inside since the last rank that was told.
+    /// No rank has failed inside since the last rank that got `OwnerDead`.
     Clean,
-    /// A rank may have failed inside: one of these. The data may be half written.
+    /// One of these ranks may have failed inside. The data may be half written.
     OwnerDead(Failed),
 }
 
 /// A mutex that goes on after the failure of ranks.
 ///
-/// Its [`acquire`](RawMutex::acquire) is that of any other lock: it ends with the failure of a rank. All ranks acquire in one way or all in
-/// the other.
+/// Its [`acquire`](RawMutex::acquire) ends with the failure of a rank, as for any other lock. Either all ranks acquire by that call, or all
+/// by [`recoverable_acquire`](Self::recoverable_acquire).
 pub trait Recoverable: RawMutex {
     /// Acquires the lock, also after ranks have failed. It acknowledges their failures.
     ///
@@ -50,24 +51,24 @@ pub trait Recoverable: RawMutex {
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
 
-    /// Releases the lock, which this rank holds, so that no rank can acquire it any more: they get
+    /// Releases the lock, which this rank holds, and makes it unusable: later acquires return
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
 
 /// A reader-writer lock that goes on after the failure of ranks.
 ///
-/// A rank that fails while it reads leaves nothing half written, so no rank is told of it. All ranks acquire in the ways of
-/// [`RawRwLock`] or all in these.
+/// A rank that fails while it reads leaves nothing half written, so no rank gets [`Entry::OwnerDead`] for it. Either all
+/// ranks acquire by the calls of [`RawRwLock`], or all by these.
 pub trait RecoverableRw: RawRwLock {
     /// Acquires the lock for reading, also after ranks have failed. It acknowledges their failures.
     ///
-    /// A rank that enters after one that failed inside as a writer gets [`Entry::OwnerDead`]. It is alone inside then, so
-    /// that it can repair the data, until it [shares](Self::share) the lock or releases it.
+    /// A rank that enters after one that failed inside as a writer gets [`Entry::OwnerDead`]. It is alone inside, so that
+    /// it can repair the data, until it [shares](Self::share) the lock or releases it.
     ///
     /// # Errors
     ///
-    /// Those of [`Recoverable::recoverable_acquire`].
+    /// The errors of [`Recoverable::recoverable_acquire`].
     fn recoverable_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
 
     /// Acquires the lock for writing, also after ranks have failed, as
@@ -75,18 +76,18 @@ pub trait RecoverableRw: RawRwLock {
     ///
     /// # Errors
     ///
-    /// Those of [`Recoverable::recoverable_acquire`].
+    /// The errors of [`Recoverable::recoverable_acquire`].
     fn recoverable_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
 
-    /// Lets other ranks read, too, where this one reads alone since it was told. Otherwise nothing happens.
+    /// Lets other ranks read, too, if this rank reads alone after [`Entry::OwnerDead`]. Otherwise nothing happens.
     fn share<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
-    /// Releases the lock, which this rank holds alone, so that no rank can acquire it any more: they get
+    /// Releases the lock, which this rank holds alone, and makes it unusable: later acquires return
     /// [`NotRecoverable`](Error::NotRecoverable).
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
 
-/// Where a rank is that has come back.
+/// The state of a rank that has come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a rank inside has to release"]
 pub enum Stage {
@@ -104,19 +105,20 @@ pub enum Stage {
 pub trait Resumable: RawMutex {
     /// Makes a new handle for this rank, whose handle of the lock at `place` is gone, and ends what the rank was doing.
     ///
-    /// A rank that was inside is inside again, and no other rank has been since it failed. A rank that was acquiring waits, and is inside;
-    /// or it is idle, if it had not begun. A rank that was releasing is idle; or it is inside again, if it had not begun. So the
-    /// caller remembers in its own memory what it has done inside, if it must not do that twice.
+    /// A rank that was inside is inside again, and no other rank has been inside since it failed. A rank that was acquiring waits, and is
+    /// inside; or it is idle, if it had not begun. A rank that was releasing is idle; or it is inside again, if it had not begun. So the
+    /// caller records its progress inside in its own memory, if it must not repeat a step.
     ///
-    /// The puts that the lost handle has posted are arrived or lost before this call. A rank may fail in it, and call it again.
+    /// The puts that the lost handle has posted have arrived, or are lost, before this call. A rank may fail in it, and call it
+    /// again.
     ///
     /// # Errors
     ///
-    /// Those of [`bind`](RawMutex::bind) and [`acquire`](RawMutex::acquire).
+    /// The errors of [`bind`](RawMutex::bind) and [`acquire`](RawMutex::acquire).
     fn resume<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<(Self, Stage)>;
 }
 
-/// The failures that are known here, which end no wait of this rank from here on.
+/// Returns the failures that this rank knows. From here on they end none of its waits.
 pub(crate) fn acknowledged<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Failed> {
     let failed = ra.failed()?;
     if !failed.is_empty() {
@@ -125,7 +127,7 @@ pub(crate) fn acknowledged<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Failed> 
     Ok(failed)
 }
 
-/// A pause that the failure of a rank only ends early. The caller looks for failures after it.
+/// Pauses. The failure of a rank only ends the pause early. The caller looks for failures afterwards.
 pub(crate) fn interruptible(paused: Result<()>) -> Result<()> {
     match paused {
         Err(Error::Atomics(AtomicsError::PeerFailed { .. })) => Ok(()),
@@ -133,7 +135,7 @@ pub(crate) fn interruptible(paused: Result<()>) -> Result<()> {
     }
 }
 
-/// The error of a plain acquire that comes after a rank that has failed inside.
+/// Returns the error of a plain acquire after a rank that has failed inside.
 pub(crate) fn refused<A: RemoteAtomics + ?Sized>(ra: &A, entry: Entry) -> Result<()> {
     match entry {
         Entry::Clean => Ok(()),
@@ -190,7 +192,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: Recoverable> RobustMutex<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
         ra.failed()?;
         Ok(RobustMutex { ra, raw: L::bind(ra, place, params)?, failed: None })
@@ -217,7 +219,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: Recoverable> RobustMutex<'a, A, L> {
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
 pub enum Acquired<'l, 'a, A: RemoteAtomics + ?Sized, L: Recoverable> {
-    /// No rank has failed inside since the last rank that was told.
+    /// No rank has failed inside since the last rank that got `OwnerDead`.
     Clean(RobustGuard<'l, 'a, A, L>),
     /// A rank may have failed inside, so the data may be half written.
     OwnerDead(Inconsistent<'l, 'a, A, L>),
@@ -237,7 +239,7 @@ impl<'l, 'a, A: RemoteAtomics + ?Sized, L: Recoverable> Inconsistent<'l, 'a, A, 
         &self.failed
     }
 
-    /// Declares the data consistent, after their repair.
+    /// Declares the data consistent, after this rank has repaired them.
     pub fn consistent(mut self) -> RobustGuard<'l, 'a, A, L> {
         self.guard.is_consistent = true;
         self.guard

@@ -3,18 +3,18 @@
 //! # Paper
 //! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
 //! the distributed queues (DQ) and the distributed tree (DT), whose thresholds T_L are used here. Its D-MCS, one queue over
-//! all ranks, is [`mcs`](crate::mcs). The order of steps is also that of HMCS: M. Chabbi, M. Fagan, J. Mellor-Crummey,
-//! "High Performance Locks for Multi-level NUMA Systems", PPoPP'15, 2015, DOI 10.1145/2688500.2688503.
+//! all ranks, is [`mcs`](crate::mcs). HMCS has the same order of steps: M. Chabbi, M. Fagan, J. Mellor-Crummey, "High
+//! Performance Locks for Multi-level NUMA Systems", PPoPP'15, 2015, DOI 10.1145/2688500.2688503.
 //!
 //! # Properties
 //! - Mutual exclusion. While others wait, an element keeps the lock for at most T_L,i acquisitions of its members. Each queue
-//!   is first come, first served. So no rank starves in a fair schedule; the bypass below is `unbounded`, since it
-//!   counts the schedules, too, in which a rank on its way up the tree is slow for ever.
+//!   is first come, first served. So no rank starves in a fair schedule. The bypass below is `unbounded`, since it includes
+//!   schedules in which a rank on its way up the tree makes no progress.
 //! - Ranks wait on words of their own segments, with one exception. A releasing rank polls for a link if a successor has
 //!   entered the queue of an upper level and has not linked itself yet.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with T_L = 1 and 2:
-//!   under sequential consistency and with posted puts that arrive late 4 ranks × 1 and 3 × 2; with data and bulk puts in
-//!   any order 2 × 2. With `--long`, sequentially consistent: 4 × 2, and 5 × 1 on three levels.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on nodes of two ranks, with T_L = 1 and 2.
+//!   Under sequential consistency and with posted puts that arrive late: 4 ranks × 1 and 3 × 2. With data and bulk puts
+//!   in any order: 2 × 2. With `--long`, sequentially consistent: 4 × 2, and 5 × 1 on three levels.
 //!
 //! # State
 //! Levels count from 1, the world, to N ([`crate::levels`]). The *members* of an element are its elements of the next level,
@@ -27,16 +27,16 @@
 //! | next1 to next4 | node + 8 | 8 each | first rank of a member | nil, or the pointer of the *rank* that waits after it |
 //! | tail2 to tail4 | node + 40 | 8 each | first rank of an element | nil, or the pointer of its last member in the queue |
 //!
-//! A status is either [`ACQUIRE_PARENT`], or the lock itself: four counts of 16 bits. Count i is the number of times in a row
+//! A status is either [`ACQUIRE_PARENT`] or the lock itself: four counts of 16 bits. Count i is the number of times in a row
 //! that the lock was passed in the queue of level i, the current acquisition included.
 //!
 //! # Invariants
 //! - I1: a tail is nil if and only if no member of its element holds the lock or waits for it.
-//! - I2: at most one rank of an element stands for it in the queue of the parent. It is the head of the element's queue, or it
+//! - I2: at most one rank of an element represents it in the queue of the parent. It is the head of the element's queue, or it
 //!   was the head when it entered the parent's queue and has passed the lock inside the element since.
 //! - I3: the holder of the lock is in the element at the head of every queue on its path.
-//! - I4: at most one rank writes the `status` of a waiting rank, and not before it waits: the holder of the queue that it
-//!   waits in. The reset of `status` is complete before the rank enters the next queue.
+//! - I4: only the holder of the queue in which a rank waits writes that rank's `status`, and only after the rank has
+//!   begun to wait. The reset of `status` is complete before the rank enters the next queue.
 //! - I5: the reset of a member's `next` to nil is complete before the member enters a queue.
 //!
 //! # Memory ordering
@@ -54,10 +54,10 @@
 //!
 //! # Cost
 //! Remote operations without contention, for N levels: acquire N (a swap each), release 2N - 1 (N compare-and-swaps, and
-//! N - 1 gets of `next` at the first rank of the rank's element). One of each is at the home, and the others are inside an
-//! element. With the world and its nodes that is 1 / 1 to another node, and 1 / 2 to the first rank of the node, for which
-//! these are local. With one node, or one rank on each node, there is one level: 1 / 1. With a predecessor on the node that
-//! passes the lock: acquire 2, release 1.
+//! N - 1 gets of `next` at the first rank of the rank's element). One swap and one compare-and-swap are at the home, and the
+//! others are inside an element. With the world and its nodes that is 1 / 1 to another node, and 1 / 2 to the first rank of
+//! the node. For that rank itself the latter are local. With one node, or one rank on each node, there is one level: 1 / 1.
+//! With a predecessor on the node that passes the lock: acquire 2, release 1.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
@@ -67,8 +67,8 @@ use crate::{Backoff, BackoffState, Error, Place, RawMutex, Result};
 
 /// Passed once in each level.
 const ONCE: u64 = 0x1_0001_0001_0001;
-/// The status of a rank that is now the head of its element's queue, and has to enter the queue of the parent. It is no
-/// lock, since it counts nothing in level 1.
+/// The status of a rank that is now the head of its element's queue, and has to enter the queue of the parent. It
+/// differs from every lock, since its count of level 1 is 0.
 pub const ACQUIRE_PARENT: u64 = 1 << 16;
 
 /// Bytes of the tree's words in each rank's segment: the status, and for each level a `next` and, below the world, a tail.
@@ -79,15 +79,15 @@ pub(crate) const NODE: u64 = (1 + MAX_LEVELS as u64 + (MAX_LEVELS as u64 - 1)) *
 pub struct RmaMcsParams {
     /// The elements of the machine: levels 2 to N.
     pub levels: Elements,
-    /// T_L,1 to T_L,4: how many times in a row the lock is acquired inside an element of the level while others wait; at
-    /// least 1, which always hands it to the parent. T_L,1 is not used.
+    /// T_L,1 to T_L,4: the number of times in a row that the lock is acquired inside an element of the level while
+    /// others wait. At least 1, with which each release hands the lock to the parent. T_L,1 is not used.
     pub t_l: [u16; MAX_LEVELS],
     /// The pauses between polls for a link that is under way.
     pub backoff: Backoff,
 }
 
 impl Default for RmaMcsParams {
-    /// 32 in each level, which is ours: with many waiters, one hand-over in 32 leaves the element.
+    /// 32 in each level, which is our choice: with many waiters, one hand-over in 32 leaves the element.
     fn default() -> RmaMcsParams {
         RmaMcsParams { levels: Elements::Topology, t_l: [32; MAX_LEVELS], backoff: Backoff::default() }
     }
@@ -105,10 +105,10 @@ impl RawMutex for RmaMcs {
 
     /// # Errors
     ///
-    /// [`Error::Parameter`] when a threshold is 0, or the levels are [none](Levels::new).
+    /// [`Error::Parameter`] when a threshold is 0, or the levels are [not valid](Levels::new).
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: RmaMcsParams) -> Result<RmaMcs> {
         let RmaMcsParams { levels, mut t_l, backoff } = params;
-        // The root is never handed to anybody but its successor.
+        // The root is only ever handed to its successor.
         t_l[0] = 1;
         Ok(RmaMcs(Tree::bind(ra, place, Self::NAME, levels, t_l, backoff)?))
     }
@@ -123,7 +123,7 @@ impl RawMutex for RmaMcs {
     }
 }
 
-/// The distributed tree of queues, which RMA-RW has, too.
+/// The distributed tree of queues, which RMA-RW uses, too.
 #[derive(Debug)]
 pub(crate) struct Tree {
     levels: Levels,
@@ -138,7 +138,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// This rank's handle of the tree at `place`, for the lock called `lock`.
+    /// Makes this rank's handle of the tree at `place`, for the lock called `lock`.
     pub(crate) fn bind<A: RemoteAtomics + ?Sized>(
         ra: &A,
         place: Place,
@@ -148,7 +148,7 @@ impl Tree {
         backoff: Backoff,
     ) -> Result<Tree> {
         if let Some(level) = t_l.iter().position(|&most| most == 0) {
-            let why = format!("T_L,{} is 0, so that nobody could ever acquire; it has to be at least 1", level + 1);
+            let why = format!("T_L,{} is 0, so no rank could ever acquire; it has to be at least 1", level + 1);
             return Err(Error::Parameter { lock, parameter: "t_l", why });
         }
         let levels = Levels::new(ra, lock, levels)?;
@@ -161,7 +161,7 @@ impl Tree {
         self.node
     }
 
-    /// Where `next` of a member in the queue of `level` is.
+    /// Returns the address of `next` of a member in the queue of `level`.
     fn next(&self, level: usize) -> Disp {
         self.node.word(level as u64)
     }
@@ -174,12 +174,12 @@ impl Tree {
         }
     }
 
-    /// As whom this rank is in the queue of `level`.
+    /// Returns the member that this rank represents in the queue of `level`.
     fn member(&self, level: usize) -> Rank {
         if level == self.levels.count() { self.me } else { self.levels.first(level + 1) }
     }
 
-    /// Acquires the lock. Whether it is the first one in a row at the root.
+    /// Acquires the lock. Returns whether this acquisition is the first one of a row at the root.
     pub(crate) fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         for level in (1..=self.levels.count()).rev() {
             // Completes the resets of this rank's own words (I4, I5).
@@ -200,7 +200,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Releases the lock. Where nobody in a row at the root is left to pass it to, `hand_over` comes first.
+    /// Releases the lock. If the row at the root ends with this release, calls `hand_over` first.
     pub(crate) fn release<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -221,7 +221,7 @@ impl Tree {
         if passed_in == 0 {
             hand_over(ra)?;
         }
-        // Down again: each queue to its next member, which finds the parent's queue without this element (I2).
+        // Down again: passes each queue to its next member, which finds the parent's queue without this element (I2).
         for level in passed_in + 1..=self.levels.count() {
             let mut succ = succ[level];
             if succ == NIL {
@@ -241,7 +241,7 @@ impl Tree {
         Ok(ra.put(rank_of(waiter).at(self.status()), status)?)
     }
 
-    /// Which rank waits behind this rank's member in the queue of `level`, or nil; `next` is nil afterwards.
+    /// Returns the rank that waits behind this rank's member in the queue of `level`, or nil. `next` is nil afterwards.
     fn take_next<A: RemoteAtomics + ?Sized>(&self, ra: &A, level: usize) -> Result<u64> {
         let next = ra.get(self.member(level).at(self.next(level)))?;
         if next != NIL {
@@ -250,7 +250,7 @@ impl Tree {
         Ok(next)
     }
 
-    /// Resets `next` once its link is there: a swap of a `next` that is nil could lose a link that is put meanwhile.
+    /// Resets `next` once its link is there. A swap of a nil `next` could lose a link that is put at the same time.
     fn reset_next<A: RemoteAtomics + ?Sized>(&self, ra: &A, level: usize) -> Result<()> {
         let at = self.member(level).at(self.next(level));
         if level < self.levels.count() {
@@ -261,7 +261,7 @@ impl Tree {
         Ok(())
     }
 
-    /// As [`take_next`](Self::take_next), for a link that is under way.
+    /// Like [`take_next`](Self::take_next), for a link that is under way.
     #[cold]
     fn wait_next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, level: usize) -> Result<u64> {
         let at = self.member(level).at(self.next(level));
@@ -282,17 +282,17 @@ impl Tree {
     }
 }
 
-/// How far to the left the count of `level` is.
+/// Returns the lowest bit of the count of `level`.
 fn shift(level: usize) -> u32 {
     16 * (level as u32 - 1)
 }
 
-/// How many times in a row the lock was passed in `level`.
+/// Returns the number of times in a row that the lock was passed in `level`.
 fn count(lock: u64, level: usize) -> u16 {
     (lock >> shift(level)) as u16
 }
 
-/// The lock, passed once more in `level`, and for the first time below.
+/// Returns the lock, passed once more in `level`, and for the first time below.
 fn passed(lock: u64, level: usize) -> u64 {
     let upper = u64::MAX >> shift(MAX_LEVELS - level + 1);
     ((lock & upper) + (1 << shift(level))) | (ONCE & !upper)

@@ -12,14 +12,14 @@
 //!   readers let the writer go first.
 //! - So no rank starves. A reader waits for one such row of writers. A writer waits for the writers before it, and for T_R
 //!   readers of each counter between two rows.
-//! - A waiting reader stays counted, and the rank that ends the row of writers admits it. No rank backs off and tries again.
-//!   A reader waits on its own word if the counter is its own. Otherwise it polls the counter's rank, which is on its node by
-//!   default. A writer polls the counters that have readers.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with (T_DC, T_L, T_R) =
-//!   (2, 1, 1), (1, 2, 1) and (2, 2, 2): under sequential consistency and with posted puts that arrive late a reader and a
-//!   writer on each of two nodes, and 1 reader with 3 writers; sequentially consistent also 3 with 1, and 2R+1W×2 and
-//!   1R+2W×2; with data and bulk puts in any order 1R+1W×2. With `--long`: 2R+2W×2 with (2, 2, 2), and
-//!   with (2, 1, 1) a reader and a writer on each of two nodes × 2.
+//! - A waiting reader stays counted, and the rank that ends the row of writers admits it. So no reader withdraws and tries
+//!   again. A reader waits on a local word if the counter is its own. Otherwise it polls the counter's rank, which is on its
+//!   node by default. A writer polls the counters that have readers.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on nodes of two ranks, with (T_DC, T_L, T_R) =
+//!   (2, 1, 1), (1, 2, 1) and (2, 2, 2). Under sequential consistency and with posted puts that arrive late: a reader and a
+//!   writer on each of two nodes, and 1 reader with 3 writers. Sequentially consistent also: 3 with 1, and 2R+1W×2 and
+//!   1R+2W×2. With data and bulk puts in any order: 1R+1W×2. With `--long`: 2R+2W×2 with (2, 2, 2), and with (2, 1, 1) a
+//!   reader and a writer on each of two nodes × 2.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -52,10 +52,10 @@
 //!
 //! # Deviations from the paper
 //! - ARRIVE and DEPART are one word. With two words, a reader can arrive between a reset of one and a read of the other, and
-//!   a writer enters beside it. INSIDE stands in for DEPART, since it cannot overflow.
-//! - A reader that may not enter stays counted. In the paper it takes its arrival back and tries again, which can go on for
-//!   ever while writers pass. The paper's barrier, a wait until ARRIVE is below T_R, blocks for ever if that writer has left
-//!   and no rank resets the counter. Here PHASE admits the reader, as in phase-fair locks (B. B. Brandenburg, J. H.
+//!   a writer enters beside it. INSIDE replaces DEPART, since it cannot overflow.
+//! - A reader that may not enter stays counted. In the paper it takes its arrival back and tries again, which can go on
+//!   forever while writers pass. The paper's barrier, a wait until ARRIVE is below T_R, blocks forever if that writer has
+//!   left and no rank resets the counter. Here PHASE admits the reader, as in phase-fair locks (B. B. Brandenburg, J. H.
 //!   Anderson, "Spin-Based Reader-Writer Synchronization for Multiprocessor Real-Time Systems", Real-Time Systems 46, 2010,
 //!   DOI 10.1007/s11241-010-9097-2).
 //! - The T_R-th reader sees by WRITE whether a writer is there. The paper's reader reads the tail of the world's queue. A
@@ -64,10 +64,10 @@
 //!   purpose of T_R.
 //!
 //! # Cost
-//! Remote operations without contention: a reader 1 / 1, at its counter. Of several readers at once, the last needs 2 to
-//! release, and the first may need 2, too. A writer needs 1 / 1 for each counter, in addition to those of [`rma_mcs`]. A
-//! counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, only the first and the
-//! last touch counters.
+//! Remote operations without contention: a reader 1 / 1, at its counter. If several readers are inside at once, the last
+//! needs 2 to release, and the first may need 2, too. A writer needs 1 / 1 for each counter, in addition to the
+//! operations of [`rma_mcs`]. A counter with readers costs the writer one more operation to set, one more to clear, and
+//! polls. In a row of writers, only the first and the last touch counters.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
@@ -83,10 +83,10 @@ const INSIDE_BITS: u32 = 24;
 /// One reader in ARRIVE.
 const ARRIVE: u64 = INSIDE << INSIDE_BITS;
 const PHASE: u64 = 1 << 63;
-/// The highest bit of ARRIVE: a counter that has come so far lets nobody in until it has been idle, so that ARRIVE never
+/// The highest bit of ARRIVE. A counter that has reached it admits no reader until it has been idle, so ARRIVE never
 /// overflows.
 const FULL: u64 = PHASE / ARRIVE / 2;
-/// The most ranks of one counter.
+/// The largest number of ranks of one counter.
 const MAX_RANKS: u32 = (1 << INSIDE_BITS) - 1;
 
 fn inside(counter: u64) -> u64 {
@@ -98,19 +98,21 @@ fn arrive(counter: u64) -> u64 {
 }
 
 fn depart(counter: u64) -> u64 {
-    // It wraps, so that debug builds do not panic where a mutant has broken a counter: a broken property has to show it.
+    // The subtraction wraps. So debug builds do not panic where a mutant has broken a counter, and a broken property
+    // shows it.
     arrive(counter).wrapping_sub(inside(counter))
 }
 
 /// The parameters of [`RmaRw`], under the paper's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RmaRwParams {
-    /// T_DC: how many ranks share a counter; 0 for those of one node.
+    /// T_DC: the number of ranks that share a counter; 0 for the ranks of one node.
     pub t_dc: u32,
-    /// T_L,1 to T_L,4: how many times in a row writers acquire inside an element of the level while others wait; T_L,1 is
-    /// that of the world, after which readers are let in. At least 1 each.
+    /// T_L,1 to T_L,4: the number of times in a row that writers acquire inside an element of the level while others
+    /// wait; at least 1 each. After T_L,1, the threshold of the world, waiting readers enter.
     pub t_l: [u16; MAX_LEVELS],
-    /// T_R: how many readers in a row enter by one counter while a writer is on its way; 0 lets none overtake it.
+    /// T_R: the number of readers in a row that enter by one counter while a writer is on its way. With 0, no reader
+    /// overtakes it.
     pub t_r: u32,
     /// The elements of the machine: levels 2 to N.
     pub levels: Elements,
@@ -119,7 +121,7 @@ pub struct RmaRwParams {
 }
 
 impl Default for RmaRwParams {
-    /// A counter a node, as the paper recommends. 32 in each level and 1,000 readers in a row are ours.
+    /// One counter for each node, as the paper recommends. 32 in each level and 1,000 readers in a row are our choice.
     fn default() -> RmaRwParams {
         RmaRwParams {
             t_dc: 0,
@@ -132,7 +134,7 @@ impl Default for RmaRwParams {
 }
 
 impl RmaRwParams {
-    /// T_W: how many writers in a row there are at the most while readers wait, with so many levels.
+    /// Returns T_W: the largest number of writers in a row while readers wait, with this number of levels.
     pub fn t_w(&self, levels: usize) -> u64 {
         self.t_l.iter().take(levels).fold(1, |product, &most| product.saturating_mul(u64::from(most)))
     }
@@ -144,11 +146,11 @@ pub struct RmaRw {
     tree: Tree,
     /// The counter of this rank.
     counter: Address,
-    /// Where counters are.
+    /// The displacement of the counters.
     counters: Disp,
     t_dc: u32,
     t_r: u64,
-    /// Whether the counter was idle as this rank arrived.
+    /// True if the counter was idle when this rank arrived.
     alone: bool,
     backoff: BackoffState,
 }
@@ -162,7 +164,7 @@ impl RawRwLock for RmaRw {
 
     /// # Errors
     ///
-    /// [`Error::Parameter`] when a threshold of T_L is 0, or the levels are [none](crate::Levels::new);
+    /// [`Error::Parameter`] when a threshold of T_L is 0, or the levels are [not valid](crate::Levels::new).
     /// [`Error::TooManyRanks`] when more ranks share a counter than it can count.
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: RmaRwParams) -> Result<RmaRw> {
         const { assert!(rma_mcs::NODE <= LINE, "the tree's words are before the counter") };
@@ -211,7 +213,7 @@ impl RawRwLock for RmaRw {
         }
         let left = ra.fetch_add(self.counter, INSIDE.wrapping_neg())?.wrapping_sub(INSIDE);
         if inside(left) == 0 && left & WRITE == 0 {
-            // If that fails, somebody has arrived, or a writer has come, and will do it (I5).
+            // If that fails, a reader has arrived, or a writer has come, and will do it (I5).
             ra.compare_and_swap(self.counter, left, 0)?;
         }
         Ok(())
@@ -228,7 +230,7 @@ impl RawRwLock for RmaRw {
 }
 
 impl RmaRw {
-    /// Waits until the rank's counter is as it should be.
+    /// Waits until the condition holds for the rank's counter.
     #[cold]
     fn await_counter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, until: Until) -> Result<()> {
         if self.counter.rank == ra.rank() {
@@ -242,7 +244,7 @@ impl RmaRw {
         Ok(())
     }
 
-    /// Tells all readers that a writer is on its way, and waits until those that enter before it are gone.
+    /// Announces the writer to all readers, and waits until the readers that enter before it are gone.
     fn set_counters_to_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let mut busy = Vec::new();
         for counter in all_counters(ra, self.counters, self.t_dc) {
@@ -268,7 +270,7 @@ impl RmaRw {
     }
 }
 
-/// All counters of the world.
+/// Returns all counters of the world.
 fn all_counters<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp, t_dc: u32) -> impl Iterator<Item = Address> + use<A> {
     (0..ra.size()).step_by(t_dc as usize).map(move |rank| Rank(rank).at(at))
 }
@@ -276,7 +278,7 @@ fn all_counters<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp, t_dc: u32) -> impl 
 /// Ends a row of writers at one counter: admits the readers that have arrived in it.
 fn reset_counter<A: RemoteAtomics + ?Sized>(ra: &A, counter: Address) -> Result<()> {
     let mut seen = WRITE | CLOSED;
-    // Without readers the counter goes back to rest; the first guess is that there have been none at all.
+    // Without readers the counter goes back to rest. The first guess is that no reader has come at all.
     while inside(seen) == 0 {
         let old = ra.compare_and_swap(counter, seen, 0)?;
         if old == seen {
@@ -284,7 +286,7 @@ fn reset_counter<A: RemoteAtomics + ?Sized>(ra: &A, counter: Address) -> Result<
         }
         seen = old;
     }
-    // By I3 DEPART is still what was seen. From now on it counts in this row.
+    // By I3 DEPART still has the value that was seen. From now on it counts in this row.
     let cleared = (seen & (WRITE | CLOSED)).wrapping_add(depart(seen).wrapping_mul(ARRIVE));
     ra.fetch_add(counter, PHASE.wrapping_sub(cleared))?;
     Ok(())

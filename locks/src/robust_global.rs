@@ -1,26 +1,29 @@
-//! One recoverable lock for the whole window: a rank that locks after a holder's failure is told.
+//! One recoverable lock for the whole window: a rank that locks after a holder's failure gets `OwnerDead`.
 //!
 //! # Paper
 //!
-//! The policy is [`global`](crate::global), over a lock that survivors repair ([`RecoverableRw`]). Its calls for a lock after a failure are
-//! those of POSIX's robust mutexes: `EOWNERDEAD`, `pthread_mutex_consistent` and `ENOTRECOVERABLE`.
+//! The policy is [`global`](crate::global), over a lock that survivors repair ([`RecoverableRw`]). Its calls after a failure follow POSIX's
+//! robust mutexes: `EOWNERDEAD`, `pthread_mutex_consistent` and `ENOTRECOVERABLE`.
 //!
 //! # Properties
 //!
-//! * By [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) it is `global`: they end with the failure of a rank.
-//! * By [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) it goes on. A rank
-//!   that locks after a holder has failed is told. It is alone then, also under a shared lock.
-//! * Until that rank declares the data [consistent](WindowLock::consistent), it holds the lock of one target, and no second one. If it
-//!   unlocks before, no rank can lock any more ([`Error::NotRecoverable`]).
-//! * If it fails before, the next rank is told.
-//! * While a panic unwinds, an unlock keeps the lock: the rank is about to fail, and the next one is told.
-//! * Checked exhaustively by the explorer (`rmalab verify`), this code itself over `robust-rw`, with one failure at any step: a lock_all, an
+//! * [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) work as in `global`, and end with the failure of a
+//!   rank.
+//! * [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) go on after failures.
+//!   A rank that locks after a holder has failed gets [`Entry::OwnerDead`]. It is alone then, also under a shared
+//!   lock.
+//! * Until that rank declares the data [consistent](WindowLock::consistent), it can hold the lock of one target only. If it unlocks
+//!   before, no rank can lock any more ([`Error::NotRecoverable`]).
+//! * If it fails before, the next rank gets `OwnerDead`.
+//! * While a panic unwinds, an unlock keeps the lock: the rank is about to fail, and the next holder learns of the
+//!   failure.
+//! * The explorer (`rmalab verify`) has checked this code itself exhaustively over `robust-rw`, with one failure at any step: a lock_all, an
 //!   exclusive lock and a shared lock of another target; a lock_all and two exclusive locks. Under sequential consistency and with posted
 //!   puts that arrive late, livelocks included.
 //!
 //! # Cost
 //!
-//! That of `global`.
+//! The cost of `global`.
 
 use std::thread::panicking;
 
@@ -32,9 +35,9 @@ use crate::{Entry, Error, Exclusion, Global, GlobalParams, LockKind, Recoverable
 #[derive(Debug)]
 pub struct RobustGlobal<L> {
     global: Global<L>,
-    /// Whether this rank has locked by the calls that go on after failures.
+    /// True if this rank has locked by the calls that go on after failures.
     recovers: bool,
-    /// Whether this rank was told of a failure, and has not declared the data consistent.
+    /// True if this rank has got `OwnerDead`, and has not declared the data consistent.
     is_told: bool,
 }
 
@@ -45,12 +48,12 @@ impl<L: RecoverableRw> RobustGlobal<L> {
         entry
     }
 
-    /// Whether an unlock leaves the lock to the next rank, since this one is about to fail.
+    /// Returns whether an unlock leaves the lock to the next rank, since this rank is about to fail.
     fn forsakes(&self) -> bool {
         self.recovers && panicking()
     }
 
-    /// Releases a lock whose data were not declared consistent. Returns whether this was one.
+    /// Releases the lock if its data were not declared consistent. Returns whether that was so.
     fn gives_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         if !std::mem::take(&mut self.is_told) {
             return Ok(false);
@@ -67,7 +70,7 @@ impl<L: RecoverableRw> WindowLock for RobustGlobal<L> {
 
     /// # Errors
     ///
-    /// Those of [`Global`].
+    /// The errors of [`Global`].
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: Self::Params) -> Result<RobustGlobal<L>> {
         Ok(RobustGlobal { global: Global::new(ra, params)?, recovers: false, is_told: false })
     }
@@ -99,7 +102,7 @@ impl<L: RecoverableRw> WindowLock for RobustGlobal<L> {
         if self.is_told {
             return Err(Error::Inconsistent { rank: ra.rank(), target });
         }
-        // A second target under the same lock is clean, since its data are, or were declared so.
+        // A second target under the same lock is clean: its data are consistent, or this rank has declared them so.
         let mut entry = Entry::Clean;
         self.global.lock_by(ra, kind, target, |lock| {
             entry = match kind {
@@ -120,7 +123,7 @@ impl<L: RecoverableRw> WindowLock for RobustGlobal<L> {
         if !self.is_told {
             return Err(Error::NothingToDeclare { rank: ra.rank() });
         }
-        // After an error, the data are not declared.
+        // After an error, the data are not declared consistent.
         self.global.raw().share(ra)?;
         self.is_told = false;
         Ok(())

@@ -2,18 +2,18 @@
 //!
 //! # Paper
 //! The lock is [`mcs`](crate::mcs): J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on
-//! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5.
-//! The cases of the repair are those of P. Jayanti, S. Jayanti and A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic
-//! RMR on Both CC and DSM", PODC 2019, arXiv 1904.02124, for ranks that do not come back.
+//! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5. The
+//! cases of the repair come from P. Jayanti, S. Jayanti and A. Joshi, "A Recoverable Mutex Algorithm with Sub-logarithmic RMR on
+//! Both CC and DSM", PODC 2019, arXiv 1904.02124, for ranks that do not come back.
 //!
 //! # Properties
 //! - Mutual exclusion among the ranks that live; first come, first served until the first failure.
 //! - Every wait is on the waiter's own node, except in a repair.
-//! - The rank that enters after a rank that failed inside is told. It may also be told after a rank that failed while it
-//!   acquired or released.
-//! - Any number of ranks may fail. Where a rank's memory ends with it, the rank with the lock's words may not. No rank reads
-//!   the words of a rank that has failed: what no live rank claims was theirs.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included. Under sequential
+//! - The rank that enters after a rank that failed inside gets `OwnerDead`. It may also get it after a rank that failed
+//!   while it acquired or released.
+//! - Any number of ranks may fail. Where a rank's memory ends with it, the rank with the lock's words must not fail. No rank
+//!   reads the words of a rank that has failed. A place that no live rank claims belonged to a failed rank.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential
 //!   consistency, and with posted puts that arrive late or are lost: 3 ranks × 1 acquisition and 2 × 2, each with one
 //!   failure at any step and without.
 //!
@@ -23,29 +23,31 @@
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | tail | words + 0 | 8 | home | nil, or the pointer of the last rank in the queue |
-//! | repairer | words + 8 | 8 | home | that of [`robust-tas`](crate::robust_tas): the rank that repairs |
+//! | repairer | words + 8 | 8 | home | as in [`robust-tas`](crate::robust_tas): the rank that repairs |
 //! | next | node + 0 | 8 | each rank | the number alone: no successor; the pointer of the successor; GRANTED |
 //! | grant | node + 8 | 8 | each rank | the number of the last acquisition that waited and was granted; bit 63: not recoverable |
 //! | announced | node + 16 | 8 | each rank | what the rank does: nothing, takes a place, has a place behind a pointer, looks for a successor |
 //!
 //! # Invariants
 //! - I1: from the start of its swap to the end of its release, a live rank announces its place. While the announcement may
-//!   be older than the swap of the tail, it says so, and a repair waits for it.
+//!   be older than the swap of the tail, it shows that, and a repair waits for it.
 //! - I2: ranks that wait form chains by the pointers they announce. At most one chain of live ranks begins with a rank that
 //!   holds the lock or was granted it. All others begin behind a rank that has failed.
-//! - I3: only the rank that holds `repairer`, after it has silenced the failed ranks that it knows, puts such a chain
-//!   elsewhere: behind the tail, behind the first chain, or, if there is no first chain and the tail is its own, inside.
+//! - I3: only the rank that holds `repairer` moves such a chain, after it has silenced the failed ranks that it knows.
+//!   It moves the chain behind the tail or behind the first chain. If there is no first chain and the tail is in the
+//!   chain itself, the chain's first rank enters.
 //!
 //! # Memory ordering
-//! An announcement of a step that others may see elsewhere is complete before the step: that a rank takes a place, that it
-//! looks for a successor, and each one of a repair before the next repair begins. Links and grants are posted. Each is
-//! for one acquisition by its number, so that none can be taken for another.
+//! If other ranks may see a step elsewhere, its announcement is complete before the step. These steps are: a rank takes a
+//! place, and a rank looks for a successor. The announcements of a repair are complete before the next repair begins.
+//! Links and grants are posted. Each has the number of its acquisition, so none can be taken for another.
 //!
 //! # Deviations from the paper
-//! The paper's ranks come back and recover their own place. Here they do not, and survivors go on without it.
+//! The paper's ranks come back and recover their own place. Here they do not come back, and survivors go on without
+//! them.
 //!
 //! # Cost
-//! Remote operations without a failure: those of `mcs`, acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
+//! Remote operations without a failure, as in `mcs`: acquire 1 (swap), release 1 (compare-and-swap); with a predecessor
 //! acquire 2, with a successor release 1. In addition, a rank writes its own words. A repair reads each live rank's word
 //! twice or more.
 
@@ -55,7 +57,7 @@ use crate::backoff::Backoff;
 use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::robust_tas::RobustTas;
-use crate::spot::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, Spot, TAKES, says};
+use crate::word_ref::{ANNOUNCED, GRANT, HAS, NEXT, NUMBERS, Node, OUTSIDE, RANKS, TAKES, WordRef, says};
 use crate::{Error, Place, RawMutex, Result};
 
 mod repair;
@@ -64,11 +66,11 @@ use repair::Placed;
 
 /// `next` of a rank that has granted the lock: no rank has this number.
 const GRANTED: u64 = u32::MAX as u64;
-/// Numbers come round, and then the rank resets its grant to one that is for none of them.
+/// Numbers wrap around. Then the rank resets its grant to a value that belongs to none of them.
 const NO_GRANT: u64 = 1 << 24;
 /// In `grant` and `tail`: no rank can acquire the lock any more.
 const NOT_RECOVERABLE: u64 = 1 << 63;
-/// What a rank announces besides the common kinds: it looks for a successor.
+/// The announcement of this lock, in addition to the common kinds: the rank looks for a successor.
 const LOOKS: u64 = 3;
 
 /// One rank's handle of a robust MCS mutex.
@@ -78,9 +80,9 @@ pub struct RobustMcs {
     node: Node,
     /// The number of the acquisition.
     number: u64,
-    /// Whether the present acquisition goes on after failures.
+    /// True if the present acquisition goes on after failures.
     recovers: bool,
-    /// What the release leaves behind: nil, or [`NOT_RECOVERABLE`].
+    /// The value that the release leaves: nil, or [`NOT_RECOVERABLE`].
     leaves: u64,
     repairs: RobustTas,
 }
@@ -135,7 +137,7 @@ impl Recoverable for RobustMcs {
     }
 }
 
-// The steps of an acquisition without contention are inlined, the others are out of line, as in `mcs`.
+// The steps of an acquisition without contention are inlined. The others are out of line, as in `mcs`.
 impl RobustMcs {
     fn pointer(&self) -> u64 {
         self.node.pointer(self.number)
@@ -147,14 +149,14 @@ impl RobustMcs {
     }
 
     fn announce<A: RemoteAtomics + ?Sized>(&self, ra: &A, what: u64, behind: u64) -> Result<()> {
-        self.node.own(ra).put(ANNOUNCED, Spot { what, rank: self.pointer(), behind }.word())
+        self.node.own(ra).put(ANNOUNCED, WordRef { what, rank: self.pointer(), behind }.word())
     }
 
     fn leave<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         self.node.own(ra).put(ANNOUNCED, OUTSIDE)
     }
 
-    /// Takes a place, and returns what `tail` was; where that is nil, this rank is inside.
+    /// Takes a place, and returns the old value of `tail`. If that is nil, this rank is inside.
     #[inline(always)]
     fn take<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<u64> {
         let (own, number) = (self.node.own(ra), (self.number + 1) & NUMBERS);
@@ -172,7 +174,7 @@ impl RobustMcs {
         Ok(before)
     }
 
-    /// Numbers begin again: no grant is for one of them yet.
+    /// Numbers begin again, and no grant has one of them yet.
     #[cold]
     fn begin_again<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         self.node.own(ra).put(GRANT, NO_GRANT)
@@ -199,7 +201,8 @@ impl RobustMcs {
         Ok(is_last)
     }
 
-    /// Releases to the rank behind this one. `next` is this rank's word; while it names no rank, the link is under way.
+    /// Releases the lock to the rank behind this one. `next` is this rank's word. While it names no rank, the link is
+    /// under way.
     #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut next: u64) -> Result<()> {
         loop {
@@ -223,7 +226,7 @@ impl RobustMcs {
         }
     }
 
-    /// Passes on that no rank can acquire the lock any more.
+    /// Makes the next rank learn that no rank can acquire the lock any more.
     #[cold]
     fn give_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
         self.leaves = NOT_RECOVERABLE;
@@ -258,7 +261,7 @@ impl RobustMcs {
         }
     }
 
-    /// Waits until a word of this rank's node is not `old` any more, or another rank has failed.
+    /// Waits until a word of this rank's node differs from `old`, or another rank has failed.
     fn changes<A: RemoteAtomics + ?Sized>(&self, ra: &A, word: Disp, old: u64) -> Result<()> {
         match ra.wait_until(word, Until::Ne(old)) {
             Ok(_) => Ok(()),

@@ -2,19 +2,20 @@
 //!
 //! # Paper
 //! The lock is [`tas-rw`](crate::tas_rw): R. Gerstenberger, M. Besta and T. Hoefler, "Enabling Highly-Scalable Remote Memory
-//! Access Programming with MPI-3 One Sided", SC 2013, DOI 10.1145/2503210.2503286, section 2.3. The repair is this
-//! project's. An owner word that survivors compare and swap is the idea of robust futexes (Linux,
+//! Access Programming with MPI-3 One Sided", SC 2013, DOI 10.1145/2503210.2503286, section 2.3. The repair is new here. An
+//! owner word that survivors compare and swap is the idea of robust futexes (Linux,
 //! `Documentation/locking/robust-futexes.rst`).
 //!
 //! # Properties
 //! - Mutual exclusion among the ranks that live. As in `tas-rw`, no writer that comes later passes a reader, writers can
 //!   starve, and among writers any order is possible.
-//! - The rank that takes over from a writer that has failed inside is told. It is alone then, as a writer is, also if it
-//!   came to read. A reader that has failed leaves nothing half written, so no rank is told of it.
-//! - Any number of ranks may fail, except for the one with the lock's word on a backend where its memory ends with it.
-//! - For 58 ranks at most: 58 bits of readers and 6 of the writer fill the word.
+//! - The rank that takes over from a writer that has failed inside gets `OwnerDead`. It is alone then, like a writer,
+//!   also if it acquires for reading. A reader that has failed leaves nothing half written, so no rank gets `OwnerDead`
+//!   for it.
+//! - Any number of ranks may fail, except for the rank with the lock's word on a backend where its memory ends with it.
+//! - For at most 58 ranks: 58 bits of readers and 6 bits of the writer fill the word.
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted
 //!   puts that arrive late: 2R+2W×2; 2R+1W×1 and 1R+2W×1 with one failure at any step. On request (`--long`), these with
 //!   two failures under sequential consistency, and 2R+2W×1 with one. Livelocks are included.
 //!
@@ -26,21 +27,22 @@
 //! # Invariants
 //! - I1: `lock` changes from a word without a writer to one with a writer only from 0, so no reader is inside then.
 //! - I2: a reader is inside only while its bit is set, and enters only after it has seen no writer while its bit was set.
-//!   So, by I1, no writer enters until it leaves. A reader whose bit is set beside a writer waits.
+//!   So, by I1, no writer enters until it leaves. If a reader's bit is set while there is a writer, the reader waits.
 //! - I3: the writer's release clears a live writer. A writer that has failed is replaced by a live one, by a compare-and-swap
-//!   of the whole word. So the word names a writer from the entry of one that fails to the release of one that was told.
-//! - I4: a live rank's bit is set and cleared by that rank only. The bit of a rank that has failed is cleared by a
-//!   compare-and-swap of the whole word, so once.
-//! - I5: a rank that changes what another one has left in the word has silenced it. So no operation of the latter arrives
-//!   afterwards.
+//!   of the whole word. So the word names a writer from the entry of a writer that fails to the release of a rank that got
+//!   `OwnerDead`.
+//! - I4: only a live rank itself sets and clears its bit. A compare-and-swap of the whole word clears the bit of a
+//!   failed rank, and so only once.
+//! - I5: a rank that changes what a failed rank has left in the word has silenced that rank. So no operation of the
+//!   failed rank arrives afterwards.
 //!
 //! # Memory ordering
-//! All operations are complete when they return; nothing is posted. I5 is about operations that a rank had not waited for
-//! when it failed: the backends on which ranks can fail today have none, but an adapter would.
+//! All operations are complete when they return; nothing is posted. I5 concerns operations that a rank had not waited for
+//! when it failed. The backends on which ranks can fail today have none, but an adapter would.
 //!
 //! # Deviations from the paper
-//! A bit for each reader in place of a count, and the writer's rank in place of a bit, since a survivor has to know whose
-//! they are. Waiters ask for failures in each round: one load while no rank has failed.
+//! A bit for each reader replaces the count, and the writer's rank replaces its bit, since a survivor has to know which
+//! ranks they stand for. Waiters ask for failures in each round: one load while no rank has failed.
 //!
 //! # Cost
 //! Remote operations without contention: reader acquire 1 (add), release 1 (add); writer acquire 1 (compare-and-swap),
@@ -70,7 +72,7 @@ pub struct RobustRw {
     me: u64,
     /// This rank as a reader.
     bit: u64,
-    /// True if this rank reads, and is the writer, too, since it has taken over from one.
+    /// True if this rank reads, and is also the writer, since it has taken over from one.
     is_alone: bool,
     backoff: BackoffState,
 }
@@ -79,7 +81,7 @@ fn reader(rank: Rank) -> u64 {
     1 << (WRITER_BITS + rank.0)
 }
 
-/// `lock` without the readers that have failed.
+/// Returns `lock` without the readers that have failed.
 fn swept(lock: u64, failed: &Failed) -> u64 {
     lock & !failed.iter().map(reader).sum::<u64>()
 }
@@ -165,7 +167,7 @@ impl RobustRw {
         if lock & WRITER == NIL { Ok(Entry::Clean) } else { self.wait_for_writer(ra, lock | self.bit, recovers) }
     }
 
-    /// Waits until no writer is inside; `lock` is the word with this reader's bit.
+    /// Waits until no writer is inside. `lock` is the word with this reader's bit.
     #[cold]
     #[inline(never)]
     fn wait_for_writer<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
@@ -227,7 +229,7 @@ impl RobustRw {
         Ok(Entry::Clean)
     }
 
-    /// Puts this rank in the place of the writer in `lock`, which has failed. By I2, readers in `lock` wait.
+    /// Replaces the writer in `lock`, which has failed, by this rank. By I2, readers in `lock` wait.
     fn takes_over<A: RemoteAtomics + ?Sized>(&self, ra: &A, lock: u64, failed: &Failed) -> Result<bool> {
         ra.silence(failed)?;
         let taken = swept(lock, failed) & !WRITER | self.me;
@@ -272,7 +274,7 @@ mod tests {
                 match RobustRw::bind(ra, place, Backoff::default()) {
                     Ok(mut lock) => {
                         assert!(fits);
-                        // All bits at once, the last one included.
+                        // All bits at once, including the last one.
                         lock.acquire_read(ra).unwrap();
                         let all = |word: u64| word >> WRITER_BITS == u64::MAX >> WRITER_BITS;
                         suite::poll(ra, place.word(0), all).unwrap();

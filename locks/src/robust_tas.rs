@@ -7,12 +7,12 @@
 //!
 //! # Properties
 //! - Mutual exclusion among the ranks that live. Not fair: other ranks can pass a waiter any number of times.
-//! - The rank that takes over from a rank that has failed is told, whether that rank was inside, or had its release under way.
-//! - Any number of ranks may fail, except for the one with the lock's word on a backend where its memory ends with it.
+//! - The rank that takes over from a failed rank gets `OwnerDead`, whether that rank was inside or had its release under way.
+//! - Any number of ranks may fail, except for the rank with the lock's word on a backend where its memory ends with it.
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
-//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two; without
-//!   failures 4 × 2. Livelocks are included.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted
+//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two. Without
+//!   failures: 4 × 2. Livelocks are included.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -20,13 +20,14 @@
 //! | owner | words + 0 | 8 | home | 0: free; else the holder's rank plus one; 2^63: not recoverable |
 //!
 //! # Invariants
-//! - I1: `owner` changes from 0 only to a rank that then holds the lock, from a live rank only by that rank's release, and
-//!   from a rank that has failed only to a live one, which then holds the lock, or by the release that it had posted.
-//! - I2: a rank that takes over has silenced the rank from which it does. So a release that the latter had posted has
-//!   arrived before the comparison of `owner`, or never does.
+//! - I1: `owner` changes from 0 only to a rank that then holds the lock, and from a live rank only by that rank's release.
+//!   From a failed rank it changes only to a live rank, which then holds the lock, or by the release that the failed rank
+//!   had posted.
+//! - I2: a rank that takes over has silenced the failed rank. So a release that the failed rank had posted has arrived
+//!   before the comparison of `owner`, or never arrives.
 //!
 //! # Memory ordering
-//! As in [`tas`](crate::tas): the release is a posted put, which I2 needs silenced.
+//! As in [`tas`](crate::tas): the release is a posted put, so I2 needs the silence.
 //!
 //! # Deviations from the paper
 //! Waiters ask for failures in each round: one load while no rank has failed.
@@ -98,7 +99,7 @@ impl RobustTas {
         Ok(ra.compare_and_swap(self.owner, NIL, self.me)?)
     }
 
-    /// The attempts after the first one, which has found `owner`.
+    /// Makes the attempts after the first one, which has found `owner`.
     #[cold]
     #[inline(never)]
     fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut owner: u64, recovers: bool) -> Result<Entry> {

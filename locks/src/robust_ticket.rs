@@ -3,37 +3,38 @@
 //! # Paper
 //! The lock is [`ticket`](crate::ticket): J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on
 //! Shared-Memory Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 2.
-//! The repair is this project's. That a rank announces an operation before it begins is the idea of `list_op_pending` of
-//! robust futexes (Linux, `Documentation/locking/robust-futexes.rst`).
+//! The repair is new here. An announcement of an operation before it begins is the idea of `list_op_pending` of robust
+//! futexes (Linux, `Documentation/locking/robust-futexes.rst`).
 //!
 //! # Properties
 //! - Mutual exclusion among the ranks that live; first come, first served.
-//! - The rank that is served after a skipped ticket is told, whether the ticket's rank was inside or only waited.
-//! - Any number of ranks may fail, except for the one with the lock's word on a backend where its memory ends with it. The
-//!   words of a rank that has failed are not read.
+//! - The rank that is served after a skipped ticket gets `OwnerDead`, whether the ticket's rank was inside or only
+//!   waited.
+//! - Any number of ranks may fail, except for the rank with the lock's word on a backend where its memory ends with it. No
+//!   rank reads the words of a failed rank.
 //! - Waiters poll a remote word, less often the further away their turn is.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted
-//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two; without
-//!   failures 3 × 2, first come, first served included. Livelocks are included.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted
+//!   puts that arrive late or are lost: 3 ranks × 2 acquisitions with one failure at any step, 3 × 1 with two. Without
+//!   failures: 3 × 2, first come, first served included. Livelocks are included.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
-//! | lock | words + 0 | 8 | home | bits 63–33 next_ticket; bit 32: not recoverable; bit 31: the rank that is served next is told; bits 30–0 now_serving |
+//! | lock | words + 0 | 8 | home | bits 63–33 next_ticket; bit 32: not recoverable; bit 31: the rank that is served next gets `OwnerDead`; bits 30–0 now_serving |
 //! | announced | node | 8 | each rank | 0: outside; 1: it may take a ticket now; else twice its ticket plus 2 |
 //!
 //! # Invariants
-//! - I1: `next_ticket` - `now_serving` (modulo 2^31) is the number of tickets that are held, those of ranks that have failed
-//!   included.
+//! - I1: `next_ticket` - `now_serving` (modulo 2^31) is the number of tickets that are held, including the tickets of failed
+//!   ranks.
 //! - I2: from the start of the addition that takes its ticket until that ticket is served and released, a live rank's word
-//!   `announced` is 1 or says the ticket.
-//! - I3: `now_serving` moves on by the release of the live rank whose ticket it is, or, if no live rank has that ticket, by a
-//!   compare-and-swap of the whole word. No value of the word comes back within 2^31 tickets, so the swap fails if anything
-//!   has changed.
+//!   `announced` is 1 or names the ticket.
+//! - I3: the release of the live rank with the ticket `now_serving` advances `now_serving`. If no live rank has that ticket,
+//!   a compare-and-swap of the whole word does. No value of the word comes back within 2^31 tickets, so the swap fails if
+//!   anything has changed.
 //!
 //! # Memory ordering
-//! The announcement 1 is ordered ahead of the addition (I2). The ticket and the end of the announcement are posted. If they
-//! are late, a repair waits for them.
+//! The announcement 1 is ordered ahead of the addition (I2). The announcements of the ticket and of the end are posted. If
+//! they are late, a repair waits for them.
 //!
 //! # Deviations from the paper
 //! As in [`ticket`](crate::ticket), both numbers are in one word. The word does not go back to 0: a repair compares it as a
@@ -41,8 +42,8 @@
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (add), release 1 (add), as `ticket`. With contention: acquire 1 and the
-//! polls, release 1. In addition, each acquire and release writes its own rank's word. A repair on p ranks
-//! adds a silence and p − 1 at most for each skipped ticket.
+//! polls, release 1. In addition, each acquire and release writes its own rank's word. A repair on p ranks adds a silence
+//! and at most p − 1 for each skipped ticket.
 
 use rmalab_atomics::{Address, Failed, Rank, RemoteAtomics, WORD};
 
@@ -54,11 +55,11 @@ use crate::{Error, Place, RawMutex, Result};
 /// One ticket in `next_ticket`.
 const TICKET: u64 = 1 << 33;
 const NOT_RECOVERABLE: u64 = 1 << 32;
-/// The rank that is served next is told that a rank may have failed inside.
+/// The rank that is served next gets `OwnerDead`: a rank may have failed inside.
 const OWNER_DEAD: u64 = 1 << 31;
 const SERVING: u64 = OWNER_DEAD - 1;
 
-/// What a rank announces.
+/// The announcement of a rank.
 const OUTSIDE: u64 = 0;
 const TAKES: u64 = 1;
 
@@ -78,7 +79,7 @@ fn split(lock: u64) -> (u64, u64) {
     (lock >> 33, lock & SERVING)
 }
 
-/// The difference that serves the next ticket after `serving`.
+/// Returns the difference that serves the next ticket after `serving`.
 fn next(serving: u64) -> u64 {
     // The overflow of the last number would set the bit beside it.
     if serving == SERVING { SERVING.wrapping_neg() } else { 1 }
@@ -172,19 +173,20 @@ impl RobustTicket {
         }
     }
 
-    /// The number of ranks ahead of this one.
+    /// Returns the number of ranks ahead of this one.
     fn distance(&self, now_serving: u64) -> u64 {
         self.my_ticket.wrapping_sub(now_serving) & SERVING
     }
 
-    /// Serves the next ticket if the one that is served in `lock`, which is not this rank's, belongs to no live rank.
+    /// Serves the next ticket if the ticket that is served in `lock` belongs to no live rank. That ticket is not this
+    /// rank's.
     fn skip<A: RemoteAtomics + ?Sized>(&self, ra: &A, lock: u64, failed: &Failed) -> Result<()> {
         ra.silence(failed)?;
         let serving = lock & SERVING;
         let others = (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank() && !failed.contains(rank));
         for rank in others {
             let announced = ra.get(Address { rank, ..self.announced })?;
-            // By I2, a live rank with that ticket says so, or has released it since, and then the swap fails.
+            // By I2, a live rank with that ticket announces it, or has released it since, and then the swap fails.
             if announced == TAKES || announced == announcement(serving) {
                 return Ok(());
             }

@@ -3,30 +3,30 @@
 //! # Paper
 //!
 //! The policy is [`two-level`](crate::two_level): R. Gerstenberger, M. Besta, T. Hoefler: Enabling Highly-Scalable Remote Memory
-//! Access Programming with MPI-3 One Sided. SC'13, 2013. DOI 10.1145/2503210.2503286. The repair is this project's. An owner word
-//! that survivors compare is the idea of robust futexes (Linux, `Documentation/locking/robust-futexes.rst`).
+//! Access Programming with MPI-3 One Sided. SC'13, 2013. DOI 10.1145/2503210.2503286. The repair is new here. An owner word that
+//! survivors compare is the idea of robust futexes (Linux, `Documentation/locking/robust-futexes.rst`).
 //!
 //! # Properties
 //!
-//! * Exclusion among the ranks that live, order and cost are those of `two-level`: exclusive locks of different targets do not
-//!   exclude each other, and starve while lock_alls overlap.
-//! * By [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) it ends with the failure of a rank. By
-//!   [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) it goes on.
-//! * The rank that locks a target after the holder of an exclusive lock has failed there is told. It is alone at that target, also
-//!   under a shared lock. A lock_all is told of all such targets at once, when no live rank holds an exclusive lock. Other targets
-//!   are not affected.
+//! * Exclusion among the live ranks, order and cost are as in `two-level`: exclusive locks of different targets do not exclude
+//!   each other, and starve while lock_alls overlap.
+//! * [`lock`](WindowLock::lock) and [`lock_all`](WindowLock::lock_all) end with the failure of a rank.
+//!   [`recoverable_lock`](WindowLock::recoverable_lock) and [`recoverable_lock_all`](WindowLock::recoverable_lock_all) go on.
+//! * The rank that locks a target after the holder of its exclusive lock has failed gets
+//!   [`Entry::OwnerDead`]. It is alone at that target, also under a shared lock. A lock_all gets it for
+//!   all such targets at once, when no live rank holds an exclusive lock. Other targets are not affected.
 //! * Until that rank declares the data [consistent](WindowLock::consistent), it gets no further lock. If it unlocks before, no rank
-//!   can lock that target any more, or all targets ([`Error::NotRecoverable`]). If it fails before, the next rank is told. While a
-//!   panic unwinds, an unlock keeps the lock.
-//! * Any number of ranks may fail, except for one whose words are in use on a backend where they end with it: the master's rank,
-//!   and a target. What a failed rank has announced is not read.
+//!   can lock that target any more, or all targets ([`Error::NotRecoverable`]). If it fails before, the next rank gets `OwnerDead`.
+//!   While a panic unwinds, an unlock keeps the lock.
+//! * Any number of ranks may fail. On a backend where a rank's words end with it, the exceptions are the master's rank, and a
+//!   target in use. No rank reads the announcements of a failed rank.
 //! * Waiters poll a remote word.
-//! * Checked exhaustively by the explorer (`rmalab verify`), this code itself, livelocks included, with one failure at any step: a
-//!   lock_all and an exclusive lock, and a shared and an exclusive lock of one target, twice each; two exclusive locks of one target; a
-//!   lock_all, an exclusive lock and a shared lock of another target. Under sequential consistency and with posted puts that arrive
-//!   late. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
-//!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of
-//!   one target did not end, and found nothing.
+//! * The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential consistency and
+//!   with posted puts that arrive late, with one failure at any step: a lock_all and an exclusive lock, and a shared and an exclusive
+//!   lock of one target, twice each; two exclusive locks of one target; a lock_all, an exclusive lock and a shared lock of another
+//!   target. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
+//!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of one
+//!   target did not end, and found nothing.
 //!
 //! # State
 //!
@@ -35,7 +35,7 @@
 //! | master, high half | `words` | 32 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or wait in, lock_all |
 //! | master, bit 31 | `words` | 1 bit | [`RobustTwoLevelParams::master`] | 1 when some target is not recoverable |
 //! | master, the rest | `words` | 31 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or attempt, an exclusive lock |
-//! | repairer | `words` + 8 | 64 bits | [`RobustTwoLevelParams::master`] | that of [`robust-tas`](crate::robust_tas): the rank that repairs |
+//! | repairer | `words` + 8 | 64 bits | [`RobustTwoLevelParams::master`] | as in [`robust-tas`](crate::robust_tas): the rank that repairs |
 //! | target, low half | `words` + [`LINE`] | 32 bits | every rank | nil, or the holder of the exclusive lock; 2^32 - 1: not recoverable |
 //! | target, high half | `words` + [`LINE`] | 32 bits | every rank | how many ranks hold, or wait for, it in shared mode |
 //! | announced | `words` + 2 [`LINE`] | 64 bits | every rank | bit 0: a count is about to change; bits 1, 2: counted as lock_all, as exclusive; above: number of changes |
@@ -47,38 +47,39 @@
 //!
 //! * I1 to I4 of [`two-level`](crate::two_level), for live ranks. A rank that owns a target is counted in the master, also after
 //!   it has failed.
-//! * I5: while a live rank is counted otherwise than it announces, bit 0 is set. The number grows with each change of a count. So
-//!   if all announcements are the same before and after a look at a word, with no bit 0 set, they were right at that look.
-//! * I6: only the rank that holds `repairer`, after it has silenced the failed ranks, takes away their counts and their places as
-//!   owners. It adds differences, so live ranks may change the same words meanwhile. Every step can be repeated after a failure.
-//! * I7: a rank that takes over a target counts itself in the master first. The failed owner's count is taken away only when it
-//!   owns nothing. So lock_alls are kept out without a gap, and no lock_all is inside.
-//! * I8: a lock_all takes over while it is counted and after a look at which no live rank was counted as exclusive. No rank begins
-//!   an exclusive lock from then on (I2), except for one that takes over, which holds `repairer` (I6).
+//! * I5: while a live rank's counts differ from its announcement, bit 0 is set. The number grows with each change of a count. So
+//!   if all announcements are the same before and after a look at a word, and no bit 0 is set, they were right at that look.
+//! * I6: only the rank that holds `repairer` removes the counts of failed ranks and replaces failed owners, after it has silenced
+//!   those ranks. It adds differences, so live ranks may change the same words meanwhile. Every step can be repeated after a
+//!   failure.
+//! * I7: a rank that takes over a target counts itself in the master first. It removes the failed owner's count only when that
+//!   owner owns nothing. So the counts keep lock_alls out without a gap, and no lock_all is inside.
+//! * I8: a lock_all takes over while it is counted, and after a look at which no live rank was counted as exclusive. From then on
+//!   no rank begins an exclusive lock (I2), except for a rank that takes over, which holds `repairer` (I6).
 //!
 //! # Memory ordering
 //!
-//! Bit 0 is ordered ahead of the change of the count (I5). The end of the announcement is posted, after the bits of `shared`. If it is
-//! late, a recount waits for it.
+//! Bit 0 is ordered ahead of the change of the count (I5). A rank posts the end of the announcement, after the bits of `shared`. If it
+//! is late, a recount waits for it.
 //!
 //! # Deviations from the paper
 //!
-//! * Those of `two-level`, with waiting: [`Contended::Retract`](crate::Contended::Retract) is left out, since each retreat of a waiter
-//!   is a change that a recount has to wait for.
-//! * The owner in place of bit 0: a waiter has to know whose lock it is.
+//! * The deviations of `two-level`, with waiting. [`Contended::Retract`](crate::Contended::Retract) is left out, since a recount would
+//!   have to wait for each retreat of a waiter.
+//! * The owner replaces bit 0, since a waiter has to know which rank holds the lock.
 //! * The master counts, and ranks announce. A bit for each rank, as in [`robust-rw`](crate::robust_rw), would need no announcements,
-//!   but ends at 32 ranks in the master and 58 in a target.
-//! * A rank announces its shared locks by a bit for each target, since it may hold all of them. So each rank has a word more for
-//!   each 64 ranks.
-//! * A retry looks at the target and the master before it announces an attempt. So the announcements of ranks that wait end, and
-//!   recounts do not wait for ever.
-//! * A rank polls its own target, too: the failure of an owner that it has acknowledged does not end a wait.
+//!   but would limit the master to 32 ranks and a target to 58.
+//! * A rank announces its shared locks by a bit for each target, since it may hold all of them. So each rank has one more word
+//!   for each 64 ranks.
+//! * A retry looks at the target and the master before it announces an attempt. So the announcements of waiting ranks end, and
+//!   recounts do not wait forever.
+//! * A rank polls its own target, too, since the failure of an owner that it has acknowledged does not end a wait.
 //!
 //! # Cost
 //!
-//! Remote operations, uncontended: those of `two-level`, shared 1 / 1, lock_all 1 / 1, the first exclusive lock of a rank 2 / 2,
+//! Remote operations, uncontended, as in `two-level`: shared 1 / 1, lock_all 1 / 1, the first exclusive lock of a rank 2 / 2,
 //! each further one 1 / 1. A retry of an exclusive lock adds 2 gets. In addition, each change of a count writes the rank's own
-//! words. A repair on p ranks reads 3p - 1 words at most in each round.
+//! words. A repair on p ranks reads at most 3p - 1 words in each round.
 
 use std::thread::panicking;
 
@@ -106,7 +107,7 @@ const LOW: u64 = u32::MAX as u64;
 /// The owner of a target that no rank can lock any more.
 const NOT_RECOVERABLE: u64 = LOW;
 
-/// What a rank announces.
+/// The announcement of a rank.
 const CHANGES: u64 = 1;
 const IN_ALL: u64 = 2;
 const IN_EXCLUSIVES: u64 = 4;
@@ -117,7 +118,7 @@ const NUMBER: u64 = 8;
 pub struct RobustTwoLevelParams {
     /// The rank whose segment holds the master word.
     pub master: Rank,
-    /// How long the pauses between two attempts, and between two polls, are.
+    /// The pauses between two attempts, and between two polls.
     pub backoff: Backoff,
 }
 
@@ -125,20 +126,20 @@ pub struct RobustTwoLevelParams {
 #[derive(Debug)]
 pub struct RobustTwoLevel {
     master: Address,
-    /// Where the target word is, in every rank's segment.
+    /// The displacement of the target word, in every rank's segment.
     target: Disp,
-    /// Where a rank's announcements are, in its segment.
+    /// The displacement of a rank's announcements, in its segment.
     own: Disp,
     me: Rank,
     announced: u64,
     shared: Vec<u64>,
-    /// How many targets this rank owns.
+    /// The number of targets that this rank owns.
     exclusives: u32,
     /// The targets that this rank has taken over, and not declared consistent.
     told: Vec<Rank>,
-    /// Whether it owns them only until then: under a shared lock or a lock_all.
+    /// True if it owns them only until then: under a shared lock or a lock_all.
     gives_back: bool,
-    /// Whether this rank has locked by the calls that go on after failures.
+    /// True if this rank has locked by the calls that go on after failures.
     recovers: bool,
     backoff: BackoffState,
     repairs: RobustTas,
@@ -228,7 +229,7 @@ impl WindowLock for RobustTwoLevel {
         if self.told.is_empty() {
             return Err(Error::NothingToDeclare { rank: ra.rank() });
         }
-        // After an error, the data are not declared.
+        // After an error, the data are not declared consistent.
         while let Some(&target) = self.told.last() {
             if self.gives_back {
                 self.disown(ra, target, NIL)?;
@@ -244,7 +245,7 @@ impl WindowLock for RobustTwoLevel {
     }
 }
 
-/// Announces in the rank's own word that a count is about to change; `announced` is what it was.
+/// Announces in the rank's own word that a count is about to change. `announced` is the old announcement.
 #[inline(always)]
 fn begin<A: RemoteAtomics + ?Sized>(own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
     own.put(0, announced | CHANGES)?;
@@ -272,7 +273,7 @@ impl RobustTwoLevel {
         own.put(0, self.announced)
     }
 
-    /// Changes a count in the master, and returns the word from before. `changed` are the bits that are the opposite afterwards.
+    /// Changes a count in the master, and returns the old word. `changed` are the bits of the announcement that flip.
     #[inline(always)]
     fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
         let (own, announced) = (self.own_announced(ra), self.announced);
@@ -282,7 +283,7 @@ impl RobustTwoLevel {
         Ok(before)
     }
 
-    /// Changes the count in the target, and returns the word from before.
+    /// Changes the count in the target, and returns the old word.
     #[inline(always)]
     fn count_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, difference: u64) -> Result<u64> {
         let (own, announced) = (self.own_announced(ra), self.announced);
@@ -317,7 +318,7 @@ impl RobustTwoLevel {
         }
     }
 
-    /// The first attempt at an exclusive lock. It takes the paper's step in the master.
+    /// Makes the first attempt at an exclusive lock. It takes the paper's step in the master.
     #[inline(always)]
     fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
         if self.exclusives > 0 {
@@ -348,7 +349,7 @@ impl RobustTwoLevel {
         Ok(taken)
     }
 
-    /// Leaves `owner` as the target's owner in place of this rank.
+    /// Makes `owner` the target's owner in place of this rank.
     #[inline(always)]
     fn disown<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
         ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)))?;

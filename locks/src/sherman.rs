@@ -8,9 +8,9 @@
 //! - Mutual exclusion. First come, first served among the ranks of a node. Nodes compete without an order, so a node may starve.
 //! - Ranks of a node pass the lock on `max` - 1 times in a row, without an operation on the home.
 //! - Only one rank of a node polls the home. The others wait on their own words.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, with `max` of 2: under sequential consistency and
-//!   with posted puts that arrive late 3 ranks × 2 and 4 × 1 on two nodes of two, and 3 × 2 on one node; with data and bulk puts in
-//!   any order 3 × 1 on two nodes.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively, with `max` of 2. Under sequential consistency and
+//!   with posted puts that arrive late: 3 ranks × 2 and 4 × 1 on two nodes of two, and 3 × 2 on one node. With data and bulk puts
+//!   in any order: 3 × 1 on two nodes.
 //!
 //! # State
 //! The *first* is the first rank of a node, or of a block of ranks.
@@ -25,21 +25,22 @@
 //! # Invariants
 //! - I1: each node's lock is an MCS mutex ([`crate::mcs`]). Only the rank that holds it acquires or releases `global` for the node.
 //! - I2: `global` changes from nil by a compare-and-swap, and to nil by the put of the one rank that holds the lock. So at most one put
-//!   is under way, and no other rank changes the word before it arrives.
+//!   is under way, and no other rank changes the word before that put arrives.
 //! - I3: a rank that gets the global lock from its predecessor is the only one that may reset `global`.
 //!
 //! # Memory ordering
-//! The put that resets `global` may be late. That delays the next compare-and-swap, also one of the same rank, and does no harm (I2).
+//! The put that resets `global` may be late. That delays the next compare-and-swap, even one by the same rank, and is harmless (I2).
 //! Links and wake-ups are posted puts. A rank resets its words by posted puts, and orders them ahead of the swap that makes it
 //! visible in a queue again.
 //!
 //! # Deviations from the paper
 //! - One word belongs to one lock. In the paper, tree nodes hash to a table of small words in the adapter's memory. There,
 //!   two nodes of the tree may share a word, and a rank that locks both waits for itself.
-//! - In the paper one batch, which the network keeps in order, has the data and the reset of the word. Here what the holder has flushed
-//!   before the release is visible to the next holder.
+//! - In the paper one batch, which the network keeps in order, has the data and the reset of the word. Here the next holder sees all
+//!   that the holder has flushed before the release.
 //! - The node's lock is an MCS queue. In the authors' code it is a ticket lock, which the threads of one process poll.
-//! - A rank polls for ever, with backoff. In the authors' code a process ends itself after a million polls that found one holder.
+//! - A rank polls without limit, with backoff. In the authors' code a process ends itself after a million polls that found the
+//!   same holder.
 //!
 //! # Cost
 //! Remote operations without contention, for the first of a node: acquire 1 (compare-and-swap), release 1 (put). Other ranks of the node
@@ -54,15 +55,16 @@ use crate::error::at_least_one;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{LINE, Place, RawMutex, Result};
 
-/// In `turn`: the node's lock without the global one. More than that is the global lock, and how often it was held in a row.
+/// In `turn`: the node's lock without the global one. A larger value is the global lock, and the number of times that it was
+/// held in a row.
 const LOCAL: u64 = 1;
 
 /// The parameters of [`Sherman`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShermanParams {
-    /// How many ranks of a node hold the lock in a row; at least 1.
+    /// The number of ranks of a node that hold the lock in a row; at least 1.
     pub max: u32,
-    /// How many ranks, in blocks from rank 0 on, share a local lock; 0 for those of a node, as in
+    /// The number of ranks that share a local lock, in blocks from rank 0 on; 0 for the ranks of a node, as in
     /// [`CohortParams`](crate::CohortParams).
     pub ranks: u32,
     /// How a rank polls the home.
@@ -70,7 +72,7 @@ pub struct ShermanParams {
 }
 
 impl Default for ShermanParams {
-    /// The bound of the authors' code, and nodes.
+    /// The bound of the authors' code, and one local lock for each node.
     fn default() -> ShermanParams {
         ShermanParams { max: 8, ranks: 0, backoff: Backoff::default() }
     }
@@ -86,7 +88,7 @@ pub struct Sherman {
     /// The pointer to this rank.
     me: u64,
     max: u32,
-    /// How often the node has held the lock in a row, while this rank holds it and without this time.
+    /// While this rank holds the lock: the number of times in a row that the node has held it before.
     d: u32,
     backoff: BackoffState,
 }
@@ -139,7 +141,7 @@ impl RawMutex for Sherman {
         if next != NIL && d < self.max {
             turn += u64::from(d);
         } else {
-            // Before the node's lock, for I2.
+            // Before the release of the node's lock, for I2.
             ra.put(self.global, NIL)?;
             if next == NIL {
                 if ra.compare_and_swap(self.local_tail, self.me, NIL)? == self.me {
@@ -176,8 +178,8 @@ mod tests {
         assert_eq!(suite::mutex_cost::<Sherman>(ShermanParams::default()), (1, 1));
     }
 
-    /// Five ranks of a node acquire in their order, the first one until all have come. Returns what `global` is while each of them holds
-    /// the lock.
+    /// Five ranks of a node acquire in their order. The first one holds the lock until all have arrived. Returns the value of `global`
+    /// while each of them holds the lock.
     fn globals(max: u32) -> Vec<u64> {
         let globals = Mutex::new(Vec::new());
         suite::scenario::<Exclusive<Sherman>>(5, params(max, 5), |ra, mut lock, place, _| {

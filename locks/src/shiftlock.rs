@@ -7,18 +7,18 @@
 //! - Mutual exclusion. Writers are served first come, first served, in the order of their compare-and-swaps on the lock's word.
 //! - Readers that wait enter together after at most `n` writers. A reader that finds no writer enters at once.
 //! - A writer waits on its own word while another writer is ahead of it. Readers, and writers that wait for readers, poll the home.
-//! - A writer that arrives can lose its compare-and-swap to ranks that come and go at the same time, so its acquire has no bound of
-//!   its own. A reader's acquire and release are one addition each, which cannot fail.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, under sequential consistency and with posted puts that
-//!   arrive late: with n = 1 2R+2W×1, 2R+1W×2, and 2W×2 beside one read; with n = 2 2R+2W×1 and 2W×2; with either n
-//!   1R+2W×2 and 3W×2, on request (`--long`). With data and bulk puts in any order 1R+1W×2.
+//! - Ranks that come and go at the same time can make the compare-and-swap of an arriving writer fail, so its acquire has no bound
+//!   of its own. A reader's acquire and release are one addition each, which cannot fail.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts that
+//!   arrive late: with n = 1 2R+2W×1, 2R+1W×2, and 2W×2 beside one read; with n = 2 2R+2W×1 and 2W×2; with either n 1R+2W×2 and 3W×2,
+//!   on request (`--long`). With data and bulk puts in any order: 1R+1W×2.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | lock | words + 0 | 8 | home | bits 63–43 `rel`, 42–22 `rdr`, 21 `mode`, 20–0 `tail` |
 //! | suc | node + 0 | 8 | each rank | nil, or the pointer of the next writer |
-//! | note | node + 8 | 8 | each rank | 0, or what the writer ahead says: bits 63–62 which note, 53–22 `k`, 21 `mode`, 20–0 `rel` |
+//! | note | node + 8 | 8 | each rank | 0, or the note of the writer ahead: bits 63–62 which note, 53–22 `k`, 21 `mode`, 20–0 `rel` |
 //!
 //! `tail` is the pointer of the last writer that holds or waits, or nil. `rdr` counts the readers that hold or wait, and `rel` counts
 //! releases, modulo 2^21. At rest `rdr` and `tail` are 0, while `rel` and `mode` keep their values.
@@ -27,16 +27,16 @@
 //! - I1: `tail` is nil if and only if no writer holds the lock or waits for it. The writers from the holder on form one list, as in
 //!   [`crate::mcs`]. A link is missing only between a writer's compare-and-swap and the arrival of its put.
 //! - I2: only the writer that holds the lock changes `mode`. A reader that finds a writer waits until `mode` has changed.
-//! - I3: when a writer changes `mode`, all readers that `rdr` counts at that moment hold the lock, and no others are let in while
-//!   `tail` is not nil. `rel` has counted all of them when it has grown by their number. The next writer waits for that value.
+//! - I3: when a writer changes `mode`, all readers that `rdr` counts at that moment hold the lock, and no others are admitted while `tail`
+//!   is not nil. `rel` has counted all of them when it has grown by their number. The next writer waits for that value.
 //! - I4: `mode` cannot change twice before a waiting reader has seen the first change: the second change is a writer's, which has waited
 //!   for that reader's release (I3).
 //! - I5: from the moment when a writer enters until it or its successors change `mode`, no rank changes `rel`.
 //!
 //! # Memory ordering
 //! All steps on `lock` are atomic and complete. Links and notes are posted puts, and the ranks that need them wait for them. A writer
-//! resets `suc` and `note` by posted puts, and orders them ahead of the step that makes it visible in `tail` again: a late reset could
-//! erase a link.
+//! resets `suc` and `note` by posted puts, and orders them ahead of the step that makes it visible in `tail` again. Otherwise a late
+//! reset could erase a link.
 //!
 //! # Deviations from the paper
 //! - The paper has a word of 128 bits and atomics on parts of it, with which a writer swaps `tail` alone. Here the word has 64 bits. A
@@ -46,9 +46,9 @@
 //! - Without a successor, the paper tries to release twice before it waits. Here it tries until it has released, or another
 //!   writer is in the queue. Only arriving readers make it try again, each of them once.
 //! - Left out: the leases. In the paper the home resets a lock whose `rel` has not changed for three leases, and a releaser whose
-//!   successor is silent for a lease gives up. A handover does not change `rel` (I5). So `n` writers that together hold the lock
-//!   longer than three leases have it reset while it is in use, although each of them is in time. The mutant `shiftlock-reset-while-held`
-//!   shows two writers inside after such a reset, and `shiftlock-silent-successor` a queue that no rank serves any more.
+//!   successor is silent for a lease gives up. A handover does not change `rel` (I5). So if `n` writers together hold the lock longer
+//!   than three leases, the home resets it while it is in use, although each writer is in time. The mutant `shiftlock-reset-while-held`
+//!   shows two writers inside after such a reset. The mutant `shiftlock-silent-successor` shows a queue that no rank serves any longer.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1, release 1, for a reader (adds) and for a writer (compare-and-swaps), or 2 for a
@@ -66,7 +66,7 @@ use crate::{Error, Place, RawRwLock, Result};
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// The ranks that `tail` can name, and `rdr` count.
+/// The number of ranks that `tail` can name, and that `rdr` can count.
 const MAX_RANKS: u32 = MASK as u32;
 
 /// The bit of `mode`, in the lock's word and in notes.
@@ -107,7 +107,7 @@ fn after(rel: u64, more: u64) -> u64 {
 /// The parameters of [`ShiftLock`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShiftLockParams {
-    /// How many writers in a row hold the lock before the readers that wait; at least 1.
+    /// The number of writers in a row that hold the lock before waiting readers; at least 1.
     pub n: u32,
     /// How ranks poll the lock's word.
     pub backoff: Backoff,
@@ -129,9 +129,9 @@ pub struct ShiftLock {
     /// The pointer to this rank.
     me: u64,
     n: u32,
-    /// The lock's word as this rank believes it to be: it begins its compare-and-swaps there.
+    /// The last value of the lock's word that this rank knows, with which it begins its compare-and-swaps.
     seen: u64,
-    /// The writers in a row that have released before this one, while it holds the lock.
+    /// While this rank holds the lock: the number of writers in a row that have released before it.
     k: u32,
     backoff: BackoffState,
 }
@@ -210,7 +210,7 @@ impl RawRwLock for ShiftLock {
         } else {
             let flip = if self.seen & MODE == 0 { MODE } else { MODE.wrapping_neg() };
             let lock = ra.fetch_add(self.lock, flip.wrapping_add(RELEASE))?;
-            // This release counts, too.
+            // This release counts as well.
             MODE_CHANGED | (lock ^ MODE) & MODE | after(releases(lock), 1 + readers(lock))
         };
         Ok(ra.put(rank_of(suc).at(self.note), note)?)
@@ -218,7 +218,7 @@ impl RawRwLock for ShiftLock {
 }
 
 impl ShiftLock {
-    /// Makes this rank the tail, and returns the word before.
+    /// Makes this rank the tail, and returns the old word.
     fn enqueue<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<u64> {
         let mut lock = self.seen;
         loop {
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(suite::rw_lock_cost::<ShiftLock>(ShiftLockParams::default()), [(1, 1), (1, 1)]);
     }
 
-    /// Rank 0 writes until a reader, and then writers 2, 3 and 4, have arrived. Returns what was served before the reader.
+    /// Rank 0 writes until a reader, and then writers 2, 3 and 4, have arrived. Returns the writers served before the reader.
     fn writers_before_the_reader(n: u32) -> u64 {
         let served = std::sync::Mutex::new(0);
         suite::scenario::<ShiftLock>(5, params(n), |ra, mut lock, place, order| {

@@ -1,15 +1,15 @@
 //! The conformance suite of the lock traits, for every lock, every backend and every number of ranks.
 //!
-//! A lock's tests are one line each; the suite has the ranks and the checks. [`mutex`] and [`rw_lock`] run on threads. The functions that end
-//! in `_on` are what each rank runs, for other backends. A violation panics.
+//! A lock's tests are one line each; the suite has the ranks and the checks. [`mutex`] and [`rw_lock`] run on threads. Each rank runs one of
+//! the functions that end in `_on`, which also serve other backends. A violation panics.
 //!
 //! The critical section keeps two words of another rank equal, by single, slow remote operations. If a writer is not alone, or a reader is
-//! inside together with a writer, the words differ, or an increment is lost. After the last release every word of the lock is zero again. No
+//! inside together with a writer, the words differ or an increment is lost. After the last release every word of the lock is zero again. No
 //! check depends on elapsed time.
 //!
-//! Ranks meet before each round of acquisitions, so that no rank is done before the others begin. They let each other run between single
-//! operations ([`Probed`]), so a lock that reads and writes its word in two steps fails. If no rank makes progress for 10 s
-//! ([`set_patience`]), the suite ends with an error that names lock, rank, operation and word.
+//! Ranks meet before each round of acquisitions, so that no rank finishes before the others begin. They let each other run between
+//! single operations ([`Probed`]), so a lock that reads and writes its word in two steps fails. If no rank makes progress for 10 s
+//! ([`set_patience`]), the suite ends with an error that names the lock, the rank, the operation and the word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,7 +36,8 @@ pub use resumable::{resumable, resumable_on};
 /// Numbers of ranks: from 3 on a queue has a middle, and from 4 on readers and writers alternate in it in every way.
 const SIZES: [u32; 5] = [2, 3, 4, 8, 16];
 
-/// Acquisitions of all ranks together, of a run on threads: each may hand the lock to a rank that waits for a processor.
+/// The acquisitions of all ranks together in a run on threads: each may hand the lock to a rank that waits for a
+/// processor.
 const ACQUISITIONS: u32 = 4_000;
 
 /// Acquisitions of a rank between two meetings of all ranks.
@@ -67,13 +68,13 @@ impl Pair {
         Ok(Pair { left: home.at(words), right: home.at(words.word(1)) })
     }
 
-    /// What both words hold.
+    /// Returns the value of both words.
     fn check<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<u64> {
         let left = ra.get(self.left)?;
         let mut right = [0; WORD as usize];
         ra.get_bytes(self.right, &mut right)?;
         let right = u64::from_ne_bytes(right);
-        assert_eq!(left, right, "{}: somebody writes while this rank is inside", ra.rank());
+        assert_eq!(left, right, "{}: another rank writes while this rank is inside", ra.rank());
         Ok(left)
     }
 
@@ -82,21 +83,21 @@ impl Pair {
         let sum = self.check(ra)? + 1;
         ra.put(self.left, sum)?;
         ra.put_bytes(self.right, &sum.to_ne_bytes())?;
-        // The release covers what is complete only.
+        // The release orders only operations that are complete.
         Ok(ra.flush(self.left.rank)?)
     }
 }
 
-/// The handle `ra` as the suite uses it to try out the lock `name`; all ranks call it at the same point.
+/// Wraps the handle `ra` for a test of the lock `name`. All ranks call it at the same point.
 fn probed<'a, A: RemoteAtomics + ?Sized>(ra: &'a A, name: &'static str) -> Result<Probed<'a, A>> {
     let patience = Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed));
     Ok(Probed::new(ra, name, ra.heap().alloc(WORD, WORD)?, patience))
 }
 
-/// The remedy for a lock that is correct although its words are not zero at rest.
+/// The advice for a lock that is correct although its words are not zero at rest.
 pub const REST_REMEDY: &str = "a lock that keeps values declares it by RESTS_AT_ZERO or NODE_AT_REST";
 
-/// Checks that these shared words of the lock and all its nodes are zero; all ranks call it, with no acquisition under way.
+/// Checks that these shared words of the lock and all its nodes are zero. All ranks call it, with no acquisition under way.
 fn at_rest<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, words: u64, node: u64) -> Result<()> {
     ra.flush_all()?;
     let all = Collectives::new(ra)?;
@@ -115,12 +116,12 @@ fn shared<L: RawRwLock>(ra: &(impl RemoteAtomics + ?Sized)) -> u64 {
     if L::RESTS_AT_ZERO { L::words(ra.size()) } else { 0 }
 }
 
-/// A lock's home in the middle, so that ranks below, at and above it take part.
+/// Returns a home in the middle, so that ranks below, at and above it take part.
 fn middle<A: RemoteAtomics + ?Sized>(ra: &A) -> Rank {
     Rank(ra.size() / 2)
 }
 
-/// Polls a word until `holds`: for scenarios, in which ranks wait for each other's progress.
+/// Polls a word until `holds`, for scenarios in which ranks wait for each other's progress.
 pub fn poll<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, holds: impl Fn(u64) -> bool) -> Result<u64> {
     loop {
         let word = ra.get(at)?;
@@ -185,7 +186,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
             lock.acquire_read(ra)?;
             let sum = pair.check(ra)?;
             assert!(sum >= seen, "{}: {sum} after {seen}: an increment was undone", ra.rank());
-            assert_eq!(pair.check(ra)?, sum, "{}: somebody wrote while this rank was reading", ra.rank());
+            assert_eq!(pair.check(ra)?, sum, "{}: another rank wrote while this rank was reading", ra.rank());
             seen = sum;
             ra.begin("release_read")?;
             lock.release_read(ra)?;
@@ -196,8 +197,8 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
     Ok(())
 }
 
-/// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock, then of one that a writer held when they
-/// came.
+/// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock, then of a lock that a writer held when
+/// they arrived.
 pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
     let inside = Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?);
@@ -320,7 +321,7 @@ fn cost(words: u64, node: u64, body: impl Fn(&Meter<'_>, Place) -> Result<(u64, 
         .expect("the result of rank 1")
 }
 
-/// Runs `body` on each of `size` ranks with a handle of one lock, its place, and a fresh word at rank 0: for the
+/// Runs `body` on each of `size` ranks with a handle of one lock, its place, and a fresh word at rank 0, for the
 /// scenarios of one lock.
 pub fn scenario<L: RawRwLock>(
     size: u32,

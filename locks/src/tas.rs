@@ -8,8 +8,9 @@
 //! # Properties
 //! - Mutual exclusion. Not fair: other ranks can pass a waiter any number of times.
 //! - Waiters poll a remote word. A waiter that gives up leaves no trace, so tries and deadlines are exact.
-//! - Checked exhaustively by the explorer (`rmalab verify`): under sequential consistency and with posted puts that arrive
-//!   late 4 ranks × 2 acquisitions, livelocks included; with data and bulk puts in any order 2 × 2. The argument is I1.
+//! - The explorer (`rmalab verify`) has checked this code exhaustively. Under sequential consistency and with posted puts
+//!   that arrive late: 4 ranks × 2 acquisitions, livelocks included. With data and bulk puts in any order: 2 × 2. The
+//!   argument is I1.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -22,7 +23,7 @@
 //!
 //! # Memory ordering
 //! The compare-and-swap that acquires comes after the put that released, so its rank sees all that the last holder wrote.
-//! The put is posted. Until it arrives, the lock looks held to every rank, its last holder included, which does no harm.
+//! The put is posted. Until it arrives, the lock looks held to every rank, including its last holder. That is harmless.
 //!
 //! # Deviations from the paper
 //! The test-and-set is a compare-and-swap that stores the rank. So a debugger shows which rank holds the lock. On adapters
@@ -42,8 +43,8 @@ use crate::{Place, RawMutex, RawMutexTimed, RawMutexTry, Result};
 pub struct Tas {
     owner: Address,
     me: u64,
-    /// Not in the handle, so that no acquire writes to the handle. The compiler then computes addresses once for many acquires, and no load
-    /// of them waits for a locked instruction: 4 % of a pair on one thread.
+    /// It is not inside the handle, so no acquire writes to the handle. The compiler then computes addresses once for many acquires, and no
+    /// load of them waits for a locked instruction. That saves 4 % of a pair on one thread.
     backoff: Box<BackoffState>,
 }
 
@@ -94,11 +95,11 @@ fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, owner: Address, me: u64) -> Result
     Ok(ra.compare_and_swap(owner, NIL, me)? == NIL)
 }
 
-/// The attempts after the first one.
+/// Makes the attempts after the first one.
 #[cold]
 #[inline(never)]
 fn retry<A: RemoteAtomics + ?Sized>(ra: &A, owner: Address, me: u64, backoff: &mut BackoffState) -> Result<()> {
-    // Not ahead of the first attempt, whose locked instruction would wait for this store.
+    // This is not ahead of the first attempt, whose locked instruction would wait for this store.
     backoff.reset();
     loop {
         backoff.wait(ra)?;

@@ -10,10 +10,10 @@
 //! - Free of livelock: a reader keeps its count while it polls, and only the writer that holds the lock can make it wait.
 //!   (Tries take their counts back, so they can make each other fail.)
 //! - Waiters poll a remote word.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: 2R+2W×2, livelocks included; with data and
-//!   bulk puts in any order 1R+1W×2.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block: sequential consistency,
-//!   2R+2W×2, with tries. Mutual exclusion, no deadlock, zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively: 2R+2W×2, livelocks included. With data and
+//!   bulk puts in any order: 1R+1W×2.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. In the model, polls block. Under sequential
+//!   consistency, with tries: 2R+2W×2. Checked properties: mutual exclusion, no deadlock, zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -61,7 +61,7 @@ impl RawRwLock for TasRw {
     type Params = Backoff;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<TasRw> {
-        // 63 bits of `lock` count any number of ranks.
+        // 63 bits of `lock` can count any number of ranks.
         Ok(TasRw { lock: place.word(0), backoff: BackoffState::new(params, ra.rank()) })
     }
 
@@ -134,7 +134,7 @@ impl TasRw {
         if self.try_acquire_write(ra)? { Ok(true) } else { self.retry_write(ra, deadline) }
     }
 
-    /// The attempts after the first one.
+    /// Makes the attempts after the first one.
     #[cold]
     #[inline(never)]
     fn retry_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {

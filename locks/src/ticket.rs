@@ -9,10 +9,11 @@
 //! - Waiters poll a remote word, less often the further away their turn is. (A CLH queue would not change that: its waiter
 //!   spins on the node of its predecessor, which is remote here.)
 //! - A rank cannot give a ticket back, so there is a try, but no deadline.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: 4 ranks × 2 acquisitions,
-//!   first come, first served and no livelock included; with data and bulk puts in any order 2 × 2.
-//! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block and numbers wrap at 4:
-//!   sequential consistency, 3 ranks × 5 and 4 × 2 acquisitions, with tries. Mutual exclusion, no deadlock, zero at rest.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively: 4 ranks × 2 acquisitions, first come,
+//!   first served and no livelock included. With data and bulk puts in any order: 2 × 2.
+//! - Spin has checked a model of these steps (verify/spin) exhaustively. In the model, polls block and numbers wrap at 4.
+//!   Under sequential consistency, with tries: 3 ranks × 5 and 4 × 2 acquisitions. Checked properties: mutual exclusion,
+//!   no deadlock, zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -30,9 +31,9 @@
 //!
 //! # Deviations from the paper
 //! - Both numbers are in one word, so the addition that takes a ticket also returns whose turn it is. `next_ticket` is the
-//!   upper half, where its overflow is lost. The overflow of `now_serving` would carry into it; the rank that causes the
+//!   upper half, where its overflow is lost. The overflow of `now_serving` would carry into it. The rank that causes the
 //!   carry subtracts it in the same addition.
-//! - A free lock is 0, the trait's state at rest: a release after which no rank waits swaps the word to 0. A rank that has
+//! - A free lock is 0, the trait's state at rest. A release after which no rank waits swaps the word to 0. A rank that has
 //!   seen a ticket after its own knows that a rank waits, and adds at once.
 //!
 //! # Cost
@@ -50,8 +51,8 @@ const TICKET: u64 = 1 << 32;
 /// The parameter of proportional backoff.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TicketParams {
-    /// How long a waiter pauses for each rank before it, in uncontended word operations (see [`RemoteAtomics::pause`]):
-    /// the least time for which a rank holds the lock. At least 1.
+    /// The pause of a waiter for each rank ahead of it, in uncontended word operations (see [`RemoteAtomics::pause`]).
+    /// It is the shortest time for which a rank holds the lock. At least 1.
     pub hold: u32,
 }
 
@@ -68,7 +69,7 @@ pub struct Ticket {
     lock: Address,
     hold: u32,
     my_ticket: u32,
-    /// Somebody is known to hold the next ticket.
+    /// This rank knows that another rank holds the next ticket.
     followed: bool,
 }
 

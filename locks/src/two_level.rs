@@ -3,7 +3,7 @@
 //! # Paper
 //!
 //! R. Gerstenberger, M. Besta, T. Hoefler: Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One
-//! Sided. SC'13, 2013. DOI 10.1145/2503210.2503286. The two-level lock hierarchy of its passive target mode.
+//! Sided. SC'13, 2013. DOI 10.1145/2503210.2503286. This is the two-level lock hierarchy of its passive target mode.
 //!
 //! # Properties
 //!
@@ -11,15 +11,17 @@
 //! * lock_all costs one atomic operation at any number of ranks.
 //! * There is no queue and no order of arrival. An exclusive lock starves while lock_alls overlap without a gap.
 //! * Free of livelock: as long as every rank goes on, some rank gets its lock. In the paper's protocol a rank in lock_all can
-//!   poll the master for ever, while a rank in lock(exclusive) adds itself there, finds the lock_all, removes itself and
-//!   retries; see Deviations, and I4.
-//! * Checked exhaustively by the explorer (`rmalab verify`), with waiting and with retracting: two lock_alls, exclusive
-//!   locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks included.
+//!   poll the master forever, while a rank in lock(exclusive) adds itself there, finds the lock_all, removes itself and
+//!   retries. See Deviations, and I4.
+//! * The explorer (`rmalab verify`) has checked this code exhaustively, with waiting and with retracting: two lock_alls,
+//!   exclusive locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks
+//!   included.
 //! * A waiting lock_all is counted, and keeps out the first exclusive lock of other ranks. So programs that hold locks while
-//!   they ask for more can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively,
-//!   rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits for 2, which waits for 3,
-//!   which waits for 1. [`Contended::Retract`] is free of this, since a waiting lock_all is not counted all the time.
-//! * An attempt can give back all that it holds, so it can be tried and have a deadline: [`WindowLockTimed`].
+//!   they ask for more can deadlock, even if the locks do not conflict. For example, rank 1 holds A shared and asks for B
+//!   exclusively, rank 2 asks for lock_all, and rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits for 2,
+//!   which waits for 3, which waits for 1. [`Contended::Retract`] is free of this, since a waiting lock_all is not counted
+//!   all the time.
+//! * An attempt can give back all that it holds, so there are tries and deadlines: [`WindowLockTimed`].
 //!
 //! # State
 //!
@@ -48,13 +50,13 @@
 //!
 //! # Deviations from the paper
 //!
-//! * The paper's lock(exclusive) repeats its first step until it succeeds: add to the master, and take that back if a
-//!   lock_all is counted there. With two lock_alls and one exclusive lock, that has a weakly fair cycle of states in which no
-//!   rank holds a lock. Here only the first attempt adds. Later attempts count this rank by a compare-and-swap against a
-//!   master without lock_alls, which leaves no trace if it fails.
+//! * The paper's lock(exclusive) repeats its first step until it succeeds: it adds to the master, and takes that back if a
+//!   lock_all is counted there. With two lock_alls and one exclusive lock, that protocol has a weakly fair cycle of states in
+//!   which no rank holds a lock. Here only the first attempt adds. Later attempts count this rank by a compare-and-swap
+//!   against a master without lock_alls, which leaves no trace if it fails.
 //! * The master's rank is a parameter. In the paper it is on one designated process.
-//! * A rank waits for its own words by [`RemoteAtomics::wait_until`] and does not poll them. It waits for exclusive locks to
-//!   end, so all operations are [unwatched](Address::unwatched), except those that take an exclusive lock back.
+//! * A rank waits for its own words by [`RemoteAtomics::wait_until`], and does not poll them. It waits for exclusive locks
+//!   to end, so all operations are [unwatched](Address::unwatched), except those that take an exclusive lock back.
 //! * The operation that releases the master returns when it is complete; the paper's does not block.
 //! * [`Contended::Retract`] is an alternative that is not in the paper.
 //!
@@ -78,7 +80,7 @@ const EXCLUSIVE: u64 = 1;
 /// One rank in the rest of the target: in a shared lock.
 const SHARED: u64 = 2;
 
-/// What lock(shared) and lock_all do when an exclusive lock, or an attempt at one, is in their way.
+/// The reaction of lock(shared) and lock_all to an exclusive lock, or an attempt at one, that is in their way.
 ///
 /// lock(exclusive) always undoes its attempt and retries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -86,7 +88,7 @@ pub enum Contended {
     /// Stay counted and poll until the way is free: the paper's protocol.
     #[default]
     Wait,
-    /// Take the count back, back off and try again; gives exclusive locks a better chance.
+    /// Take the count back, back off and try again. This gives exclusive locks a better chance.
     Retract,
 }
 
@@ -95,9 +97,9 @@ pub enum Contended {
 pub struct TwoLevelParams {
     /// The rank whose segment holds the master word.
     pub master: Rank,
-    /// What lock(shared) and lock_all do under contention.
+    /// The reaction of lock(shared) and lock_all to contention.
     pub contended: Contended,
-    /// How long the pauses between two attempts, and between two polls, are.
+    /// The pauses between two attempts, and between two polls.
     pub backoff: Backoff,
 }
 
@@ -105,15 +107,15 @@ pub struct TwoLevelParams {
 #[derive(Debug)]
 pub struct TwoLevel {
     master: Address,
-    /// Where the target word is, in every rank's segment.
+    /// The displacement of the target word, in every rank's segment.
     target: Disp,
-    /// How many targets this rank has locked exclusively.
+    /// The number of targets that this rank has locked exclusively.
     exclusives: u32,
     contended: Contended,
     backoff: BackoffState,
 }
 
-/// How long an attempt may go on; for ever if nothing is said.
+/// The limit of an attempt, if it has one.
 type Limit = Option<Time>;
 
 fn passed<A: RemoteAtomics + ?Sized>(ra: &A, limit: Limit) -> bool {
@@ -131,7 +133,7 @@ impl WindowLock for TwoLevel {
         if params.master.0 >= ra.size() {
             return Err(Error::NoSuchTarget { rank: ra.rank(), target: params.master, size: ra.size() });
         }
-        // Two lines: the ranks that poll the master are not in the way of those that lock the master's rank.
+        // Two lines, so that ranks that poll the master do not disturb ranks that lock the master's rank.
         let words = ra.heap().alloc(2 * LINE, LINE)?;
         Ok(TwoLevel {
             master: params.master.at(words),
@@ -159,7 +161,7 @@ impl WindowLock for TwoLevel {
         match kind {
             LockKind::Shared => ra.fetch_add(at.unwatched(), SHARED.wrapping_neg())?,
             LockKind::Exclusive => {
-                // Not a store of 0: shared locks may be counted in the word already, waiting (I3).
+                // Not a store of 0, since waiting shared locks may already be counted in the word (I3).
                 ra.fetch_add(at, EXCLUSIVE.wrapping_neg())?;
                 self.exclusives -= 1;
                 // The master after the target, for I1.
@@ -230,12 +232,13 @@ impl WindowLockTimed for TwoLevel {
 }
 
 impl TwoLevel {
-    /// One attempt at an exclusive lock; leaves nothing behind when it fails. The `first` attempt of a call takes the
-    /// paper's step in the master: right at once where there is no lock_all, however many exclusive locks there are.
+    /// Makes one attempt at an exclusive lock, which leaves nothing behind when it fails. The `first` attempt of a call
+    /// takes the paper's step in the master. That step succeeds at once if there is no lock_all, at any number of
+    /// exclusive locks.
     #[inline(always)]
     fn attempt_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, first: bool) -> Result<bool> {
         let alone = self.exclusives == 0;
-        // A branch and not a function that is passed, which is not inlined and has its result in memory.
+        // This is a branch, since a function argument would not be inlined, and its result would be in memory.
         let counted = match (alone, first) {
             (true, true) => attempt(ra, self.master, EXCLUSIVES, !EXCLUSIVES_MASK)?,
             (true, false) => count_without_trace(ra, self.master)?,
@@ -254,7 +257,7 @@ impl TwoLevel {
         Ok(false)
     }
 
-    /// Attempts an exclusive lock, an attempt having failed, until one succeeds; `false` at the limit.
+    /// Repeats attempts at an exclusive lock, after a failed one, until one succeeds. Returns `false` at the limit.
     #[cold]
     fn retry_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, limit: Limit) -> Result<bool> {
         self.backoff.reset();
@@ -268,8 +271,8 @@ impl TwoLevel {
         Ok(false)
     }
 
-    /// Waits until no bit of `obstacle` is set in the word at `disp` of `rank`, in which this rank is counted by `count`;
-    /// `false`, and not counted, at the limit.
+    /// Waits until no bit of `obstacle` is set in the word at `disp` of `rank`, in which this rank is counted by `count`.
+    /// At the limit, takes the count back and returns `false`.
     #[cold]
     fn wait<A: RemoteAtomics + ?Sized>(
         &mut self,
@@ -327,7 +330,8 @@ fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle:
     Ok(false)
 }
 
-/// The step of a rank that retries (I4). It fails beside a lock_all, and also when the exclusive locks change under it.
+/// Takes the step of a rank that retries (I4). It fails beside a lock_all, and also if the number of exclusive locks
+/// changes meanwhile.
 fn count_without_trace<A: RemoteAtomics + ?Sized>(ra: &A, master: Address) -> Result<bool> {
     let others = ra.compare_and_swap(master, 0, EXCLUSIVES)?;
     if others == 0 || others > EXCLUSIVES_MASK {

@@ -1,4 +1,4 @@
-//! Guards of a window's locks, which flush and unlock. [`guard`](crate::guard) says what all guards do.
+//! Guards of a window's locks, which flush and unlock. [`guard`](crate::guard) describes what all guards do.
 
 use std::mem::ManuallyDrop;
 
@@ -64,7 +64,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> LockGuard<'_, A, W> {
         ManuallyDrop::new(self).end()
     }
 
-    /// Unlocks even if the flush fails, since other ranks may wait for the lock. The error says that data may be missing.
+    /// Unlocks even if the flush fails, since other ranks may wait for the lock. The error warns that data may be
+    /// missing.
     fn end(&mut self) -> Result<()> {
         let flushed = self.ra.flush(self.target);
         self.locks.unlock(self.ra, self.target)?;
@@ -98,7 +99,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> LockAllGuard<'_, A, W> {
         ManuallyDrop::new(self).end()
     }
 
-    /// Unlocks even if the flush fails, since other ranks may wait for the lock. The error says that data may be missing.
+    /// Unlocks even if the flush fails, since other ranks may wait for the lock. The error warns that data may be
+    /// missing.
     fn end(&mut self) -> Result<()> {
         let flushed = self.ra.flush_all();
         self.locks.unlock_all(self.ra)?;

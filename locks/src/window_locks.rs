@@ -28,8 +28,8 @@ pub enum Assert {
     /// Nothing.
     #[default]
     None,
-    /// No rank holds or attempts a conflicting lock meanwhile (`MPI_MODE_NOCHECK`). This skips the acquisition and the matching release,
-    /// and nothing else. A wrong assertion is not detected.
+    /// No rank holds or attempts a conflicting lock meanwhile (`MPI_MODE_NOCHECK`). The assertion skips the acquisition and the matching
+    /// release, and nothing else. A wrong assertion is not detected.
     NoCheck,
 }
 
@@ -51,13 +51,13 @@ pub struct WindowLocks<W> {
     size: u32,
     held: Vec<Held>,
     all: Option<Assert>,
-    /// The error of an unlock by the drop of a guard.
+    /// The error of an unlock when a guard was dropped.
     pub(crate) failed: Option<Error>,
 }
 
 impl<W: WindowLock> WindowLocks<W> {
     /// Makes the locks of a new window. All ranks call it at the same point of their sequences of allocations, with the same parameters;
-    /// [`Place::alloc`](crate::Place::alloc) says what happens otherwise.
+    /// [`Place::alloc`](crate::Place::alloc) describes what happens otherwise.
     ///
     /// # Errors
     ///
@@ -97,11 +97,11 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
-    /// Locks `target`, also after ranks have failed, if the policy goes on then; see [`WindowLock::recoverable_lock`].
+    /// Locks `target`, also after ranks have failed, if the policy supports that; see [`WindowLock::recoverable_lock`].
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and those of the policy's call.
+    /// The errors of [`lock`](Self::lock), and the errors of the policy's call.
     pub fn recoverable_lock<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -118,7 +118,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// # Errors
     ///
-    /// Those of [`lock_all`](Self::lock_all), and those of the policy's call.
+    /// The errors of [`lock_all`](Self::lock_all), and the errors of the policy's call.
     pub fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
         self.check_lock_all()?;
         let entry = self.policy.recoverable_lock_all(ra)?;
@@ -130,16 +130,16 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NothingToDeclare`], and the network's.
+    /// [`Error::NothingToDeclare`], and the errors of the network.
     pub fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.policy.consistent(ra)
     }
 
-    /// Does what [`lock`](Self::lock) does, but calls `acquire` instead of the policy, whatever is asserted.
+    /// Does what [`lock`](Self::lock) does, but calls `acquire` instead of the policy, regardless of the assertion.
     ///
     /// # Errors
     ///
-    /// The errors of the rules, as for [`lock`](Self::lock), and those of `acquire`.
+    /// The errors of the rules, as for [`lock`](Self::lock), and the errors of `acquire`.
     pub fn lock_by<E: From<Error>>(
         &mut self,
         kind: LockKind,
@@ -201,7 +201,8 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
-    /// Does what [`lock_all`](Self::lock_all) does, but calls `acquire` instead of the policy, whatever is asserted.
+    /// Does what [`lock_all`](Self::lock_all) does, but calls `acquire` instead of the policy, regardless of the
+    /// assertion.
     ///
     /// # Errors
     ///
@@ -340,7 +341,7 @@ impl<W: WindowLock> WindowLocks<W> {
     }
 }
 
-/// The kind as an error spells it.
+/// Returns the kind as errors spell it.
 fn name(kind: LockKind) -> &'static str {
     match kind {
         LockKind::Shared => "shared",

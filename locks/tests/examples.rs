@@ -1,8 +1,9 @@
-//! The examples run, on threads and on processes; the stress program finds every lock in order, and what is none not.
+//! The examples run, on threads and on processes. The stress program finds no fault in any lock, and finds faults in a
+//! policy that locks nothing.
 
 use std::process::{Command, Output};
 
-/// Runs an example as cargo has built it beside the tests: `target/PROFILE/examples/NAME`.
+/// Runs an example that cargo has built beside the tests: `target/PROFILE/examples/NAME`.
 fn run(name: &str, args: &[&str]) -> Output {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("a test is in PROFILE/deps");
@@ -40,8 +41,8 @@ fn every_lock_stands_the_stress() {
     }
 }
 
-/// Without a lock the ranks disturb each other, which the program sees and says. Two million acquisitions take so long that
-/// the ranks run at the same time on any machine, whatever else it does.
+/// Without a lock the ranks disturb each other, which the program detects and reports. Two million acquisitions take so
+/// long that the ranks run at the same time on any machine, even a busy one.
 #[test]
 fn the_stress_breaks_what_is_no_lock() {
     for backend in ["local", "shm"] {

@@ -1,17 +1,17 @@
-//! Guards, over a mutex that can be told to fail, and over the same mutex as a reader-writer lock.
+//! Tests of guards, over a mutex that fails on request, and over the same mutex as a reader-writer lock.
 
 use std::time::Duration;
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time, WORD, World};
 use rmalab_locks::{Error, Exclusive, Mutex, Place, RawMutex, RawMutexTimed, RawMutexTry, Result, RwLock};
 
-/// One word; whoever sets it holds the lock.
+/// One word. The rank that sets it holds the lock.
 struct OneWord {
     word: Address,
     fails: bool,
 }
 
-/// Whether the release returns an error instead of releasing.
+/// True if the release returns an error instead of releasing.
 #[derive(Clone, Copy, Default, Debug)]
 struct Fails(bool);
 
@@ -34,7 +34,7 @@ impl RawMutex for OneWord {
 
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if self.fails {
-            // What a rank that is gone looks like: an operation that the network refuses.
+            // The effect of a rank that is gone: an operation that the network refuses.
             ra.get(Rank(ra.size()).at(Disp(0)))?;
         }
         ra.fetch_store(self.word, 0)?;
@@ -165,7 +165,7 @@ fn an_error_of_a_drop_comes_out_of_the_next_acquire() {
     world.unwrap();
 }
 
-/// A rank that panics inside leaves its lock: those after it learn of the failure, or acquire, but do not hang.
+/// A rank that panics inside leaves its lock. The ranks after it learn of the failure, or acquire, but do not hang.
 #[test]
 fn a_panic_inside_releases() {
     let result = std::panic::catch_unwind(|| {

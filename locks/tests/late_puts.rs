@@ -1,7 +1,7 @@
-//! The locks under posted puts that arrive late: after later operations of the same rank, in another order at other
-//! ranks, but before a flush of their target returns.
+//! Tests the locks under posted puts that arrive late: after later operations of the same rank, in another order at
+//! other ranks, but before a flush of their target returns.
 //!
-//! On coherent memory a put is visible when its call returns, so that a missing flush would show on a network only.
+//! On coherent memory a put is visible when its call returns, so a missing flush would show only on a network.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ struct Late<'a> {
     /// Puts under way, in order, for each target.
     posted: RefCell<Vec<VecDeque<(Word, u64)>>>,
     random: RefCell<SmallRng>,
-    /// Operations that overtook a put.
+    /// The number of operations that overtook a put.
     overtakings: Cell<u64>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Late<'a> {
         Ok(())
     }
 
-    /// Lets other ranks run while puts are under way, or few of them would be seen missing.
+    /// Lets other ranks run while puts are under way. Otherwise few ranks would see them missing.
     fn linger(&self) {
         let under_way = self.posted.borrow().iter().any(|queue| !queue.is_empty());
         if under_way && self.random.borrow_mut().random_range(0..2) == 0 {
@@ -71,7 +71,7 @@ impl<'a> Late<'a> {
         queue.into_iter().try_for_each(|(at, value)| self.inner.word(at, WordOp::Put(value)).map(drop))
     }
 
-    /// A put arrives some time, so a rank that waits does not keep its own back.
+    /// Every put arrives eventually, so a rank that waits does not hold back its own puts.
     fn deliver_all(&self) -> Result<()> {
         self.linger();
         (0..self.inner.size()).try_for_each(|target| self.deliver(Rank(target)))
@@ -101,7 +101,7 @@ impl Fabric for Late<'_> {
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         self.progress()?;
-        // SAFETY: the caller vouches for the buffer and for the span, which is one of the inner world as well.
+        // SAFETY: the caller vouches for the buffer and for the span, which is also a span of the inner world.
         let request = unsafe { self.inner.transfer(at, bytes, until)? };
         if until == Completion::Target && !matches!(bytes, Bytes::Get(_)) {
             self.deliver(at.rank())?;
@@ -144,7 +144,7 @@ impl Fabric for Late<'_> {
     }
 }
 
-/// Runs `body` on each rank of some worlds, and checks that puts were overtaken at all.
+/// Runs `body` on each rank of some worlds, and checks that some operations overtook puts.
 fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
     for size in [2, 3, 4] {
         let overtakings = World::threads(size)

@@ -1,4 +1,4 @@
-//! Parameters that mean nothing, and worlds with more ranks than a lock's words can count: one clear line, and no lock.
+//! Invalid parameters, and worlds with more ranks than a lock's words can count, give one clear error and no lock.
 
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until, World};
@@ -16,7 +16,7 @@ struct Claimed<'a> {
     view: WorldView,
 }
 
-/// Makes something as rank 0 of a world of `ranks` ranks, `on_node` of them on a node.
+/// Calls `make` as rank 0 of a world of `ranks` ranks, `on_node` of them on a node.
 fn claimed<T: Send>(ranks: u32, on_node: u32, make: impl Fn(&Claimed<'_>) -> T + Sync) -> T {
     let made = World::threads(1).run(|ra| {
         let topology = Topology::blocks(ranks, on_node, 1).unwrap();
@@ -105,7 +105,7 @@ fn all() -> Vec<(&'static str, Made)> {
     mutexes.into_iter().chain(rw_locks).chain(policies).collect()
 }
 
-/// The most ranks that the words of a lock can count, where that is less than 2^30.
+/// The largest number of ranks that the words of a lock can count, where that is less than 2^30.
 fn most(name: &str) -> Option<u32> {
     match name {
         "robust-rw" => Some(64 - 6),
@@ -145,7 +145,7 @@ fn a_world_that_a_lock_cannot_count_is_refused_in_one_line() {
             None => claimed(1 << 30, 48, make).unwrap_or_else(|error| panic!("{name}: {error}")),
         }
     }
-    // The ranks of a counter are limited, not those of the world.
+    // The number of ranks of a counter is limited, not the number of ranks of the world.
     let most = (1 << 24) - 1;
     let shared =
         |t_dc: u32| move |ra: &Claimed<'_>| rw_lock::<RmaRw>(ra, RmaRwParams { t_dc, ..RmaRwParams::default() });

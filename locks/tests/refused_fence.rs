@@ -44,7 +44,7 @@ impl Fabric for Refusing<'_> {
     }
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
-        // SAFETY: the caller's promise, passed on; the span is one of the inner world as well.
+        // SAFETY: the caller's promise, passed on. The span is also a span of the inner world.
         unsafe { self.inner.transfer(at, bytes, until) }
     }
 

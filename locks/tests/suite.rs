@@ -7,16 +7,16 @@ use std::time::Duration;
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawMutex, Result, suite};
 
-/// The suite's patience is one for all tests of the process.
+/// All tests of the process share one patience of the suite.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What a run of the suite says, if it finds something.
+/// Returns the message of a run of the suite, if it finds a fault.
 fn said(run: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
     Some(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "no text".into()))
 }
 
-/// A test-and-set that is split into a get and a put: two ranks may see the lock free.
+/// A test-and-set that is split into a get and a put, so two ranks may see the lock free.
 struct GetThenPut(Address);
 
 impl RawMutex for GetThenPut {

@@ -1,4 +1,4 @@
-//! What a lock costs over RDMA verbs, in requests to the adapter.
+//! The cost of a lock over RDMA verbs, in requests to the adapter.
 //!
 //! Needs an RDMA device and fails without one; Soft-RoCE in a virtual machine will do (`scripts/soft-roce`).
 
@@ -25,7 +25,7 @@ fn a_shared_lock_with_reader_preference_is_two_requests() {
         let collectives = Collectives::new(&ra).unwrap();
         for turn in 0..ra.size() {
             if turn == ra.rank().0 {
-                // The first time connects, and is no different otherwise.
+                // The first acquisition also connects, and makes the same requests.
                 for _ in 0..3 {
                     let before = ra.statistics();
                     lock.acquire_read(&ra).unwrap();

@@ -1,4 +1,4 @@
-//! What every window lock promises, on threads, and what each policy says of its own limits.
+//! Tests the guarantees of every window lock, on threads, and the documented limits of each policy.
 
 use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, Until, WORD, World};
 use rmalab_locks::{
@@ -131,7 +131,7 @@ fn hierarchical_excludes() {
     }
 }
 
-/// With queue nodes, of which a rank needs one for each target, and, last, with readers that exclude each other.
+/// With queue nodes, of which a rank needs one for each target. The last one has readers that exclude each other.
 #[test]
 fn compositions_of_queues_exclude() {
     excludes::<Global<McsRwRp>>(Default::default());
@@ -154,8 +154,8 @@ fn policies_by_name_exclude() {
     }
 }
 
-/// A policy's memory is zero at rest, but for the leaves that a hierarchical one leaves open, for numbers of tickets and of changes, and
-/// for a bias, and all of it can be given back, zeroed.
+/// A policy's memory is zero at rest, except for open gates of `hierarchical`, numbers of tickets and of changes, and a bias. All of it
+/// can be given back, zeroed.
 #[test]
 fn allocations_are_all_that_a_policy_takes() {
     for &kind in PolicyKind::ALL {
@@ -216,7 +216,7 @@ fn shares<W: WindowLock>(params: W::Params) {
             locks.lock(ra, SHARED, Rank(2), Assert::None).unwrap();
             locks.lock(ra, SHARED, Rank(0), Assert::None).unwrap();
         }
-        // Everybody is inside, or this never ends.
+        // All ranks are inside, or this never ends.
         meet(ra, arrived);
     });
     world.unwrap();
@@ -233,7 +233,7 @@ fn shared_locks_are_shared() {
     shares::<NoCheck>(());
 }
 
-/// The rules are those of [`WindowLocks`], whatever the policy.
+/// The rules of [`WindowLocks`] hold for every policy.
 fn keeps_the_rules<W: WindowLock>(params: W::Params) {
     let world = World::threads(2).run(|ra| {
         let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
@@ -306,19 +306,19 @@ fn nocheck_skips<W: WindowLock>(params: W::Params) {
             locks.lock(ra, EXCLUSIVE, Rank(0), Assert::None).unwrap();
             ra.fetch_add(turn, 1).unwrap();
             await_turn(2);
-            // Still held: what rank 1 did not acquire, it has not released.
+            // Still held: rank 1 has not released what it did not acquire.
             locks.unlock(ra, Rank(0)).unwrap();
             ra.fetch_add(turn, 1).unwrap();
         } else {
             await_turn(1);
-            // These would wait if they were not asserted to need no check.
+            // These would wait without the assertion that no check is needed.
             locks.lock(ra, EXCLUSIVE, Rank(0), Assert::NoCheck).unwrap();
             locks.unlock(ra, Rank(0)).unwrap();
             locks.lock_all(ra, Assert::NoCheck).unwrap();
             locks.unlock_all(ra).unwrap();
             ra.fetch_add(turn, 1).unwrap();
             await_turn(3);
-            // The words are as they should be: each kind can be had again.
+            // The words are intact, so each kind of lock can be acquired again.
             locks.lock_all(ra, Assert::None).unwrap();
             locks.unlock_all(ra).unwrap();
             locks.lock(ra, EXCLUSIVE, Rank(0), Assert::None).unwrap();
@@ -337,7 +337,7 @@ fn nocheck_skips_acquisition_and_release() {
     nocheck_skips::<Hierarchical>(Default::default());
 }
 
-/// Attempts fail while they must, leave nothing behind, and succeed afterwards.
+/// Attempts fail while a conflicting lock is held, leave nothing behind, and succeed afterwards.
 fn can_be_tried<W: WindowLockTimed>(params: W::Params) {
     let world = World::threads(3).run(|ra| {
         let turn = Rank(0).at(ra.heap().alloc(WORD, 128).unwrap());
@@ -507,7 +507,7 @@ fn two_level_costs_what_the_paper_says() {
     costs_what_the_paper_says::<TwoLevel>(TwoLevelParams { master: Rank(1), ..Default::default() });
 }
 
-/// The first attempt counts this rank by one addition, whatever the master counts. A retry compares.
+/// The first attempt counts this rank by one addition, at any value of the master. A retry compares.
 #[test]
 fn two_level_costs_the_same_beside_exclusive_locks_of_other_targets() {
     let world = World::threads(3).run(|ra| {
@@ -540,7 +540,7 @@ fn robust_two_level_costs_what_two_level_costs() {
     costs_what_the_paper_says::<RobustTwoLevel>(RobustTwoLevelParams { master: Rank(1), ..Default::default() });
 }
 
-/// A global lock is acquired for a rank's first target only; per-target lock_all is one acquisition a rank.
+/// A rank acquires a global lock for its first target only. A per-target lock_all is one acquisition for each rank.
 #[test]
 fn compositions_cost_what_they_are_made_of() {
     let world = World::threads(4).run(|ra| {

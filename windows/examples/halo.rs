@@ -70,7 +70,7 @@ fn spread(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
     }
     window.free()?;
 
-    // The same without cuts: a plate of all strips, with one more column at either end.
+    // The same computation without cuts: a plate of all strips, with one more column at either end.
     let whole_pitch = size as usize * WIDTH + 2;
     let whole = (0..STEPS).fold(plate(0, whole_pitch), |plate, _| step(&plate, whole_pitch));
     for (row, own) in strip.chunks(PITCH).enumerate() {

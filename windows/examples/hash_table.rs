@@ -23,8 +23,8 @@ const KEYS: u64 = 500;
 /// The number of slots of each rank.
 const SLOTS: u64 = 50;
 
-// Each rank's part, in words: the number of used cells, then the slots, then the cells. Slots and cells are a key, 0
-// for none, and the place of the next cell, 0 for none.
+// Each rank's part, in words: the number of used cells, then the slots, then the cells. A slot or cell is a key, 0 for
+// none, and the place of the next cell, 0 for none.
 const TAKEN: WindowDisp = WindowDisp(0);
 const FIRST_CELL: u64 = 1 + 2 * SLOTS;
 
@@ -42,7 +42,7 @@ fn slot_of(key: u64, ranks: u32) -> (Rank, u64) {
     (Rank((hash % u64::from(ranks)) as u32), 1 + 2 * (hash / u64::from(ranks) % SLOTS))
 }
 
-/// Inserts a key that is not there yet. Returns whether it went into a cell.
+/// Inserts a key that the table does not have yet. Returns whether it went into a cell.
 fn insert(table: &LockAll<'_, '_, dyn RemoteAtomics + '_>, key: u64, ranks: u32) -> Result<bool> {
     let (rank, slot) = slot_of(key, ranks);
     let part = table.at(rank)?;

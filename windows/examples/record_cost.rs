@@ -50,7 +50,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut best = [[f64::INFINITY; 2]; 2];
     let mut bytes = 0.0;
     for _ in 0..ROUNDS {
-        // The runs are interleaved, so that both meet the same disturbances.
+        // The runs are interleaved, so that both suffer the same disturbances.
         let dir = tempfile::tempdir()?;
         for (best, record) in best.iter_mut().zip([None, Some(dir.path())]) {
             for (best, now) in best.iter_mut().zip(measure(record)?) {

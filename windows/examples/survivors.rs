@@ -1,8 +1,8 @@
-//! A hash table that loses a rank, and goes on: the survivors keep every key that did not live with the lost rank.
+//! A hash table that loses a rank, and goes on: the survivors keep every key that was not stored at the lost rank.
 //!
-//! Four processes insert keys and look for them. One of them is killed (SIGKILL) ahead of an operation of any number: inside a lock,
-//! half-way through an insertion, anywhere. The others get `PeerFailed` from their next wait. They make a world of the survivors, a window
-//! over the old window's memory, look for every key whose insertion was complete, and go on inserting, also what was lost.
+//! Four processes insert keys and look for them. SIGKILL ends one of them ahead of its n-th operation, for any n: inside a lock, or
+//! half-way through an insertion. The others get `PeerFailed` from their next wait. They make a world of the survivors, and a window over
+//! the old window's memory. They look for every key whose insertion was complete, and go on inserting, including lost keys.
 //!
 //! `cargo run -p rmalab-windows --example survivors -- 100` does that a hundred times, in a hundred jobs of four processes.
 
@@ -20,11 +20,11 @@ const RANKS: u32 = 4;
 const KEYS: u64 = 40;
 /// The slots of each rank: room for all keys.
 const SLOTS: u64 = RANKS as u64 * KEYS;
-/// The operation ahead of which a rank is killed, and which rank: `1:17`.
+/// The rank that is killed, and the operation ahead of which it is killed: `1:17`.
 const CRASH: &str = "SURVIVORS_CRASH";
 
-// Each rank's part, in words: how many keys each rank has inserted, then the slots. A slot is a key, its value, and 1 once
-// both are there.
+// Each rank's part, in words: the number of keys that each rank has inserted, then the slots. A slot is a key, its value,
+// and 1 once both are written.
 const FIRST_SLOT: u64 = RANKS as u64;
 const SLOT: u64 = 3;
 const PART: u64 = FIRST_SLOT + SLOT * SLOTS;
@@ -33,7 +33,7 @@ fn word(word: u64) -> WindowDisp {
     WindowDisp(word as i64)
 }
 
-/// Key number `number` of `rank`, counted from 0.
+/// Returns key number `number` of `rank`, counted from 0.
 fn key(rank: Rank, number: u64) -> u64 {
     u64::from(rank.0) * KEYS + number + 1
 }
@@ -42,15 +42,15 @@ fn value(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The table as a rank of `team` sees it.
+/// The table, for a rank of `team`.
 struct Table<'w, 't, A: RemoteAtomics + ?Sized> {
     window: &'w Window<'t, A>,
-    /// The number in the team of each rank of the first world that lives.
+    /// The number in the team of each live rank of the first world.
     numbers: Vec<Option<Rank>>,
 }
 
 impl<A: RemoteAtomics + ?Sized> Table<'_, '_, A> {
-    /// The rank that has the key: where it would live in the first world or, if that rank is lost, the next one.
+    /// Returns the rank that has the key: its rank in the first world or, if that rank is lost, the next one.
     fn home(&self, key: u64) -> Rank {
         let first = (value(key) >> 40) as usize % self.numbers.len();
         let mut ranks = self.numbers.iter().cycle().skip(first).flatten();
@@ -64,7 +64,7 @@ impl<A: RemoteAtomics + ?Sized> Table<'_, '_, A> {
         loop {
             let [found, _, is_complete]: [u64; 3] = part.get_value(word(slot))?;
             if is_complete == 0 {
-                // It is empty, or a rank was lost half-way.
+                // The slot is empty, or a rank was lost half-way.
                 break;
             }
             if found == key {
@@ -92,7 +92,7 @@ impl<A: RemoteAtomics + ?Sized> Table<'_, '_, A> {
         Ok(found)
     }
 
-    /// Tells all ranks that `rank` of the first world has inserted `count` keys.
+    /// Reports to all ranks that `rank` of the first world has inserted `count` keys.
     fn announce(&self, rank: Rank, count: u64) -> Result<()> {
         for &there in self.numbers.iter().flatten() {
             let part = self.window.lock(LockKind::Shared, there)?;
@@ -102,7 +102,7 @@ impl<A: RemoteAtomics + ?Sized> Table<'_, '_, A> {
         Ok(())
     }
 
-    /// How many keys `rank` of the first world has inserted, as `me` of the team was told.
+    /// Returns the number of keys that `rank` of the first world has inserted, as reported to rank `me` of the team.
     fn announced(&self, me: Rank, rank: Rank) -> Result<u64> {
         let part = self.window.lock(LockKind::Shared, me)?;
         let count = part.get_value(word(u64::from(rank.0)))?;
@@ -111,7 +111,7 @@ impl<A: RemoteAtomics + ?Sized> Table<'_, '_, A> {
     }
 }
 
-/// Inserts this rank's keys, and then looks for them again and again: until a rank fails.
+/// Inserts this rank's keys, and then looks for them repeatedly, until a rank fails.
 fn serve(
     ra: &Crashing<'_, Mapped>,
     team: &Team<'_, Crashing<'_, Mapped>>,
@@ -138,7 +138,7 @@ fn run(ra: &Mapped) -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
     let (victim, number) = crash.split_once(':').ok_or("RANK:NUMBER")?;
     let ahead_of = if victim.parse() == Ok(ra.rank().0) { Some(number.parse()?) } else { None };
     let ra = &Crashing::new(ra, None);
-    // While all ranks live: room for the world of the survivors.
+    // Reserves room for the world of the survivors while all ranks live.
     let reserved = Survivors::reserve(ra, 1 << 20)?;
     let team = Team::new(ra)?;
     let window = Window::builder(&team).disp_unit(8).allocate(8 * PART)?;
@@ -168,7 +168,7 @@ fn run(ra: &Mapped) -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
             }
         }
     }
-    // All look before one of them inserts again.
+    // All ranks look before one of them inserts again.
     team.barrier()?;
     for number in 0..KEYS {
         table.insert(key(ra.rank(), number))?;
@@ -188,7 +188,7 @@ fn run(ra: &Mapped) -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// The other kinds of epochs, among the survivors: each rank puts its number at the next one.
+/// Uses the other kinds of epochs, among the survivors: each rank puts its number at the next one.
 fn active<A: RemoteAtomics + ?Sized>(team: &Team<'_, A>, window: &mut Window<'_, A>) -> Result<()> {
     let (me, size) = (team.rank().0, team.size());
     let (next, before) = (Rank((me + 1) % size), Rank((me + size - 1) % size));
@@ -245,7 +245,7 @@ fn main() -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
         exit(2)
     });
     for time in 0..times {
-        // All ranks in turn, and numbers from the first insertion to the last and beyond.
+        // All ranks in turn, and operation numbers from the first insertion to the last and beyond.
         lose((time % u64::from(RANKS)) as u32, 1 + time * 37 % 2_000)?;
     }
     println!("{times} times a rank was lost, and no key that did not live there");

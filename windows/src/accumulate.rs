@@ -1,7 +1,7 @@
 //! Accumulates: updates of elements, each of them atomic.
 //!
-//! The element type is data here, a [`Kind`] beside bytes. What depends on the type, how two elements combine, is in
-//! element.rs.
+//! The element type is data here, a [`Kind`] beside bytes. The combination of two elements depends on the type, and is
+//! in element.rs.
 //!
 //! # Sources
 //!
@@ -17,20 +17,20 @@
 //! | other, up to 8 bytes, aligned | get and CAS of its word | get and CAS of its word | lock |
 //! | any other, and memory that has no network atomics | lock | lock | lock |
 //!
-//! No_op reads: one get where the table says CAS. The program's own memory has network atomics if every rank reaches its
-//! words, as threads of one process do. It has none if only its owner reaches them: the owner's processor instructions would
-//! not be atomic against the other ranks' lock.
+//! No_op only reads: it is one get where the table has CAS. The program's own memory has network atomics if every rank
+//! reaches its words, as threads of one process do. It has none if only its owner reaches them, since the owner's
+//! processor instructions would not be atomic against the other ranks' lock.
 //!
-//! The path depends on the window's strategy and on the element's type and place alone, not on the call or the number of
+//! The path depends only on the window's strategy and on the element's type and place, not on the call or the number of
 //! elements. So all updates that have to be atomic against each other take the same path. There are two exceptions:
 //!
-//! - A rank that holds the target exclusively needs neither atomics nor the lock: no other rank may update at the same
-//!   time.
+//! - A rank that holds the target exclusively needs neither atomics nor the lock, since no other rank may update at the
+//!   same time.
 //! - Where ranks share memory, a target that receives long runs for some time has all its updates under the lock. It goes
 //!   back to atomics when it receives single updates for some time. Under the lock, runs are plain loops. See bias.rs.
 //!
-//! An element across two regions of a dynamic window is updated under the lock. Every other element of an access to several
-//! regions takes the path of its own region.
+//! A rank updates an element across two regions of a dynamic window under the lock. Every other element of an access to
+//! several regions takes the path of its own region.
 //!
 //! Each target has one MCS lock for accumulates. A rank takes it with its own node.
 //!
@@ -44,10 +44,10 @@
 //! An element takes one remote operation by a network atomic, and two by get and CAS when no other rank interferes. Where
 //! the processor reaches the words, a run of shorter elements takes one CAS for each word.
 //!
-//! A run under the lock takes the lock's two operations and a flush of this rank's own node; then a bulk get and a bulk put
-//! for each [`CHUNK`] bytes, and one flush for all of them. A sum of 64-bit integers that the processor reaches is one pass
-//! without a copy. Between two processes of a host (AMD EPYC), a sum of 128 integers takes 40 ns in mode locked and 290 ns
-//! by atomics; a sum of 1,024 integers takes 125 ns and 2.9 us.
+//! A run under the lock takes the lock's two operations and a flush of this rank's own node. Then it takes a bulk get and a
+//! bulk put for each [`CHUNK`] bytes, and one flush for all of them. A sum of 64-bit integers that the processor reaches is
+//! one pass without a copy. Between two processes of a host (AMD EPYC), a sum of 128 integers takes 40 ns in mode locked
+//! and 290 ns by atomics; a sum of 1,024 integers takes 125 ns and 2.9 us.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -59,16 +59,16 @@ use rmalab_locks::{Mcs, RawMutex};
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::element::{CombineWords, Kind, from_word, to_word};
-use crate::place::{Joined, Place};
+use crate::place::{Joined, TargetMemory};
 use crate::{AccumulateStrategy, Error, Op, Result};
 
-/// Bytes combined under the lock at a time, on the stack: 128 of the longest elements.
+/// The number of bytes that are combined under the lock at a time, on the stack: 128 of the longest elements.
 const CHUNK: usize = 2048;
 
-/// Words that are read, and whose elements are combined, ahead of the first compare-and-swap.
+/// The number of words that are read and combined ahead of the first compare-and-swap.
 const AHEAD: usize = 16;
 
-// A length in bytes becomes one in elements by a shift.
+// A shift converts a length in bytes to a length in elements.
 const _: () = {
     let mut i = 0;
     while i < Kind::ALL.len() {
@@ -77,27 +77,28 @@ const _: () = {
     }
 };
 
-/// The error of an update that needs a target for itself, where other ranks update it by atomics that nothing stops.
+/// Returns the error of an update that needs exclusive access, on a target that other ranks can still update by
+/// atomics.
 const NOT_EXCLUSIVE: rmalab_atomics::Error = rmalab_atomics::Error::Unsupported {
     what: "an update that excludes all others",
     why: "ranks update this window by network atomics; make it with the accumulate strategy `locked`",
 };
 
-/// From this many elements on, a rank that holds the target exclusively does without atomics.
+/// From this many elements on, a rank that holds the target exclusively uses no atomics.
 const ALONE: u64 = 4;
 
 /// Updates of a place of one target.
 ///
-/// The data of the methods are bytes of any alignment: whole elements of the kind that each method gets, which has the
-/// operation. The caller checks that.
+/// The data of the methods are bytes of any alignment: whole elements of the method's kind, for which the operation is
+/// defined. The caller checks that.
 pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'u A,
     pub(crate) path: &'u AccumulatePath<'u>,
     /// This rank's record of its runs, where targets have modes.
     pub(crate) bias: Option<&'u Bias>,
     pub(crate) rank: Rank,
-    pub(crate) place: Place<'u>,
-    /// Whether this rank holds the target exclusively.
+    pub(crate) place: TargetMemory<'u>,
+    /// True if this rank holds the target exclusively.
     pub(crate) alone: bool,
 }
 
@@ -153,7 +154,7 @@ impl<A: RemoteAtomics + ?Sized> Word for NetworkWord<'_, A> {
     }
 }
 
-/// The word of an element.
+/// The word that contains an element.
 #[derive(Clone, Copy)]
 enum WordRef<'w> {
     /// The processor reaches it.
@@ -172,16 +173,16 @@ enum Held {
     Loop,
 }
 
-/// One element's bits in its word.
+/// The bits of one element in its word.
 #[derive(Clone, Copy)]
 struct Bits {
     shift: u32,
-    /// The bits of an element that is the first one of its word.
+    /// Returns the bits of an element that is the first one of its word.
     mask: u64,
 }
 
 impl Bits {
-    /// The bits of an element of `size` bytes, at most 8, at `byte` of a run of words.
+    /// Returns the bits of an element of `size` bytes, at most 8, at `byte` of a run of words.
     #[inline(always)]
     fn of(size: u64, byte: u64) -> Bits {
         let others = (8 * (WORD - size)) as u32;
@@ -203,7 +204,7 @@ impl Bits {
     }
 }
 
-/// How the elements of a run are updated in their words: an operation on a kind, looked up once for all of them.
+/// The update of a run's elements in their words: an operation on a kind, looked up once for all elements.
 #[derive(Clone, Copy)]
 enum Update {
     /// Reads the word.
@@ -227,7 +228,7 @@ impl Update {
         }
     }
 
-    /// Updates an element by `value`, and returns its value before.
+    /// Updates an element by `value`, and returns its old value.
     #[inline(always)]
     fn run(self, word: &impl Word, bits: Bits, value: u64) -> Result<u64> {
         let combine = match self {
@@ -307,7 +308,7 @@ fn combine_in_words(
     }
 }
 
-/// Bytes of a run: with no_op the source may be empty.
+/// Returns the number of bytes of a run: with no_op the source may be empty.
 #[inline(always)]
 fn len_of(source: &[u8], result: &Option<&mut [u8]>) -> usize {
     result.as_ref().map_or(source.len(), |result| result.len())
@@ -319,7 +320,7 @@ fn is_word_integer(kind: Kind) -> bool {
     kind.is_integer() && kind.size() == WORD
 }
 
-/// The address of the word that holds byte `offset`.
+/// Returns the address of the word that contains byte `offset`.
 #[inline(always)]
 fn word_at(start: Address, offset: u64) -> (Address, u64) {
     let byte = start.disp.0 + offset;
@@ -338,7 +339,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         self.path.strategy == AccumulateStrategy::Native
     }
 
-    /// Combines `source` into the elements from `offset` on. With a `result`, their former values go there; with no_op the
+    /// Combines `source` into the elements from `offset` on. With a `result`, their old values go there. With no_op the
     /// source is ignored then, and may be empty.
     #[inline]
     pub(crate) fn run(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
@@ -355,18 +356,18 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         self.run_elsewise(offset, kind, op, source, result)
     }
 
-    /// Like [`run`](Self::run), for all but sums of words that the processor reaches.
+    /// Like [`run`](Self::run), except for sums of words that the processor reaches.
     #[inline(never)]
     fn run_elsewise(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
         let size = kind.size();
         let len = len_of(source, &result) as u64;
-        if let Place::TwoSided(requests, rank) = self.place {
+        if let TargetMemory::TwoSided(requests, rank) = self.place {
             return requests.update(rank, vec![(offset, len)], kind, op, source, result);
         }
         if len == 0 {
             return Ok(());
         }
-        if let Place::Joined(joined) = self.place {
+        if let TargetMemory::Joined(joined) = self.place {
             return self.run_joined(joined, offset, kind, op, source, result);
         }
         if len == size && size <= WORD {
@@ -398,8 +399,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Combines `value` into the element at `offset`, and returns its value before. Both are words that stand for
-    /// elements of at most 8 bytes.
+    /// Combines `value` into the element at `offset`, and returns its old value. Both are words that represent elements
+    /// of at most 8 bytes.
     #[inline(always)]
     pub(crate) fn one(&self, offset: u64, kind: Kind, op: Op, value: u64) -> Result<u64> {
         match self.word(offset, kind.size()) {
@@ -411,7 +412,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Like [`one`](Self::one), for an element that is not updated in its word.
     #[inline(never)]
     fn one_elsewise(&self, offset: u64, kind: Kind, op: Op, value: u64) -> Result<u64> {
-        if let Place::TwoSided(requests, rank) = self.place {
+        if let TargetMemory::TwoSided(requests, rank) = self.place {
             let (mut source, mut result) = ([0; WORD as usize], [0; WORD as usize]);
             let (source, result) = (&mut source[..kind.size() as usize], &mut result[..kind.size() as usize]);
             from_word(value, source);
@@ -456,13 +457,13 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         self.add(words, values)
     }
 
-    /// Adds words to words that the processor reaches: what most runs are, and so the shortest path.
+    /// Adds words to words that the processor reaches. Most runs are of this kind, so it is the shortest path.
     #[inline(always)]
     pub(crate) fn add(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
         let n = values.len() as u64;
         if self.alone && n >= ALONE {
             add_words(words, values);
-            // The flush that follows does not know of these stores.
+            // The following flush does not know of these stores.
             fence(Ordering::SeqCst);
             return Ok(());
         }
@@ -496,8 +497,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         Ok(())
     }
 
-    /// Updates elements of regions that touch. Elements of one region take that region's path. An element across a
-    /// border, which no path within a region reaches, is updated under the lock.
+    /// Updates elements of regions that touch. Elements of one region take that region's path. The lock protects the
+    /// update of an element across a border, which no path within a region reaches.
     #[cold]
     #[inline(never)]
     fn run_joined(
@@ -549,7 +550,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Begins updates of `n` elements, in the mode that the target is in or is due to be in.
+    /// Begins updates of `n` elements, in the target's mode or in the mode to which it has to change.
     #[inline(always)]
     fn begin_run(&self, n: u64) -> Result<Held> {
         match self.bias {
@@ -625,11 +626,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         Ok(())
     }
 
-    /// The word of the element of `size` bytes at `offset`, if it is updated in its word.
+    /// Returns the word of the element of `size` bytes at `offset`, if it is updated in its word.
     #[inline(always)]
     fn word(&self, offset: u64, size: u64) -> Option<(WordRef<'_>, Bits)> {
         match self.place {
-            Place::Segment(start) => {
+            TargetMemory::Segment(start) => {
                 let (at, byte) = word_at(start, offset);
                 if !self.in_word(size, byte) {
                     return None;
@@ -640,50 +641,50 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 };
                 Some((word, Bits::of(size, byte)))
             }
-            Place::Leased(lease) => {
+            TargetMemory::Leased(lease) => {
                 let leased = words_of(lease)?;
                 let byte = offset.checked_sub(leased.head)?;
                 let word = leased.words.get((byte / WORD) as usize).filter(|_| self.in_word(size, byte))?;
                 Some((WordRef::Processor(word), Bits::of(size, byte)))
             }
-            Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 
     /// Returns whether elements from `offset` on are updated in their words, where there are words.
     fn has_words(&self, offset: u64, size: u64) -> bool {
         match self.place {
-            Place::Leased(lease) => {
+            TargetMemory::Leased(lease) => {
                 words_of(lease).is_some_and(|leased| self.in_word(size, offset.wrapping_sub(leased.head)))
             }
-            Place::Segment(_) | Place::Joined(_) | Place::TwoSided(..) => false,
+            TargetMemory::Segment(_) | TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => false,
         }
     }
 
-    /// The words of `len` bytes from `offset` on, and at which byte of the first word they start; if the processor reaches
-    /// them. The elements there are updated in their words.
+    /// Returns the words of `len` bytes from `offset` on, and the byte of the first word at which they start, if the
+    /// processor reaches them. The elements there are updated in their words.
     #[inline(always)]
     fn direct(&self, offset: u64, len: u64) -> Option<(&[AtomicU64], u64)> {
         match self.place {
-            Place::Segment(start) => {
+            TargetMemory::Segment(start) => {
                 let (first, byte) = word_at(start, offset);
                 let words = self.ra.shared_words(first, (byte % WORD + len).div_ceil(WORD))?;
                 Some((words, byte % WORD))
             }
-            Place::Leased(lease) => {
+            TargetMemory::Leased(lease) => {
                 let leased = words_of(lease)?;
                 let byte = offset.checked_sub(leased.head)?;
                 let words = leased.words.get((byte / WORD) as usize..(byte + len).div_ceil(WORD) as usize)?;
                 Some((words, byte % WORD))
             }
-            Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns its value before. All three are words
-    /// that stand for elements. Compare-and-swap must accept the kind.
+    /// Stores `desired` at `offset` if the element there is `expected`. Returns its old value. All three are words that
+    /// represent elements. Compare-and-swap must accept the kind.
     pub(crate) fn compare_and_swap(&self, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64> {
-        if let Place::TwoSided(requests, rank) = self.place {
+        if let TargetMemory::TwoSided(requests, rank) = self.place {
             return requests.compare_and_swap(rank, offset, kind, expected, desired);
         }
         match self.word(offset, kind.size()) {
@@ -704,7 +705,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Reads an element of at most 8 bytes, and writes its new value, if there is one; returns the old value. No other
+    /// Reads an element of at most 8 bytes, and writes its new value, if there is one. Returns the old value. No other
     /// rank updates the element during the call.
     #[inline(always)]
     fn plain_word(&self, offset: u64, kind: Kind, update: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
@@ -732,8 +733,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Reads, combines and writes; no other rank updates these elements at the same time.
     #[inline(never)]
     fn plain(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
-        // The buffer is of words, so that the elements are aligned, and no larger than needed, since zeroing it takes
-        // time.
+        // The buffer consists of words, so that the elements are aligned. It is no larger than needed, since zeroing it
+        // takes time.
         match len_of(source, &result) {
             ..=64 => self.plain_in(&mut [0; 64 / 8], offset, kind, op, source, result),
             65..=256 => self.plain_in(&mut [0; 256 / 8], offset, kind, op, source, result),
@@ -743,7 +744,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Reads, combines and writes, as many bytes at a time as `chunk` has.
+    /// Reads, combines and writes, with at most the length of `chunk` at a time.
     fn plain_in(
         &self,
         chunk: &mut [u64],
@@ -778,7 +779,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[cold]
     pub(crate) fn exclusively<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         let modes = self.bias.is_some() || self.alone || self.ra.size() == 1;
-        if matches!(self.place, Place::TwoSided(..)) || !modes && self.path.strategy != AccumulateStrategy::Locked {
+        if matches!(self.place, TargetMemory::TwoSided(..))
+            || !modes && self.path.strategy != AccumulateStrategy::Locked
+        {
             return Err(Error::Atomics(NOT_EXCLUSIVE));
         }
         self.acquire()?;
@@ -790,10 +793,10 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         done
     }
 
-    /// Completes the writes at the rank that has the memory, which need not be the target.
+    /// Completes the writes at the rank that has the memory, which may differ from the target.
     #[inline(always)]
     fn flush(&self) -> Result<()> {
-        if let Place::Joined(joined) = self.place {
+        if let TargetMemory::Joined(joined) = self.place {
             return joined.flush(self.ra, self.rank);
         }
         Ok(self.ra.flush(self.place.owner(self.rank))?)
@@ -810,15 +813,16 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         Ok(self.lock()?.release(self.ra)?)
     }
 
-    /// Returns the target's lock of accumulates. All its state is in the segments: a copy that is kept from acquire to release would
-    /// only be moved through memory.
+    /// Returns the target's lock of accumulates. All its state is in the segments, so no copy has to be kept from acquire to
+    /// release, which would only move it through memory.
     #[inline(always)]
     fn lock(&self) -> Result<Mcs> {
         Ok(Mcs::bind(self.ra, self.path.place(self.rank), ())?)
     }
 }
 
-/// The words of leased memory, if every rank has them. An owner that alone has them takes the lock, as its peers do.
+/// Returns the words of pinned memory, if every rank has them. If only the owner has them, it takes the lock, like its
+/// peers.
 fn words_of(lease: &dyn Pinned) -> Option<PinnedWords<'_>> {
     lease.words().filter(|leased| leased.everywhere)
 }
@@ -852,12 +856,13 @@ mod tests {
     const WORDS: usize = 520;
     const BYTES: usize = 8 * WORDS;
 
-    /// Bytes of small numbers.
+    /// Returns bytes of small numbers.
     fn bytes(seed: usize, len: usize) -> Vec<u8> {
         (0..len).map(|i| ((i * i + 7 * seed) % 5) as u8).collect()
     }
 
-    /// Every operation on every kind, by every path, with source and result at any address, combines as the kind does.
+    /// Every operation on every kind, by every path, with source and result at any address, gives the kind's own
+    /// result.
     #[test]
     fn data_need_not_be_aligned() {
         World::threads(1)
@@ -877,7 +882,7 @@ mod tests {
                             {
                                 let path = AccumulatePath::new(ra, strategy, lock, biased);
                                 let bias = biased.then_some(&bias);
-                                let place = Place::Segment(start);
+                                let place = TargetMemory::Segment(start);
                                 let updates = Updates { ra, path: &path, bias, rank: ra.rank(), place, alone };
                                 let before = bytes(n, BYTES);
                                 let source = bytes(n + 3, of_source + n * size);

@@ -2,22 +2,22 @@
 
 use rmalab_atomics::RemoteAtomics;
 
-use crate::place::{Part, Place};
+use crate::place::{TargetMemory, TargetPart};
 use crate::trace::recorder::{Event, Kind};
 use crate::{Call, Error, Result, UserMemory, WindowCore, WindowDisp};
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Attaches this rank's part of `other` to a dynamic window, and returns its address for the others.
     ///
-    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
-    /// be over another team of the same world, such as this rank's node. Detach the memory before `other` is freed: after
-    /// that, operations would reach memory with a new use.
+    /// So one dynamic window reaches memory of other windows, as DART nests shared windows in a dynamic one. The other
+    /// window may be over another team of the same world, such as this rank's node. Detach the memory before `other` is
+    /// freed. Otherwise later operations would reach memory with a new use.
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
-    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, [`Error::Attach`] when
-    /// `other` is of another world, and as [`attach`](Self::attach).
+    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic.
+    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team. [`Error::Attach`] when
+    /// `other` belongs to another world. The errors of [`attach`](Self::attach).
     pub fn attach_window<B: RemoteAtomics + ?Sized>(&self, other: &WindowCore<'_, B>) -> Result<WindowDisp> {
         self.attach_part(other).map_err(|error| self.hear(error))
     }
@@ -26,7 +26,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let dynamic = self.dynamic(Call::Attach)?;
         let refuse = || Error::Flavor { call: Call::Attach, flavor: other.flavor() };
         let local = other.reach(Call::Local, other.ra.rank())?;
-        let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
+        let TargetPart::Fixed(TargetMemory::Segment(at)) = local.part() else { return Err(refuse()) };
         let (owner, team) = (at.rank, self.team);
         if !team.is_of_world_of(other.team) {
             let (rank, disp, len) = (team.rank(), WindowDisp(at.disp.0 as i64), local.bytes());
@@ -35,7 +35,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         }
         let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
         let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
-        // The program's address of the memory; where there is none, the displacement serves as well.
+        // The program's address of the memory. If there is none, the displacement replaces it.
         let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
         let started = self.start_record();
         let disp = dynamic.attach_segment(self.ra, address, at, local.bytes())?;
@@ -52,7 +52,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         self.take(disp, false).map(drop).map_err(|error| self.hear(error))
     }
 
-    /// Takes the region at `disp` off the list, if it is memory of the program as `exposed` says.
+    /// Takes the region at `disp` off the list. `exposed` is true if the region has to be memory of the program.
     fn take(&self, disp: WindowDisp, exposed: bool) -> Result<Option<UserMemory>> {
         let (dynamic, ra) = (self.dynamic(Call::Detach)?, self.ra);
         if dynamic.is_exposed(disp) != Some(exposed) {
@@ -66,14 +66,14 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
 
     /// Detaches the memory at `disp`, and returns it (`MPI_Win_detach`).
     ///
-    /// Operations of others that are under way are waited for; later ones find nothing there.
+    /// The call waits for operations of others that are under way. Later operations find nothing there.
     ///
     /// # Errors
     ///
     /// [`Error::Flavor`], [`Error::Detach`], and [`PeerFailed`](rmalab_atomics::Error::PeerFailed) when a rank has failed
-    /// and the operation of another one does not end. The memory is detached then, and never given back, since that rank
-    /// may still write to it. Between processes of a host, an operation of a rank that was killed keeps no memory; over
-    /// `verbs` it does, since an adapter counts operations and not the ranks that they are of.
+    /// and the operation of another rank does not end. The memory is detached then, and never given back, since that rank
+    /// may still write to it. Between processes of a host, an operation of a killed rank does not keep memory. Over
+    /// `verbs` it does, since an adapter counts operations, without their ranks.
     pub fn detach(&self, disp: WindowDisp) -> Result<UserMemory> {
         let missing = || Error::Detach { rank: self.ra.rank(), disp };
         let detached = self.take(disp, true).and_then(|memory| memory.ok_or_else(missing));

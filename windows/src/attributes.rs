@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// The callback for an attribute that is deleted; it captures the data that MPI passes as `extra_state`.
+/// The callback for a deleted attribute. It captures the data that MPI passes as `extra_state`.
 type Delete<T> = dyn Fn(&mut T) + Send + Sync;
 
-/// A name for attributes of type `T`, the same one for any number of windows (`MPI_Win_create_keyval`).
+/// A name for attributes of type `T`, for any number of windows (`MPI_Win_create_keyval`).
 ///
 /// ```
 /// use rmalab_windows::{Attributes, Keyval};
@@ -54,12 +54,12 @@ impl<T: Send + 'static> Keyval<T> {
 
     /// Makes a keyval with a delete callback, which gets each attribute before it is deleted, overwritten, or freed with its window.
     ///
-    /// The callback should not panic: a window that is being freed then skips the remaining ones.
+    /// The callback should not panic. If it does, a window that is being freed skips the remaining attributes.
     pub fn with_delete(delete: impl Fn(&mut T) + Send + Sync + 'static) -> Keyval<T> {
         Keyval { key: Arc::new(Key { delete: Some(Box::new(delete)) }) }
     }
 
-    /// Frees the keyval (`MPI_Win_free_keyval`), as a drop does.
+    /// Frees the keyval (`MPI_Win_free_keyval`), like a drop.
     ///
     /// Attributes that are set stay until their window is freed, but cannot be reached. The delete callback is called then.
     pub fn free(self) {}
@@ -112,7 +112,7 @@ impl Attributes {
         Attributes::default()
     }
 
-    /// Sets the attribute of `keyval`, and returns the one that it replaces, after its delete callback (`MPI_Win_set_attr`).
+    /// Sets the attribute of `keyval`, and returns the replaced attribute, after its delete callback (`MPI_Win_set_attr`).
     pub fn set<T: Send + 'static>(&mut self, keyval: &Keyval<T>, value: T) -> Option<T> {
         let old = self.delete(keyval);
         self.slots.push(Box::new(Attribute { key: Arc::clone(&keyval.key), value }));

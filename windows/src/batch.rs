@@ -5,7 +5,7 @@ use rmalab_atomics::bulk::{self, BulkScope};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, RemoteAtomics};
 
-use crate::place::Place;
+use crate::place::TargetMemory;
 use crate::target::requests::word_op;
 use crate::{Call, Element, Error, Op, Result, Swappable, Target, WindowCore, WindowDisp};
 
@@ -29,8 +29,10 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         self.check(Call::Put, target)?;
         let source: &[u8] = bytemuck::cast_slice(source);
         let done = target.reach(Call::Put, disp, source.len() as u64, |place, offset| match place {
-            Place::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
-            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => place.write(self.ra, offset, source),
+            TargetMemory::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
+            TargetMemory::Leased(_) | TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => {
+                place.write(self.ra, offset, source)
+            }
         });
         done.map_err(|error| target.core.hear(error))
     }
@@ -44,8 +46,10 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         self.check(Call::Get, target)?;
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         let done = target.reach(Call::Get, disp, dest.len() as u64, |place, offset| match place {
-            Place::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
-            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
+            TargetMemory::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
+            TargetMemory::Leased(_) | TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => {
+                place.read(self.ra, offset, dest)
+            }
         });
         done.map_err(|error| target.core.hear(error))
     }

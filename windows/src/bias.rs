@@ -1,4 +1,4 @@
-//! The two modes for the accumulates of one target, and which of them the target is in.
+//! The two modes for the accumulates of one target, and the changes between them.
 //!
 //! Updates of single elements are fastest as network atomics. Runs of many are fastest as plain loops under the target's
 //! lock of accumulates: ten times as fast for each element. Both at a time would lose updates, so each target is in one of
@@ -10,13 +10,13 @@
 //!
 //! A bias that the frequent side confirms with its own word, and the rare side revokes: D. Dice, M. Moir, W. Scherer,
 //! Quickly reacquirable locks, 2003; D. Dice, A. Kogan, BRAVO: biased locking for reader-writer locks, USENIX ATC'19. The
-//! fence that the rare side runs for all: atomics/src/backend/mapped/asymmetric.rs. When to change: ski rental (A. Karlin,
-//! M. Manasse, L. Rudolph, D. Sleator, Competitive snoopy caching, Algorithmica 3, 1988).
+//! fence of the rare side for all ranks: atomics/src/backend/mapped/asymmetric.rs. The time of a change: ski rental (A.
+//! Karlin, M. Manasse, L. Rudolph, D. Sleator, Competitive snoopy caching, Algorithmica 3, 1988).
 //!
 //! # Where
 //!
 //! Targets have modes where ranks have such a fence ([`Capabilities::asymmetric_fence`]): between threads, and between
-//! processes of one host. The modes are for the updates that strategy and element let go by network atomics (see
+//! processes of one host. The modes concern updates for which strategy and element allow network atomics (see
 //! accumulate.rs). All other updates take the lock in both modes.
 //!
 //! # State
@@ -24,8 +24,8 @@
 //! | word | at | values |
 //! | --- | --- | --- |
 //! | lock | each target | the MCS lock of accumulates |
-//! | mode | each target | 0: atomics; 1: locked. Changed by holders of the lock only |
-//! | rent | each target | what single updates in mode locked have lost; used by holders of the lock only |
+//! | mode | each target | 0: atomics; 1: locked. Only holders of the lock change it |
+//! | rent | each target | the loss of single updates in mode locked; only holders of the lock use it |
 //! | busy | each rank | 0, or the number of the target plus one that this rank may be updating by atomics |
 //!
 //! A rank's `busy` is in the line of its node of the lock, which no other rank touches in mode atomics. `mode` and `rent` are
@@ -34,9 +34,9 @@
 //! # The two sides
 //!
 //! By atomics: `busy := target + 1`, light fence, look at `mode`. If that is atomics, update, and `busy := 0`. Otherwise
-//! `busy := 0`, take the lock, and do the same atomics. They are right in both modes: in mode locked no rank updates
-//! without the lock. In mode atomics no rank updates otherwise than by atomics, nor changes the mode while this rank holds
-//! the lock.
+//! `busy := 0`, take the lock, and do the same atomics. These are correct in both modes. In mode locked no rank updates
+//! without the lock. In mode atomics all ranks update by atomics, and no rank changes the mode while this rank holds the
+//! lock.
 //!
 //! To mode locked, holding the lock: `mode := locked`, fence everywhere, wait until no `busy` names this target. To mode
 //! atomics, holding the lock: `mode := atomics`. A plain loop is complete before its rank releases the lock or changes
@@ -45,13 +45,13 @@
 //! # Invariants
 //!
 //! - I1: a plain loop runs only under the lock, in mode locked, and after the wait that follows the change to it.
-//! - I2: while one runs, no rank updates the target by atomics. A rank that does so without the lock has set `busy` before
-//!   it looked at `mode`. The fence everywhere came between for that rank, or before both, or after both. If it came after
-//!   `busy` was set, the rank that changed the mode has seen `busy` and waited; if before the look, the look has seen mode
-//!   locked.
+//! - I2: while a plain loop runs, no rank updates the target by atomics. A rank that does so without the lock has set
+//!   `busy` before it looked at `mode`. The fence everywhere came between for that rank, or before both, or after both. If
+//!   it came after `busy` was set, the rank that changed the mode has seen `busy` and waited. If it came before the look,
+//!   the look has seen mode locked.
 //! - I3: the wait ends: in mode locked a rank sets its `busy` to this target only until it has looked.
 //!
-//! While no rank updates a target, both modes are right for it, and its window may be freed in either.
+//! While no rank updates a target, both modes are correct for it, and its window may be freed in either.
 //!
 //! # Cost
 //!
@@ -73,14 +73,15 @@ use crate::{AccumulateStrategy, Error, Result};
 const ATOMICS: u64 = 0;
 const LOCKED: u64 = 1;
 
-/// When the mode is changed.
+/// The thresholds for changes of the mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Elements from which on a run is better off in mode locked.
+    /// The number of elements from which on a run is faster in mode locked.
     pub(crate) run: usize,
-    /// Elements that a rank's runs update by atomics before it makes the mode locked.
+    /// The number of elements that a rank's runs update by atomics before it changes the mode to locked.
     pub(crate) debt: u64,
-    /// Single updates under the lock, beyond those that runs have paid for, before the mode is atomics again.
+    /// The number of single updates under the lock before the mode is atomics again, not counting updates that runs
+    /// have paid for.
     pub(crate) rent: u64,
 }
 
@@ -92,10 +93,10 @@ impl Default for Limits {
     }
 }
 
-/// How many elements of a run gain in mode locked as much as one single update loses.
+/// The number of a run's elements that gain in mode locked as much as one single update loses.
 const PAID: u64 = 16;
 
-/// How many times as much a single update loses if it waits for the lock.
+/// The factor by which a single update loses more if it waits for the lock.
 const WAITED: u64 = 4;
 
 /// The update strategy of a window's elements, and the place of its words. Both are the same on every rank.
@@ -104,18 +105,18 @@ pub(crate) struct AccumulatePath<'e> {
     pub(crate) strategy: AccumulateStrategy,
     /// The first word of the lock of accumulates.
     pub(crate) lock: Disp,
-    /// Whether targets have modes. Otherwise all of them stay in mode atomics.
+    /// True if targets have modes. Otherwise all of them stay in mode atomics.
     pub(crate) biased: bool,
-    /// `busy` and `mode`, where the processor reaches them: stores and loads of them are not operations of the network, and
+    /// `busy` and `mode`, where the processor reaches them. Stores and loads of them are not operations of the network, and
     /// no flush has to wait for them. For a window instead of a target, both belong to this rank.
     words: Option<(&'e AtomicU64, &'e AtomicU64)>,
 }
 
 impl<'e> AccumulatePath<'e> {
-    /// Bytes that the words have in each segment, from the start of a line on.
+    /// The number of bytes of the words in each segment, from the start of a line on.
     pub(crate) const BYTES: u64 = LINE + Mcs::NODE + WORD;
 
-    /// The path of a window whose words start at `lock`.
+    /// Makes the path of a window whose words start at `lock`.
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(
         ra: &'e A,
         strategy: AccumulateStrategy,
@@ -130,20 +131,20 @@ impl<'e> AccumulatePath<'e> {
         path
     }
 
-    /// The path to `target`.
+    /// Returns the path to `target`.
     #[inline(always)]
     pub(crate) fn to<A: RemoteAtomics + ?Sized>(&self, ra: &'e A, target: Rank) -> AccumulatePath<'e> {
         let words = self.words.and_then(|(busy, _)| Some((busy, &ra.shared_words(self.mode(target), 1)?[0])));
         AccumulatePath { words, ..*self }
     }
 
-    /// The path to a target that no other rank updates.
+    /// Returns the path to a target that no other rank updates.
     #[inline(always)]
     pub(crate) fn unbiased(&self) -> AccumulatePath<'e> {
         AccumulatePath { biased: false, words: None, ..*self }
     }
 
-    /// The lock of a target.
+    /// Returns the lock of a target.
     pub(crate) fn place(&self, target: Rank) -> Place {
         Place { home: target, words: self.lock, node: self.lock.plus(LINE) }
     }
@@ -212,8 +213,8 @@ impl<'e> AccumulatePath<'e> {
         ra: &A,
         done: std::result::Result<R, E>,
     ) -> Result<R> {
-        // This is in both arms: the compiler would keep a stored outcome in memory, and the next atomic would wait for
-        // it.
+        // This is in both arms, since the compiler would keep a stored outcome in memory, and the next atomic would
+        // wait for it.
         match done {
             Ok(done) => {
                 self.rest(ra)?;
@@ -226,7 +227,7 @@ impl<'e> AccumulatePath<'e> {
         }
     }
 
-    /// This rank is not busy.
+    /// Notes that this rank is not busy.
     #[inline(always)]
     pub(crate) fn rest<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         match self.words {
@@ -260,7 +261,7 @@ pub(crate) struct Bias {
     pub(crate) limits: Limits,
     /// Elements of runs that were updated by atomics since this rank last changed a mode.
     debt: Cell<u64>,
-    /// Whether a fence everywhere was refused.
+    /// True if a fence everywhere was refused.
     refused: Cell<bool>,
 }
 
@@ -275,14 +276,14 @@ impl Bias {
         self.debt.get().saturating_add(n) >= self.limits.debt && !self.refused.get()
     }
 
-    /// A run of `n` elements is done by atomics.
+    /// Notes a run of `n` elements by atomics.
     #[inline]
     pub(crate) fn owe(&self, n: u64) {
         self.debt.set(self.debt.get().saturating_add(n));
     }
 
-    /// Returns whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop. Changes the mode
-    /// first if that is due.
+    /// Returns whether a run of `n` elements, whose rank holds the lock of `target`, has to be a plain loop. Changes the
+    /// mode first if that is due.
     #[inline(always)]
     pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(
         &self,
@@ -352,7 +353,8 @@ impl Bias {
         Ok(true)
     }
 
-    /// Counts a single update that holds the lock of `target`, and has waited for it or not. Changes the mode if that is due.
+    /// Counts a single update under the lock of `target`, with whether it has waited for the lock. Changes the mode if that
+    /// is due.
     pub(crate) fn pay<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
@@ -363,7 +365,7 @@ impl Bias {
         let loss = if waited { WAITED } else { 1 };
         if path.is_locked(ra, target)? && ra.fetch_add(path.rent(target), loss)? + loss >= self.limits.rent {
             ra.fetch_store(path.rent(target), 0)?;
-            // Complete when it returns, so before the lock is released.
+            // The operation is complete when it returns, and so before the lock is released.
             ra.fetch_store(path.mode(target), ATOMICS)?;
         }
         Ok(())

@@ -36,7 +36,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Exposed<'t, A> {
 
 impl<A: RemoteAtomics + ?Sized> Drop for Exposed<'_, A> {
     fn drop(&mut self) {
-        // There is another error already. The window is made on no rank, so all leases end, or a rank has failed.
+        // There is already another error. No rank makes the window, so all pins end, or a rank has failed.
         drop(self.ra.deregister(self.key));
     }
 }
@@ -44,11 +44,11 @@ impl<A: RemoteAtomics + ?Sized> Drop for Exposed<'_, A> {
 /// The hint that names the folder of a recording.
 pub(crate) const RECORD_HINT: &str = "rmalab_record";
 
-/// The hints of a window with this configuration and policy.
+/// Returns the hints of a window with this configuration and policy.
 pub(crate) fn hints(config: &Config, policy: &str) -> Info {
     let mut info = config.to_info();
     if policy != Policy::NAME {
-        // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
+        // A policy that was fixed at compile time, perhaps from another crate, is not in the configuration.
         let _ = info.set("rmalab_lock_policy", policy);
     }
     info
@@ -68,7 +68,7 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     slots: u32,
     limits: Limits,
     record: Option<PathBuf>,
-    /// Whether [`Config::RECORD_VARIABLE`] may ask for a recording.
+    /// True if [`Config::RECORD_VARIABLE`] may ask for a recording.
     reads_variable: bool,
 }
 
@@ -142,9 +142,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// Records each rank's calls on the window; see [`trace`](crate::trace).
     ///
-    /// Each rank writes its own file in the folder `dir`, which is made if need be. Either all ranks call this, with the same folder, or no
-    /// rank. Making the window is always collective then. If a file cannot be made, the error is [`Error::Trace`], and [`Error::NotMade`]
-    /// on other ranks. If a file cannot be written later, [`Window::free`] returns the error.
+    /// Each rank writes its own file in the folder `dir`, which is created if necessary. Either all ranks call this, with the same folder,
+    /// or no rank. Making the window is always collective then. If a file cannot be made, the error is [`Error::Trace`], and
+    /// [`Error::NotMade`] on other ranks. If a file cannot be written later, [`Window::free`] returns the error.
     ///
     /// Without this call, the hint `rmalab_record` names the folder, and without the hint the variable [`Config::RECORD_VARIABLE`].
     /// Without the variable, nothing is recorded.
@@ -160,15 +160,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Sets when accumulates change from atomics to a lock and back, for tests with few updates. `run` is the smallest run in elements,
-    /// `debt` the elements of runs before a change, and `rent` the single updates before a change back.
+    /// Sets the thresholds at which accumulates change from atomics to a lock and back, for tests with few updates. `run` is the
+    /// smallest run in elements, `debt` the elements of runs before a change, and `rent` the single updates before a change back.
     #[doc(hidden)]
     pub fn accumulate_limits(mut self, run: usize, debt: u64, rent: u64) -> Self {
         self.limits = Limits { run, debt, rent };
         self
     }
 
-    /// Promises that all ranks pass the same size and unit to [`allocate`](Self::allocate), which then does not communicate: a rank may use
+    /// Promises that all ranks pass the same size and unit to [`allocate`](Self::allocate), which then does not communicate. A rank may use
     /// the window before another rank has made it (foMPI's allocated windows).
     ///
     /// The promise is not checked. If sizes differ, later allocations of the ranks overlap, and operations reach other memory of the world
@@ -181,11 +181,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// Makes a window with `bytes` zeroed bytes at this rank (`MPI_Win_allocate`).
     ///
     /// The call is collective. Ranks may ask for different sizes and units, and for 0 bytes. Every rank gives as much memory as the largest
-    /// part takes. If all sizes and units are the same, the window remembers nothing of the other ranks; at each rank it takes its part and
+    /// part takes. If all sizes and units are the same, the window stores nothing about the other ranks. At each rank it takes its part and
     /// a few cache lines.
     ///
     /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`.
-    /// [`symmetric`](Self::symmetric) does without it.
+    /// [`symmetric`](Self::symmetric) needs no reduction.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     fn compare(&self, bytes: u64) -> Result<Option<Vec<(u64, u32)>>> {
         self.team.check_outside()?;
         let own = [bytes, u64::from(self.disp_unit)];
-        // The complements' maxima are the minima.
+        // The maxima of the complements give the minima.
         let mut most = [own[0], own[1], !own[0], !own[1]];
         self.team.collectives().allreduce(&mut most, u64::max)?;
         if most[..2] == own && most[2..] == own.map(|least| !least) {
@@ -220,9 +220,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.gather(own).map(Some)
     }
 
-    /// The sizes and units of all ranks, which have met, once they are checked.
+    /// Checks the sizes and units of all ranks, and returns them, after the ranks have exchanged them.
     fn gather(&self, own: [u64; 2]) -> Result<Vec<(u64, u32)>> {
-        // Also with a wrong unit, so that no rank is left waiting.
+        // This rank takes part even with a wrong unit, so that no rank waits forever.
         let all = self.team.collectives().allgather(&own)?;
         self.check_unit()?;
         if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
@@ -272,18 +272,17 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Shared, Memory::Table(parts), vec![base])
     }
 
-    /// Makes a window over the memory of `window`, for this builder's team, which is some of its ranks: after a failure, the
-    /// [survivors](rmalab_atomics::Survivors).
+    /// Makes a window over the memory of `window`, for this builder's team, which has some of its ranks: after a failure,
+    /// the [survivors](rmalab_atomics::Survivors).
     ///
-    /// All ranks of the team call it at the same point of their sequences of allocations, without communication. Size and displacement unit
-    /// are those of `window`, and so is the content. Locks and epochs are new: what a rank that has failed held of the old ones holds up no
-    /// rank. Parts of other ranks cannot be reached. The old window has to have no epoch open, and makes no further call; its memory stays
-    /// allocated.
+    /// All ranks of the team call it at the same point of their sequences of allocations, without communication. The window has the size,
+    /// displacement unit and content of `window`. Its locks and epochs are new, so old locks of a failed rank block no rank. Parts of other
+    /// ranks cannot be reached. The old window must have no open epoch, and makes no further call. Its memory stays allocated.
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`] unless `window` is allocated with the same size and unit on all ranks; the network's error of a wrong world when a rank
-    /// of the team is not one of `window`'s; and the errors of [`allocate`](Self::allocate).
+    /// [`Error::Flavor`] unless `window` is allocated with the same size and unit on all ranks. The network's error of a wrong world when a
+    /// rank of the team is not a rank of `window`. The errors of [`allocate`](Self::allocate).
     pub fn over<B: RemoteAtomics + ?Sized>(mut self, window: &WindowCore<'_, B>) -> Result<Window<'t, A, W>> {
         self.team.check_outside()?;
         let &Memory::Symmetric { base, bytes, unit } = &window.memory else {
@@ -300,7 +299,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// Makes a window over memory of the program (`MPI_Win_create`).
     ///
-    /// The call is collective. Each rank gives memory of any length, also 0, and has its own displacement unit. [`Window::reclaim`] returns
+    /// The call is collective. Each rank gives memory of any length, even 0, and has its own displacement unit. [`Window::reclaim`] returns
     /// the memory. Until then the program reaches it only through the window, and its own rank by
     /// [`WindowCore::local`](crate::WindowCore::local).
     ///
@@ -309,7 +308,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// # Errors
     ///
     /// [`Error::DispUnit`], and [`Unsupported`](rmalab_atomics::Error::Unsupported) when a rank cannot reach the program's memory of another
-    /// rank; the other ranks get [`Error::NotMade`]. An error drops the memory.
+    /// rank. The other ranks get [`Error::NotMade`]. An error drops the memory.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
         let bytes = memory.len() as u64;
@@ -317,7 +316,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let key = exposed.as_ref().map_or(0, |exposed| exposed.key.0);
         let refused = u64::from(exposed.is_err());
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit), key, refused])?;
-        // All ranks take part in both exchanges, even after an error, so that no rank is left waiting.
+        // All ranks take part in both exchanges, even after an error, so that no rank waits forever.
         let leased: Result<Vec<_>> = if all.chunks_exact(4).any(|part| part[3] != 0) {
             Ok(Vec::new())
         } else {
@@ -330,7 +329,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let made = team.collectives().allgather(&[u64::from(refused == 0 && leased.is_ok())])?;
         let failed = (0..).zip(&made).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
         let own = exposed?;
-        // An error from here on drops the leases first, then the memory.
+        // An error from here on drops the pins first, then the memory.
         let parts = leased?;
         if let Some(rank) = failed {
             return Err(Error::NotMade { rank });
@@ -360,7 +359,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let ra = self.team.ra();
         self.config.pscw = self.config.pscw.for_ranks(ra.size());
         if self.config.mpi_accumulate_granularity > WORD && self.config.accumulate == AccumulateStrategy::Native {
-            // Many elements that are synchronized at once need a lock.
+            // A lock is needed to synchronize many elements at once.
             self.config.accumulate = AccumulateStrategy::Locked;
         }
         let (bytes, unit) = match &memory {
@@ -369,10 +368,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             Memory::Leased { parts, .. } => parts[ra.rank().index()].size(),
             Memory::Dynamic(_) => (0, 1),
         };
-        let part = recorder::Part { flavor, bytes, unit };
+        let part = recorder::RecordedPart { flavor, bytes, unit };
         let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder(part)?)));
         if made.is_err() {
-            // On all ranks alike, and no rank has used them: they are zero.
+            // All ranks do the same, and no rank has used the words, so they are zero.
             allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
         }
         let ((matching, accumulate_lock, locks), recorder) = made?;
@@ -387,7 +386,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
                 };
                 let part = OwnPart { place, bytes, accumulate: self.config.accumulate, lock: accumulate_lock };
                 let agent = transport == Transport::TwoSidedAgent;
-                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
+                Some(Box::new(Requests::new(self.team.endpoints(), agent, flavor == Flavor::Shared, part)?))
             }
         };
         if let Some(recorder) = &recorder {
@@ -395,7 +394,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         }
         let strategy = self.config.accumulate;
         let exclusion = if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() };
-        // Where nothing is locked, exclusive locks do not exclude others, and their targets must have no modes.
+        // Under a policy that locks nothing, exclusive locks do not exclude others, so their targets must have no
+        // modes.
         let biased = strategy != AccumulateStrategy::Locked
             && exclusion != Exclusion::Nothing
             && two_sided.is_none()
@@ -434,7 +434,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         Ok(Window { raw: RawWindow::new(core, locks) })
     }
 
-    /// Allocates the words of the matching and of the accumulates' lock, and the locks; notes all allocations.
+    /// Allocates the words of the matching and of the accumulates' lock, and the locks. Notes all allocations.
     fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
         let ra = self.team.ra();
         let matching = Matching::new(ra, self.config.pscw, self.slots)?;
@@ -446,8 +446,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         Ok((matching, accumulate_lock, locks))
     }
 
-    /// The recorder, if there is to be one.
-    fn recorder(&self, part: recorder::Part) -> Result<Option<Rc<Recorder>>> {
+    /// Returns the recorder, if the window is recorded.
+    fn recorder(&self, part: recorder::RecordedPart) -> Result<Option<Rc<Recorder>>> {
         let variable =
             || std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty() && self.reads_variable);
         let Some(dir) = self.record.clone().or_else(|| variable().map(PathBuf::from)) else { return Ok(None) };
@@ -463,7 +463,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         if self.disp_unit == 0 { Err(Error::DispUnit) } else { Ok(()) }
     }
 
-    /// Holds the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
+    /// Checks the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
     fn check_hints(&self, table: &[u64]) -> Result<()> {
         let promises = [
             (self.config.same_size, 0, "the size", "same_size"),
@@ -478,8 +478,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     }
 }
 
-/// Says once that the variable of the lock policy has no effect. A hint is the program's, which can ask for the ignored ones; the variable
-/// is that of whoever starts the program.
+/// Prints once that the variable of the lock policy has no effect. A program can query its ignored hints, but the user who starts the
+/// program sets the variable.
 fn tell_of_variable(ignored: &[Ignored]) {
     static TOLD: Once = Once::new();
     if let Some(ignored) = ignored.iter().find(|ignored| ignored.key == Config::LOCK_POLICY_VARIABLE) {

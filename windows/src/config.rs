@@ -12,10 +12,10 @@
 //! * A hint is never an error. A hint that is not granted is reported as [`Ignored`].
 //! * All ranks of a window pass the same values. That holds for hints about a rank's own use, too (`no_locks`, `epochs_used`), since a
 //!   strategy may depend on them.
-//! * After creation only [`Config::accumulate_ordering`], [`Config::accumulate_ops`] and
-//!   [`Config::mpi_assert_memory_alloc_kinds`] can change, and only to ask for less order or to promise more. Only the origin keeps order, and
-//!   a stronger promise may stay unused. So a change does not break a rank that has not made it yet, as long as no rank uses the promise in
-//!   a way that other ranks have to match. All else is fixed: the ranks agree on strategies, words and memory when they make the window.
+//! * After creation only [`Config::accumulate_ordering`], [`Config::accumulate_ops`] and [`Config::mpi_assert_memory_alloc_kinds`] can
+//!   change, and only to less order or stronger promises. Only the origin keeps order, and a stronger promise may stay unused. So a change
+//!   does not break a rank that has not made it yet. This holds as long as no rank uses the promise in a way that other ranks have to match.
+//!   All else is fixed: the ranks agree on strategies, words and memory when they make the window.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -26,7 +26,7 @@ use rmalab_locks::{LINE, PolicyKind, UnknownPolicy};
 
 use crate::Info;
 
-/// A text is not a value of its hint.
+/// A text that is not a value of its hint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{value}' is not {expected}")]
 pub struct InvalidHintValue {
@@ -82,7 +82,7 @@ macro_rules! choice {
     };
 }
 
-/// Makes a set whose members have names; as text it is a list with commas, or `none`.
+/// Makes a set whose members have names. As text it is a list with commas, or `none`.
 macro_rules! set {
     ($(#[$meta:meta])* $name:ident($bits:ty) { $($(#[$member_meta:meta])* $member:ident = $bit:literal $text:literal,)* }) => {
         $(#[$meta])*
@@ -145,7 +145,7 @@ macro_rules! set {
 }
 
 choice! {
-    /// How a fence synchronizes (MPI-4.1, section 12.5.1); hint `rmalab_fence`.
+    /// The synchronization of a fence (MPI-4.1, section 12.5.1); hint `rmalab_fence`.
     FenceStrategy {
         /// Two barriers.
         Naive = "naive",
@@ -158,7 +158,7 @@ choice! {
 }
 
 choice! {
-    /// How post, start, complete and wait synchronize (MPI-4.1, section 12.5.2); hint `rmalab_pscw`.
+    /// The synchronization of post, start, complete and wait (MPI-4.1, section 12.5.2); hint `rmalab_pscw`.
     PscwStrategy {
         /// [`Flags`](Self::Flags) or [`Matching`](Self::Matching), by the number of ranks. The default.
         #[default]
@@ -176,7 +176,7 @@ impl PscwStrategy {
     /// The largest number of ranks for which [`Auto`](Self::Auto) is [`Flags`](Self::Flags): 8 KiB of flags at each rank.
     pub const MAX_FLAGS: u32 = 512;
 
-    /// Returns the strategy for a team of `ranks`: this one, or the one that [`Auto`](Self::Auto) chooses.
+    /// Returns the strategy for a team of `ranks`: this strategy, or the choice of [`Auto`](Self::Auto).
     pub const fn for_ranks(self, ranks: u32) -> PscwStrategy {
         match self {
             PscwStrategy::Auto if ranks <= PscwStrategy::MAX_FLAGS => PscwStrategy::Flags,
@@ -187,7 +187,7 @@ impl PscwStrategy {
 }
 
 choice! {
-    /// How accumulates are made atomic for each element (MPI-4.1, section 12.7.1); hint `rmalab_accumulate`.
+    /// The way to make accumulates atomic for each element (MPI-4.1, section 12.7.1); hint `rmalab_accumulate`.
     AccumulateStrategy {
         /// With the network's atomics, if it has them for the type and the operation; otherwise like
         /// [`Locked`](Self::Locked). The default.
@@ -214,7 +214,7 @@ choice! {
 }
 
 choice! {
-    /// Which operations concurrent accumulates to one location may mix (hint `accumulate_ops`).
+    /// The operations that concurrent accumulates to one location may mix (hint `accumulate_ops`).
     AccumulateOps {
         /// The same operation, and no-ops. The default.
         #[default]
@@ -225,7 +225,7 @@ choice! {
 }
 
 set! {
-    /// Which accumulates of one origin to one location stay in program order (MPI-4.1, section 12.7.2; hint
+    /// The accumulates of one origin to one location that stay in program order (MPI-4.1, section 12.7.2; hint
     /// `accumulate_ordering`). All by default.
     AccumulateOrdering(u8) {
         /// Reads after reads.
@@ -240,7 +240,7 @@ set! {
 }
 
 set! {
-    /// Which kinds of epochs a program opens (hint `epochs_used`). All by default.
+    /// The kinds of epochs that a program opens (hint `epochs_used`). All by default.
     EpochKinds(u8) {
         /// Fence.
         FENCE = 0 "fence",
@@ -254,7 +254,7 @@ set! {
 }
 
 set! {
-    /// Which accumulate operations a program uses (hint `which_accumulate_ops`). All by default.
+    /// The accumulate operations that a program uses (hint `which_accumulate_ops`). All by default.
     AccumulateOpSet(u16) {
         /// `MPI_MAX`.
         MAX = 0 "max",
@@ -290,7 +290,7 @@ set! {
 }
 
 set! {
-    /// Which kinds of memory the program's buffers are in (hint `mpi_assert_memory_alloc_kinds`). All by default.
+    /// The kinds of memory of the program's buffers (hint `mpi_assert_memory_alloc_kinds`). All by default.
     ///
     /// The kind `mpi` means all memory that MPI allocates. Kinds that begin with `mpi:` are parts of it.
     MemoryKinds(u8) {
@@ -323,19 +323,20 @@ set! {
 pub struct Config {
     /// The lock policy (`rmalab_lock_policy`, default two-level).
     pub policy: PolicyKind,
-    /// How a fence synchronizes (`rmalab_fence`, default dissemination; deferred on two-sided transports).
+    /// The synchronization of a fence (`rmalab_fence`, default dissemination; deferred on two-sided transports).
     pub fence: FenceStrategy,
-    /// How post, start, complete and wait synchronize (`rmalab_pscw`, default auto; deferred on two-sided transports).
+    /// The synchronization of post, start, complete and wait (`rmalab_pscw`, default auto; deferred on two-sided
+    /// transports).
     pub pscw: PscwStrategy,
-    /// How accumulates are atomic (`rmalab_accumulate`, default native).
+    /// The way to make accumulates atomic (`rmalab_accumulate`, default native).
     pub accumulate: AccumulateStrategy,
     /// The transport of the operations (`rmalab_transport`, default one-sided).
     pub transport: Transport,
     /// The program never locks the window (`no_locks`, default false).
     pub no_locks: bool,
-    /// Which accumulates stay in order (`accumulate_ordering`, default all).
+    /// The accumulates that stay in order (`accumulate_ordering`, default all).
     pub accumulate_ordering: AccumulateOrdering,
-    /// Which operations concurrent accumulates may mix (`accumulate_ops`, default the same one and no-ops).
+    /// The operations that concurrent accumulates may mix (`accumulate_ops`, default the same operation and no-ops).
     pub accumulate_ops: AccumulateOps,
     /// The parts of all ranks have the same size (`same_size`, default false).
     pub same_size: bool,
@@ -349,11 +350,12 @@ pub struct Config {
     /// The alignment of allocated memory in bytes (`mpi_minimum_memory_alignment`): a power of two of at most
     /// [`MAX_ALIGNMENT`](Self::MAX_ALIGNMENT), default [`LINE`].
     pub mpi_minimum_memory_alignment: u64,
-    /// Which kinds of memory the program's buffers are in (`mpi_assert_memory_alloc_kinds`, default all).
+    /// The kinds of memory of the program's buffers (`mpi_assert_memory_alloc_kinds`, default all).
     pub mpi_assert_memory_alloc_kinds: MemoryKinds,
-    /// Which kinds of epochs are opened (`epochs_used`, default all).
+    /// The kinds of epochs that the program opens (`epochs_used`, default all).
     pub epochs_used: EpochKinds,
-    /// Which accumulate operations are used (`which_accumulate_ops`, default all; `any_op` means all, too).
+    /// The accumulate operations that the program uses (`which_accumulate_ops`, default all; `any_op` also stands for
+    /// all).
     pub which_accumulate_ops: AccumulateOpSet,
 }
 
@@ -403,7 +405,7 @@ pub enum IgnoredReason {
     #[error("{0}")]
     Value(String),
     /// The hint cannot change after the window's creation, or not in this way.
-    #[error("the window was created with {in_use}, and this cannot change any more")]
+    #[error("the window was created with {in_use}, and this can no longer change")]
     Fixed {
         /// The value that stays in use.
         in_use: String,
@@ -430,11 +432,11 @@ struct Hint {
     key: &'static str,
     get: fn(&Config) -> String,
     set: fn(&mut Config, &str) -> Result<(), String>,
-    /// Whether a window with the first configuration may change to the second, which differs only in this hint.
+    /// Returns whether a window with the first configuration may change to the second, which differs only in this hint.
     may_change: fn(&Config, &Config) -> bool,
 }
 
-/// A hint whose value is a field; fixed, unless said otherwise.
+/// Makes a hint whose value is a field. It is fixed unless a rule for changes is given.
 macro_rules! hint {
     ($key:literal, $field:ident, $parse:expr) => {
         hint!($key, $field, $parse, |_, _| false)
@@ -545,13 +547,13 @@ impl Config {
     /// Returns the configuration that a window with these fields gets, and the fields that are not granted.
     ///
     /// * Fence and PSCW are deferred on two-sided transports, and not on the one-sided one. That is reported, unless it replaces a default.
-    /// * The default replaces an impossible alignment.
+    /// * The default alignment replaces an impossible one.
     pub fn normalized(mut self) -> (Config, Vec<Ignored>) {
         let ignored = self.settle(|_, is_default| !is_default);
         (self, ignored)
     }
 
-    /// Makes the fields agree. `report` says whether to report a hint, by its key and whether it had its default.
+    /// Makes the fields agree. `report` decides whether to report a hint, by its key and whether it had its default.
     fn settle(&mut self, report: impl Fn(&str, bool) -> bool) -> Vec<Ignored> {
         let (asked, transport) = (*self, self.transport);
         let mut ignored = Vec::new();
@@ -586,15 +588,16 @@ impl Config {
         ignored
     }
 
-    /// Returns the hints in use, defaults included (`MPI_Win_get_info`).
+    /// Returns the hints in use, including defaults (`MPI_Win_get_info`).
     pub fn to_info(&self) -> Info {
         let pairs = HINTS.iter().map(|hint| (hint.key, (hint.get)(self)));
         Info::from_pairs(pairs).expect("keys and values of hints are short")
     }
 
-    /// Applies the hints of `info` to a window that exists (`MPI_Win_set_info`), and returns those that are not granted.
+    /// Applies the hints of `info` to an existing window (`MPI_Win_set_info`), and returns the hints that are not
+    /// granted.
     ///
-    /// Other hints keep their values. A value that is in use already is granted. Otherwise only less order and stronger promises are
+    /// Other hints keep their values. A value that is already in use is granted. Otherwise only less order and stronger promises are
     /// granted.
     pub fn update(&mut self, info: &Info) -> Vec<Ignored> {
         let mut ignored = Vec::new();
@@ -732,7 +735,7 @@ mod tests {
                 "mpi_minimum_memory_alignment=48 is ignored: '48' is not a power of two of at most 4096 bytes",
             ]
         );
-        // Memory of a kind that this library does not know.
+        // A kind of memory that this library does not know.
         let (config, ignored) = by("mpi_assert_memory_alloc_kinds=system,cuda:device");
         assert_eq!((config, ignored.len()), (Config::default(), 1));
         assert!(ignored[0].contains("mpi:win_allocate"), "{ignored:?}");
@@ -758,7 +761,7 @@ mod tests {
                 "rmalab_fence=dissemination is ignored: the two-sided transport does not offer it; deferred is used",
             ]
         );
-        // As fields, where a request shows only as a value other than the default.
+        // As fields, where a request is visible only as a value other than the default.
         let fields = Config { transport: Transport::TwoSided, pscw: PscwStrategy::Flags, ..Config::default() };
         let (config, ignored) = fields.normalized();
         assert_eq!((config.fence, config.pscw), (FenceStrategy::Deferred, PscwStrategy::Deferred));
@@ -779,15 +782,15 @@ mod tests {
             [
                 "accumulate_ops=any is ignored: 'any' is not one of same_op_no_op, same_op",
                 "colour=red is ignored: no hint has this key",
-                "no_locks=true is ignored: the window was created with false, and this cannot change any more",
-                "rmalab_fence=dissemination is ignored: the window was created with naive, and this cannot change any more",
+                "no_locks=true is ignored: the window was created with false, and this can no longer change",
+                "rmalab_fence=dissemination is ignored: the window was created with naive, and this can no longer change",
             ]
         );
         assert_eq!(config, before);
         assert_eq!(config.update(&info("accumulate_ordering=rar,waw,accumulate_ops=same_op")), []);
         assert_eq!(config.accumulate_ordering, AccumulateOrdering::RAR | AccumulateOrdering::WAW);
         assert_eq!(config.accumulate_ops, AccumulateOps::SameOp);
-        // A change back is refused, and so is a change that is neither weaker nor stronger.
+        // A change back is refused, and so is a change to a value that is neither weaker nor stronger.
         let relaxed = config;
         assert_eq!(config.update(&info("accumulate_ordering=rar,raw,accumulate_ops=same_op_no_op")).len(), 2);
         assert_eq!(config, relaxed);

@@ -2,9 +2,9 @@
 //!
 //! # Source
 //!
-//! foMPI's region lists: R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming
-//! with MPI-3 one sided, SC'13, section 2.2: every rank has a list of its regions with a counter. Other ranks have copies, and read the
-//! counter before every use.
+//! foMPI's region lists: R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3
+//! one sided, SC'13, section 2.2: every rank has a list of its regions with a counter. Other ranks have copies, and read the counter
+//! before every use.
 //!
 //! # State
 //!
@@ -16,15 +16,15 @@
 //! | entries, 4 words each | address, length (0 for none), key or rank, 0 or displacement + 1 |
 //!
 //! An entry names memory that its owner has registered, or memory in a rank's segment. The first [`NEAR`] entries are in the owner's segment.
-//! The others are the far entries, in registered memory of the owner. A list that is full is replaced by one of twice its length. So a window
-//! takes little of the segments, and only the backend limits the number of regions, by its limit of registered memory.
+//! The others are the far entries, in registered memory of the owner. When a list is full, a list of twice its length replaces it. So a
+//! window takes little of the segments, and only the backend limits the number of regions, by its limit of registered memory.
 //!
 //! # Invariants
 //!
 //! * I1. A copy is a list that the owner had, if the same even version was read before and after it.
 //! * I2. An operation on registered memory pins it. If a detach comes between the read of the version and the operation, either the detach
 //!   waits, or the pin fails and the list is read again. So no operation of a peer touches memory that was returned to the program, even if
-//!   the program is wrong.
+//!   the program is incorrect.
 //!
 //! # Cost
 //!
@@ -39,7 +39,7 @@ use rmalab_atomics::registered::{Pinned, RegisteredKey, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::LINE;
 
-use crate::place::{Joined, Place};
+use crate::place::{Joined, TargetMemory};
 use crate::{Call, Error, Result, WindowDisp};
 
 /// Entries in a rank's segment.
@@ -51,11 +51,11 @@ const ENTRY: usize = 4;
 /// The pause while the owner changes its list, in word operations.
 const CHANGING: u32 = 4;
 
-/// A dynamic window's memory: one rank's part.
+/// One rank's part of a dynamic window's memory.
 #[derive(Debug)]
 pub(crate) struct Dynamic {
     version: Disp,
-    /// The numbers of the team's ranks for this handle, where they are other ones than in the list.
+    /// The numbers of the team's ranks for this handle, where they differ from the numbers in the list.
     ranks: Arc<[Rank]>,
     /// This rank's regions by address, and their entries' numbers.
     own: RefCell<BTreeMap<u64, (Region, usize)>>,
@@ -63,13 +63,13 @@ pub(crate) struct Dynamic {
     free: RefCell<Vec<usize>>,
     /// This rank's far entries.
     far: Cell<Option<Far>>,
-    /// This rank's knowledge of the others.
+    /// This rank's copies of the other ranks' lists.
     known: RefCell<HashMap<Rank, Known>>,
     /// Targets that this rank has accessed since their last flush, and other ranks that had the memory.
     owners: RefCell<Vec<(Rank, Rank)>>,
 }
 
-/// A list of far entries, and how many it has room for.
+/// A list of far entries, and its capacity.
 #[derive(Clone, Copy, Debug)]
 struct Far {
     key: RegisteredKey,
@@ -79,7 +79,7 @@ struct Far {
 #[derive(Debug, Default)]
 struct Known {
     version: u64,
-    /// In the order of the addresses; none overlap.
+    /// In the order of the addresses. None overlap.
     regions: Vec<Region>,
 }
 
@@ -96,7 +96,7 @@ enum Memory {
     Segment(Address),
 }
 
-/// A region's memory, which stays while this lives.
+/// A region's memory, which stays valid while this value lives.
 enum Lease<'a> {
     Exposed(Box<dyn Pinned + 'a>),
     Segment(Address),
@@ -110,10 +110,10 @@ enum Found<'a> {
 }
 
 impl Lease<'_> {
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> TargetMemory<'_> {
         match self {
-            Lease::Exposed(lease) => Place::Leased(&**lease),
-            &Lease::Segment(at) => Place::Segment(at),
+            Lease::Exposed(lease) => TargetMemory::Leased(&**lease),
+            &Lease::Segment(at) => TargetMemory::Segment(at),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Region {
         }
     }
 
-    /// The region of an entry; `None` for an empty one.
+    /// Returns the region of an entry; `None` for an empty entry.
     fn of_words(&[address, len, key, segment]: &[u64; ENTRY]) -> Option<Region> {
         let memory = match segment {
             0 => Memory::Exposed(RegisteredKey(key)),
@@ -152,7 +152,7 @@ fn touching(regions: &[Region], address: u64, len: u64) -> Option<Vec<Region>> {
         reached = reached.checked_add(next.len)?;
         count += 1;
         if reached <= address {
-            // The first byte is in none.
+            // The first byte is in no region.
             return None;
         }
     }
@@ -165,8 +165,8 @@ impl Dynamic {
         Ok(Dynamic::reader(version, Arc::default()))
     }
 
-    /// Another reader of the list that starts at `version`, whose handle has the numbers `ranks` for the team's ranks; none
-    /// if they are the same.
+    /// Makes another reader of the list that starts at `version`. Its handle has the numbers `ranks` for the team's ranks;
+    /// none if they are the same.
     pub(crate) fn reader(version: Disp, ranks: Arc<[Rank]>) -> Dynamic {
         Dynamic {
             version,
@@ -183,7 +183,7 @@ impl Dynamic {
         self.version
     }
 
-    /// Returns the bytes of this rank's knowledge of the others.
+    /// Returns the bytes of this rank's copies of the other ranks' lists.
     pub(crate) fn remembered_bytes(&self) -> usize {
         let each = |known: &Known| size_of::<(Rank, Known)>() + size_of_val(&known.regions[..]);
         self.known.borrow().values().map(each).sum()
@@ -201,7 +201,7 @@ impl Dynamic {
         self.version.plus(LINE).word((number * ENTRY) as u64)
     }
 
-    /// The keys of all memory of the program that is attached, in the order of the addresses.
+    /// Returns the keys of all attached memory of the program, in the order of the addresses.
     pub(crate) fn keys(&self) -> Vec<RegisteredKey> {
         let own = self.own.borrow();
         let keys = own.values().filter_map(|(region, _)| match region.memory {
@@ -211,7 +211,7 @@ impl Dynamic {
         keys.collect()
     }
 
-    /// The key of the far entries, if there are any.
+    /// Returns the key of the far entries, if there are any.
     pub(crate) fn list(&self) -> Option<RegisteredKey> {
         self.far.get().map(|far| far.key)
     }
@@ -227,7 +227,7 @@ impl Dynamic {
         added
     }
 
-    /// Attaches `len` bytes in a segment, which the program knows by `address`.
+    /// Attaches `len` bytes in a segment, under the program's address `address`.
     pub(crate) fn attach_segment<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
@@ -300,13 +300,13 @@ impl Dynamic {
         }
         ra.fetch_add(me.at(self.version), 1)?;
         if let Some(shorter) = shorter {
-            // Waits for the readers that are still at it; the next look of each finds the longer one.
+            // Waits for the readers that still use it. The next look of each reader finds the longer list.
             drop(ra.deregister(shorter.key)?);
         }
         Ok(())
     }
 
-    /// Exposes a list of far entries of twice the room, with the entries that there are.
+    /// Registers a list of far entries with twice the capacity, and with the present entries.
     fn longer<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Far, rmalab_atomics::Error> {
         let room = self.far.get().map_or(NEAR, |far| 2 * far.room);
         let mut words = vec![[0; ENTRY]; room];
@@ -319,7 +319,7 @@ impl Dynamic {
         Ok(Far { key, room })
     }
 
-    /// Takes the region at `disp` off the list, and gives its memory back if it is of the program.
+    /// Takes the region at `disp` off the list, and gives its memory back if it belongs to the program.
     pub(crate) fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, disp: WindowDisp) -> Result<Option<UserMemory>> {
         let removed = self.own.borrow_mut().remove(&(disp.0 as u64));
         let (region, number) = removed.ok_or(Error::Detach { rank: ra.rank(), disp })?;
@@ -344,13 +344,13 @@ impl Dynamic {
         rank: Rank,
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         match self.find(ra, call, rank, disp, len)? {
             Found::Region(lease, offset) => then(lease.place(), offset),
             Found::Joined(leases, offset) => {
                 let places = leases.iter().map(|(len, lease)| (*len, lease.place()));
-                then(Place::Joined(&Joined::new(places)), offset)
+                then(TargetMemory::Joined(&Joined::new(places)), offset)
             }
         }
     }
@@ -381,7 +381,7 @@ impl Dynamic {
                 Memory::Segment(at) => return Ok(Found::Region(Lease::Segment(self.in_segment(rank, at)), offset)),
                 Memory::Exposed(key) => match ra.pin(rank, key) {
                     Ok(lease) => return Ok(Found::Region(Lease::Exposed(lease), offset)),
-                    // Detached since the look at the version: the next look finds another one (I2).
+                    // The region was detached after the look at the version. The next look finds another version (I2).
                     Err(rmalab_atomics::Error::NotRegistered { .. }) => ra.pause(CHANGING)?,
                     Err(error) => return Err(error.into()),
                 },
@@ -419,7 +419,7 @@ impl Dynamic {
         }
     }
 
-    /// Leases of all `regions` of `rank`; `None` if one of them has been detached since the look at the version.
+    /// Pins all `regions` of `rank`. Returns `None` if one of them has been detached since the look at the version.
     #[cold]
     fn lease_all<'a, A: RemoteAtomics + ?Sized>(
         &self,
@@ -449,7 +449,7 @@ impl Dynamic {
         owner.at(at.disp)
     }
 
-    /// `owner` has memory of `target`, and has to be flushed with it.
+    /// Notes that `owner` has memory of `target`, and has to be flushed with it.
     fn note_owner(&self, target: Rank, owner: Rank) {
         if owner == target {
             return;
@@ -472,7 +472,7 @@ impl Dynamic {
         Ok(flushed?)
     }
 
-    /// Updates this rank's knowledge of `rank`.
+    /// Updates this rank's copy of the list of `rank`.
     fn refresh<A: RemoteAtomics + ?Sized>(&self, ra: &A, rank: Rank) -> Result<()> {
         let mut known = self.known.borrow_mut();
         let known = known.entry(rank).or_default();
@@ -496,7 +496,7 @@ impl Dynamic {
         }
     }
 
-    /// The entries that are used in the segment of `rank`.
+    /// Returns the used entries in the segment of `rank`.
     fn near_entries<A: RemoteAtomics + ?Sized>(&self, ra: &A, rank: Rank) -> Result<Vec<[u64; ENTRY]>> {
         let used = ra.get(rank.at(self.used()))?.min(NEAR as u64) as usize;
         let mut words = vec![[0; ENTRY]; used];
@@ -504,7 +504,7 @@ impl Dynamic {
         Ok(words)
     }
 
-    /// Adds the far entries of `rank` to `words`; returns whether the list was still there.
+    /// Adds the far entries of `rank` to `words`. Returns whether the list was still there.
     fn far_entries<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
@@ -517,11 +517,11 @@ impl Dynamic {
         }
         let lease = match ra.pin(rank, RegisteredKey(ra.get(rank.at(self.far_key()))?)) {
             Ok(lease) => lease,
-            // Replaced by a longer one since the look at its key.
+            // A longer list has replaced it since the look at its key.
             Err(rmalab_atomics::Error::NotRegistered { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        // Both numbers may be of different versions, which the caller finds out.
+        // The two numbers may belong to different versions, which the caller detects.
         let room = (lease.bytes() / (ENTRY as u64 * WORD)) as usize;
         words.resize(NEAR + (used - NEAR).min(room), [0; ENTRY]);
         lease.get(0, bytemuck::cast_slice_mut(&mut words[NEAR..]))?;

@@ -5,7 +5,7 @@
 //! MPI-4.1, sections 6.9.2 and 6.9.4 (the predefined operations, minloc and maxloc), 12.3.4 (replace, no_op, and that
 //! accumulates take predefined operations only) and 12.3.6 (compare-and-swap takes integer, logical and byte types).
 //!
-//! # Which operation on which kind
+//! # The operations of each kind
 //!
 //! | operations | integers | floats | complex | logical | bytes | pairs |
 //! | --- | --- | --- | --- | --- | --- | --- |
@@ -19,7 +19,7 @@
 //!
 //! [`Op::is_defined_for`] is this table.
 //!
-//! # What the standard leaves open
+//! # Choices that the standard leaves open
 //!
 //! * Sums and products of integers wrap.
 //! * The minimum or maximum of a number and a NaN is the number. Of values that compare equal (0 and -0), or of two

@@ -96,12 +96,12 @@ impl std::fmt::Display for Call {
     }
 }
 
-/// The ending of the word for so many things.
+/// Returns the plural ending of a word for this many things.
 fn s(number: u64) -> &'static str {
     if number == 1 { "" } else { "s" }
 }
 
-/// " of rank 3", or nothing.
+/// Writes " of rank 3", or nothing.
 struct Of<'e>(&'e Option<Rank>);
 
 impl std::fmt::Display for Of<'_> {
@@ -236,7 +236,7 @@ pub enum Error {
         twice: Rank,
     },
     /// The open epoch does not allow the call.
-    #[error("{rank}: {call} while {open} stands open on this window; close it first")]
+    #[error("{rank}: {call} while {open} is open on this window; close it first")]
     Conflict {
         /// The rank that called.
         rank: Rank,
@@ -255,7 +255,7 @@ pub enum Error {
         /// The call that opens such an epoch.
         call: Call,
     },
-    /// A call of the [untyped interface](crate::RawWindow) needs an epoch that is not open.
+    /// A call of the [untyped interface](crate::RawWindow) needed an epoch that is not open.
     #[error("{rank}: {call}{} outside of an epoch{}", Of(target), if target.is_some() { " to it" } else { "" })]
     NotOpen {
         /// The rank that called.
@@ -279,7 +279,7 @@ pub enum Error {
     },
     /// A barrier was called in an epoch that keeps all other ranks out.
     #[error(
-        "{rank}: barrier while {open} is open under a lock policy that lets one rank in at a time: ranks that wait for the lock never come to the barrier; close the epoch first, or choose a policy with shared locks, such as two-level"
+        "{rank}: barrier while {open} is open under a lock policy that admits one rank at a time: ranks that wait for the lock never come to the barrier; close the epoch first, or choose a policy with shared locks, such as two-level"
     )]
     Mutex {
         /// The rank that called.
@@ -343,7 +343,7 @@ pub enum Error {
         disp: WindowDisp,
     },
     /// Windows of this flavor do not have the call.
-    #[error("{call}: windows of the flavor {flavor} do not have this")]
+    #[error("{call}: windows of the flavor {flavor} do not have this call")]
     Flavor {
         /// The call.
         call: Call,
@@ -357,11 +357,11 @@ pub enum Error {
         call: Call,
         /// The rank that called.
         rank: Rank,
-        /// The rank whose memory it is.
+        /// The rank that has the memory.
         target: Rank,
     },
     /// compare_and_swap does not take elements of this type.
-    #[error("compare_and_swap takes no elements of type {kind}; swap integers of as many bytes")]
+    #[error("compare_and_swap does not take elements of type {kind}; swap integers of the same size")]
     Swap {
         /// The elements' type.
         kind: Kind,
@@ -427,7 +427,7 @@ pub enum Error {
         /// The first such rank.
         rank: Rank,
     },
-    /// A global pointer points to nothing, or not to memory that the call can use.
+    /// A global pointer points to nothing, or to memory that the call cannot use.
     #[error("{rank}: {call} at {pointer}: {why}")]
     BadPointer {
         /// The rank that called.
@@ -453,16 +453,18 @@ pub enum Error {
         /// The number of bytes of the segment at each unit.
         bytes: u64,
     },
-    /// In a collective allocation of global memory, units asked for different sizes.
-    #[error("{rank}: memalloc of {bytes} bytes, while {other} asks for {there}; all units have to ask for the same")]
+    /// In a collective allocation of global memory, units requested different sizes.
+    #[error(
+        "{rank}: memalloc of {bytes} bytes, while {other} requests {there}; all units have to request the same number"
+    )]
     Uneven {
         /// The rank that called.
         rank: Rank,
-        /// The size that this unit asked for.
+        /// The size that this unit requested.
         bytes: u64,
-        /// The first unit that asked for another size.
+        /// The first unit that requested another size.
         other: Rank,
-        /// The size that the other unit asked for.
+        /// The size that the other unit requested.
         there: u64,
     },
     /// A layout is impossible, or does not fit its buffer.

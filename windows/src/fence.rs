@@ -19,7 +19,7 @@
 //!
 //! # Asserts
 //!
-//! NOPRECEDE saves the flush. NOPRECEDE and NOSUCCEED together are no fence at all, and synchronize nothing. NOSTORE and NOPUT are for
+//! NOPRECEDE saves the flush. NOPRECEDE and NOSUCCEED together are no fence at all, and synchronize nothing. NOSTORE and NOPUT concern
 //! caches that are not coherent, and change nothing.
 //!
 //! # When an epoch is open
@@ -40,7 +40,7 @@ use crate::{Active, Call, Error, FenceStrategy, Local, Result, Target, Window, W
 
 /// Assertions of a fence. All ranks pass the same values of `noprecede` and `nosucceed`.
 ///
-/// The program makes sure that they hold.
+/// The program is responsible for their truth.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FenceAssert {
     /// This rank has not stored to its part since the last synchronization (`MPI_MODE_NOSTORE`).
@@ -59,7 +59,7 @@ impl FenceAssert {
         !(self.noprecede && self.nosucceed)
     }
 
-    /// The assertions as a trace has them.
+    /// Returns the assertions in the form of a trace.
     pub(crate) fn bits(self) -> u8 {
         let FenceAssert { nostore, noput, noprecede, nosucceed } = self;
         u8::from(nostore) | u8::from(noput) << 1 | u8::from(noprecede) << 2 | u8::from(nosucceed) << 3
@@ -125,7 +125,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
 
 /// An epoch between two fences: access to all ranks of the team, and exposure to all of them.
 ///
-/// Dropping it closes nothing, since closing takes all ranks. If the program took a target from it, the epoch stays open until the next
+/// Dropping it closes nothing, since closing needs all ranks. If the program took a target from it, the epoch stays open until the next
 /// [`Window::fence`]. Until then the window refuses every other epoch.
 #[derive(Debug)]
 #[must_use = "a fence epoch is closed by `next` or `close`"]

@@ -74,7 +74,7 @@ use rmalab_locks::{Assert, LINE};
 
 pub use pointer::GlobalPtr;
 
-use crate::place::{Part, Place};
+use crate::place::{TargetMemory, TargetPart};
 use crate::{Call, Config, Element, Error, LockAll, Op, Request, Result, Swappable, Target, Team, Window, WindowDisp};
 
 /// The memory of each unit that a [`GlobalMemory`] takes from the team's heap when it begins.
@@ -133,15 +133,16 @@ pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
     team: &'m Team<'m, A>,
     /// The units of this unit's node.
     near: &'m Subset<'m, A>,
-    /// Their team, of no type of its own: its windows are only made and freed, and their memory is reached by its words.
+    /// The team of these units, as a trait object, since its windows are only made and freed. Their memory is accessed
+    /// by its words.
     node: &'m Team<'m, dyn RemoteAtomics + 'm>,
     /// The epoch on the dynamic window.
     epoch: &'m LockAll<'m, 'm, A>,
-    /// The translation table, sorted by key. Keys are by themselves, so that a search meets few cache lines.
+    /// The translation table, sorted by key. Keys have their own vector, so that a search touches few cache lines.
     table: RefCell<Vec<(u32, Box<Segment<'m>>)>>,
     /// The number of collective segments so far.
     segments: Cell<u32>,
-    /// This unit's pool; offset 0 is left out, since it would make a null pointer.
+    /// This unit's pool. Offset 0 is left out, since it would make a null pointer.
     pool: SymmetricHeap,
 }
 
@@ -153,11 +154,11 @@ struct Segment<'m> {
     window: Window<'m, dyn RemoteAtomics + 'm>,
     /// The parts of the node's units, by their numbers there.
     words: Vec<&'m [AtomicU64]>,
-    /// Their place in those units' memory.
+    /// The place of the parts in those units' memory.
     base: Disp,
     /// The place of this unit's part in the dynamic window.
     own: WindowDisp,
-    /// The place of each unit's part there: the paper's disp-set.
+    /// The place of each unit's part in the dynamic window: the paper's disp-set.
     starts: Vec<u64>,
 }
 
@@ -169,7 +170,7 @@ struct Found<'m> {
     /// The words of the part, if it is on the local node, and the offset there.
     words: Option<&'m [AtomicU64]>,
     offset: usize,
-    /// The same place, if it is on the local node, as the ranks' memory.
+    /// If the place is on the local node: the same place in the ranks' memory.
     at: Address,
     /// Its place in the dynamic window.
     disp: WindowDisp,
@@ -189,8 +190,8 @@ impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
     ///
     /// # Errors
     ///
-    /// The errors of `body`; then it frees nothing and waits for no rank. [`Error::NotShared`] when the ranks of a node do not reach each
-    /// other's memory by loads and stores, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and the errors of the network.
+    /// The errors of `body`. After them it frees nothing and waits for no rank. [`Error::NotShared`] when the ranks of a node do not
+    /// reach each other's memory by loads and stores, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and the errors of the network.
     pub fn run<R, E: From<Error>>(
         team: &Team<'_, A>,
         reserve: Reserve,
@@ -200,7 +201,7 @@ impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
         let subset = Subset::by_node_with_arena(team.ra(), arena).map_err(Error::from)?;
         let node = Team::new(&subset as &dyn RemoteAtomics)?;
         let mut window = Window::create_dynamic(team)?;
-        // Nobody locks this window exclusively, so there is nothing to check.
+        // No rank locks this window exclusively, so there is nothing to check.
         let epoch = window.lock_all_assert(Assert::NoCheck)?;
         let pool = SymmetricHeap::over(Disp(WORD), reserve.pool);
         let (table, segments) = Default::default();
@@ -235,28 +236,28 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory); [`Error::NotMade`] if only another unit has such an error;
-    /// [`Error::Uneven`].
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), [`Error::NotMade`] if only another unit has such an error,
+    /// and [`Error::Uneven`].
     pub fn team_memalloc_aligned(&self, bytes: u64) -> Result<GlobalPtr> {
         let number = self.segments.get().saturating_add(1);
         let key = pointer::collective_key(number).ok_or(Error::Attach {
             rank: self.rank(),
             disp: WindowDisp(0),
             len: bytes,
-            why: "there are no more numbers of segments; begin a new global memory",
+            why: "all numbers of segments are used; make a new global memory",
         })?;
         self.segments.set(number);
         self.add_segment(key, bytes)?;
         Ok(GlobalPtr::of_key(key))
     }
 
-    /// Makes a segment and puts it last into the table, on all units or on none.
+    /// Makes a segment and adds it at the end of the table, on all units or on none.
     fn add_segment(&self, key: u32, bytes: u64) -> Result<()> {
         let made = self.make_segment(bytes);
         let [ok, own] = made.as_ref().map_or([0, 0], |segment| [1, segment.own.0 as u64]);
         let all = self.team.allgather(&[ok, own, bytes])?;
         let units = || (0..).map(Rank).zip(all.as_chunks::<3>().0);
-        // Ranks of one node fail together, so that those which have to take something back find each other.
+        // Ranks of one node fail together, so all ranks that have to undo a step take part in undoing it.
         let failed = units().find(|(_, [made, ..])| *made == 0).map(|(rank, _)| Error::NotMade { rank });
         let uneven = units().find(|(_, [.., there])| *there != bytes);
         let uneven = uneven.map(|(other, &[.., there])| Error::Uneven { rank: self.rank(), bytes, other, there });
@@ -273,11 +274,11 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     /// This node's part of [`add_segment`](Self::add_segment): a shared window, which is attached to the dynamic one.
     fn make_segment(&self, bytes: u64) -> Result<Segment<'m>> {
         let whole = bytes.max(1).checked_next_multiple_of(WORD).unwrap_or(u64::MAX);
-        // Each part in its own rank's memory, and so at a cache line.
+        // Each part is in its own rank's memory, and so at a cache line.
         let config = Config { alloc_shared_noncontig: true, ..Config::default() };
         let window = Window::builder(self.node).config(config).allocate_shared(whole)?;
         let unreached = |target| Error::NotShared { call: Call::Memalloc, rank: self.rank(), target };
-        let Part::Fixed(Place::Segment(Address { disp: base, .. })) = window.local()?.part() else {
+        let TargetPart::Fixed(TargetMemory::Segment(Address { disp: base, .. })) = window.local()?.part() else {
             return Err(unreached(self.rank()));
         };
         let words = (0..self.node.size())
@@ -321,7 +322,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         }
     }
 
-    /// Gives a segment's memory back, which no unit uses any more.
+    /// Gives back a segment's memory, which no unit uses any longer.
     fn release(&self, segment: Segment<'m>) -> Result<()> {
         self.epoch.window().detach_window(segment.own)?;
         segment.window.free()
@@ -355,7 +356,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         let start = Disp(pointer.offset());
         let unknown = |_| refuse("no allocation starts there: it was freed before, or the pointer is into one");
         let bytes = self.pool.len_of(start).map_err(unknown)?;
-        // Its own part is on the local node, with the pool within it.
+        // The unit's own part is on the local node, with the pool inside.
         let words = found.words.and_then(|words| words.get(found.offset / 8..(found.offset + bytes as usize) / 8));
         for word in words.unwrap_or_default() {
             word.store(0, Ordering::Relaxed);
@@ -468,7 +469,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
 
     /// Stores `desired` in the element at `pointer` if it is `expected`, and returns the old value.
     ///
-    /// Atomic as [`fetch_and_op`](Self::fetch_and_op).
+    /// It is as atomic as [`fetch_and_op`](Self::fetch_and_op).
     ///
     /// # Errors
     ///
@@ -503,7 +504,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
 
     /// Returns the words of `bytes` bytes at `pointer`, if they belong to a unit of the local node and are whole words.
     ///
-    /// They are memory that others access at the same time. Behind a free they may be part of another allocation.
+    /// Others may access this memory at the same time. After a free it may be part of another allocation.
     ///
     /// # Errors
     ///
@@ -538,7 +539,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         Ok(Found { words, offset: offset as usize, at, disp: WindowDisp(start.wrapping_add(offset) as i64) })
     }
 
-    /// The unit's part of the dynamic window, and where `len` bytes at `pointer` are there.
+    /// Returns the unit's part of the dynamic window, and the place there of `len` bytes at `pointer`.
     #[inline]
     fn target(&self, call: Call, pointer: GlobalPtr, len: usize) -> Result<(Target<'m, A>, WindowDisp)> {
         let found = self.find(call, pointer, len)?;
@@ -551,12 +552,12 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     }
 }
 
-/// Returns why a pointer that is not in the table is refused.
+/// Returns the reason why a pointer that is not in the table is refused.
 const UNKNOWN: &str = "its segment was freed, or never allocated";
 
 /// A put or get that is under way, which owns its buffer.
 ///
-/// Dropping it waits until the buffer is not in use any more; forgetting it leaks the buffer, and nothing worse.
+/// Dropping it waits until the buffer is no longer in use. Forgetting it leaks the buffer, and nothing else.
 #[derive(Debug)]
 #[must_use = "`wait` returns the buffer"]
 pub struct Handle<'m, A: RemoteAtomics + ?Sized, T: Pod> {
@@ -570,7 +571,7 @@ impl<A: RemoteAtomics + ?Sized, T: Pod> Handle<'_, A, T> {
     ///
     /// # Errors
     ///
-    /// The errors of the network; the buffer is dropped then.
+    /// The errors of the network. The buffer is dropped then.
     pub fn wait(self) -> Result<Vec<T>> {
         let flush = self.flush;
         let buffer = self.request.wait()?;
@@ -580,7 +581,7 @@ impl<A: RemoteAtomics + ?Sized, T: Pod> Handle<'_, A, T> {
         Ok(buffer)
     }
 
-    /// Waits until the operation is complete here: a get has its data, and a put its buffer back.
+    /// Waits until the operation is complete here: a get has its data, and a put no longer uses its buffer.
     ///
     /// # Errors
     ///
@@ -598,7 +599,7 @@ impl<A: RemoteAtomics + ?Sized, T: Pod> Handle<'_, A, T> {
         self.request.test()
     }
 
-    /// Like [`wait`](Self::wait), for several handles; the buffers are in the order of the handles.
+    /// Like [`wait`](Self::wait), for several handles. The buffers are in the order of the handles.
     ///
     /// # Errors
     ///

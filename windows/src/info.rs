@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest key, in bytes (`MPI_MAX_INFO_KEY`, which the standard puts between 32 and 255).
+/// The longest key, in bytes (`MPI_MAX_INFO_KEY`; the standard allows 32 to 255).
 pub const MAX_INFO_KEY: usize = 255;
 
 /// The longest value, in bytes (`MPI_MAX_INFO_VAL`).
 pub const MAX_INFO_VAL: usize = 1024;
 
-/// An [`Info`] cannot contain a key or a value.
+/// A key or a value that an [`Info`] cannot contain.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InfoError {
@@ -29,7 +29,7 @@ pub enum InfoError {
         len: usize,
     },
     /// The text does not begin with `key=`.
-    #[error("info: '{text}' is no list of the form key=value,key=value")]
+    #[error("info: '{text}' is not a list of the form key=value,key=value")]
     Syntax {
         /// The text.
         text: String,
@@ -61,7 +61,7 @@ impl Info {
         Info::default()
     }
 
-    /// Makes an object with these pairs. Of equal keys the last one counts.
+    /// Makes an object with these pairs. If keys are equal, the last one counts.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// [`InfoError::Key`] and [`InfoError::Value`] for lengths; nothing has changed then.
+    /// [`InfoError::Key`] and [`InfoError::Value`] for wrong lengths. The call changes nothing then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<Option<String>, InfoError> {
         let (key, value) = (key.trim(), value.trim());
         if key.is_empty() || key.len() > MAX_INFO_KEY {

@@ -3,7 +3,7 @@
 use crate::layout::{PairRuns, pair_elements, pair_runs};
 use crate::{Kind, Layout, LayoutError};
 
-/// `count` items of a layout, at multiples of its extent: what MPI's calls take as a count and a datatype.
+/// `count` items of a layout, at multiples of its extent, like a count and a datatype in MPI's calls.
 ///
 /// ```
 /// use rmalab_windows::Layout;
@@ -20,19 +20,19 @@ pub struct Items<'l> {
 }
 
 impl Layout {
-    /// `count` items of this layout.
+    /// Makes `count` items of this layout.
     pub fn items(&self, count: u64) -> Items<'_> {
         Items { layout: self, count }
     }
 
-    /// One item of this layout.
+    /// Makes one item of this layout.
     pub fn item(&self) -> Items<'_> {
         self.items(1)
     }
 }
 
 impl<'l> Items<'l> {
-    /// The layout of each item.
+    /// Returns the layout of each item.
     pub fn layout(self) -> &'l Layout {
         self.layout
     }
@@ -42,7 +42,7 @@ impl<'l> Items<'l> {
         self.count
     }
 
-    /// Bytes of data in all items.
+    /// Returns the number of bytes of data in all items.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl<'l> Items<'l> {
         self.layout.check_buffer(self.count, bytes)
     }
 
-    /// The name of the element type, if it is not this kind.
+    /// Returns the name of the element type, if it is not this kind.
     pub(crate) fn other_than(self, kind: Kind) -> Option<String> {
         if self.layout.is_all(kind) {
             return None;
@@ -79,7 +79,7 @@ impl<'l> Items<'l> {
         Some(self.layout.kind().map_or("several types".to_owned(), |kind| kind.to_string()))
     }
 
-    /// The bytes of all items in `source`, without gaps.
+    /// Returns the bytes of all items in `source`, without gaps.
     pub(crate) fn pack(self, source: &[u8]) -> Result<Vec<u8>, LayoutError> {
         let mut packed = Vec::new();
         self.layout.pack(self.count, source, &mut packed)?;

@@ -1,4 +1,4 @@
-//! Data layouts: which bytes of a buffer an operation touches, and in which order (MPI's derived datatypes).
+//! Data layouts: the bytes of a buffer that an operation touches, and their order (MPI's derived datatypes).
 //!
 //! # Sources
 //!

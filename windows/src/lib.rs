@@ -12,8 +12,8 @@
 //! | traces of a program's calls on a window, and their replay | [`trace`], [`replay`] |
 //! | windows whose operations are messages to the target | [`two_sided`], [`Agent`] |
 //!
-//! An epoch is a value, and communication is its methods. So an operation outside an epoch does not compile, nor does a second epoch that
-//! must not be open together with the first. Other misuse is an [`Error`].
+//! An epoch is a value, and communication is its methods. So an operation outside an epoch does not compile. Neither does a second epoch
+//! that must not be open together with the first. Other misuse is an [`Error`].
 //!
 //! ```
 //! use rmalab_atomics::{Rank, RemoteAtomics, World};

@@ -5,25 +5,25 @@ use std::sync::atomic::AtomicU64;
 use bytemuck::Pod;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
-use crate::place::{Part, Place};
+use crate::place::{TargetMemory, TargetPart};
 use crate::{Result, Target, WindowDisp};
 
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
 ///
 /// Other ranks may access this memory at the same time. So there are no references to it, only copies, and words as atomics. Displacements
-/// are in the units of the rank whose part it is.
+/// are in the units of the rank that has the part.
 #[derive(Debug)]
 pub struct Local<'w, A: RemoteAtomics + ?Sized> {
     pub(crate) target: Target<'w, A>,
-    pub(crate) place: Place<'w>,
+    pub(crate) place: TargetMemory<'w>,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
-    pub(crate) fn part(&self) -> Part<'w> {
+    pub(crate) fn part(&self) -> TargetPart<'w> {
         self.target.part
     }
 
-    /// Returns the rank whose part it is.
+    /// Returns the rank that has the part.
     pub fn rank(&self) -> Rank {
         self.target.rank
     }
@@ -41,8 +41,8 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     /// Returns the place of the part's first byte, if the part is in a rank's segment.
     pub fn address(&self) -> Option<Address> {
         match self.place {
-            Place::Segment(at) => Some(at),
-            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Segment(at) => Some(at),
+            TargetMemory::Leased(_) | TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 
@@ -92,18 +92,18 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
         (head == 0).then_some(words)
     }
 
-    /// Bytes before the first word, and the words.
+    /// Returns the number of bytes before the first word, and the words.
     pub(crate) fn reached(&self) -> Option<(u64, &'w [AtomicU64])> {
         match self.place {
-            Place::Segment(at) => {
+            TargetMemory::Segment(at) => {
                 let head = at.disp.0.next_multiple_of(WORD) - at.disp.0;
                 let words = self.target.bytes.saturating_sub(head) / WORD;
                 let first = at.rank.at(at.disp.plus(head));
                 let words = if words == 0 { &[] } else { self.target.core.ra.shared_words(first, words)? };
                 Some((head, words))
             }
-            Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
-            Place::Joined(_) | Place::TwoSided(..) => None,
+            TargetMemory::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            TargetMemory::Joined(_) | TargetMemory::TwoSided(..) => None,
         }
     }
 }

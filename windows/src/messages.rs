@@ -13,9 +13,9 @@
 //!
 //! # Layers
 //!
-//! *Packets* are active messages: a [`Kind`], a word and bytes, in order from each end-point to each other one. Sending a packet never waits.
-//! The sender keeps packets without room, and sends them when the end-point makes progress. `messages/packets.rs` has the state and the
-//! invariants of the rings below. [`two_sided`](crate::two_sided) windows use packets.
+//! *Packets* are active messages: a [`Kind`], a word and bytes. They arrive in order from each end-point at each other one. Sending a packet
+//! never waits. The sender keeps packets without room, and sends them when the end-point makes progress. `messages/packets.rs` has the state
+//! and the invariants of the rings below. [`two_sided`](crate::two_sided) windows use packets.
 //!
 //! *Messages* ([`Messages::send`], [`Messages::recv`] and their non-blocking forms) are packets of four kinds:
 //!
@@ -108,9 +108,9 @@ pub(crate) struct Packet {
     pub(crate) from: Endpoint,
     /// Its kind.
     pub(crate) kind: Kind,
-    /// The word that it carries.
+    /// The packet's word.
     pub(crate) word: u64,
-    /// The bytes that it carries.
+    /// The packet's data.
     pub(crate) data: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ pub struct Status {
     pub len: usize,
 }
 
-/// The sizes of an end-point. All ranks pass the same.
+/// The sizes of an end-point. All ranks pass the same values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The number of slots of a ring, at least 1.
@@ -203,7 +203,7 @@ pub enum Error {
 /// All ranks make their end-points at the same point of their sequences of allocations, with the same arguments. An end-point keeps its state
 /// in plain cells, so it is not [`Sync`]. It can move to another thread if the rank's handle can be shared.
 ///
-/// Dropping an end-point forgets messages that are still to be sent: wait for the requests first.
+/// Dropping an end-point forgets messages that were not sent yet, so wait for the requests first.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -227,7 +227,7 @@ pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     eager_limit: usize,
     /// The largest number of packets that one call of `progress` takes from the ring.
     batch: u32,
-    state: RefCell<State>,
+    state: RefCell<EndpointState>,
 }
 
 impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
@@ -238,16 +238,16 @@ impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
 
 /// One end-point without its handle. Each call takes the handle that numbers the ranks as the packets do.
 #[derive(Debug)]
-pub(crate) struct State {
-    /// Whether the packets belong to windows, not to messages.
+pub(crate) struct EndpointState {
+    /// True if the packets belong to windows, not to messages.
     of_windows: bool,
     packets: Packets,
     matching: Matching,
     /// Packets of windows, in the order of their arrival.
     arrived: VecDeque<Packet>,
-    /// Whether the agent must end.
+    /// True if the agent must end.
     stopped: bool,
-    /// Sends for which a request exists; with their buffers, once they are complete.
+    /// Sends for which a request exists, with their buffers once they are complete.
     sends: BTreeMap<u64, Option<Vec<u8>>>,
     /// Long messages that wait for their receivers, by the number of their send.
     announced: BTreeMap<u64, Vec<u8>>,
@@ -283,7 +283,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
             ));
         }
         let layout = packets::Layout::alloc(ra.heap(), 1, &options)?;
-        let state = RefCell::new(State::new(layout, Endpoint { rank: ra.rank(), port: 0 }, false));
+        let state = RefCell::new(EndpointState::new(layout, Endpoint { rank: ra.rank(), port: 0 }, false));
         Ok(Messages { ra, eager_limit, batch: slots, state })
     }
 
@@ -428,7 +428,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// # Errors
     ///
-    /// The errors of [`probe`](Self::probe), since a program may call this until a message comes.
+    /// The errors of [`probe`](Self::probe), since a program may call this repeatedly until a message arrives.
     pub fn try_probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Option<Status>> {
         let (from, tag) = (from.into(), tag.into());
         self.check_source(from)?;
@@ -468,7 +468,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     /// Makes progress until `ready` returns a value (M3). Only packets change the result of `ready`.
-    fn wait_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+    fn wait_for<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> Result<T> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         loop {
             if let Some(found) = ready() {
@@ -483,7 +483,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     /// Makes progress once if `ready` returns no value at first.
-    fn look_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<Option<T>> {
+    fn look_for<T>(&self, mut ready: impl FnMut(&mut EndpointState) -> Option<T>) -> Result<Option<T>> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         if let Some(found) = ready() {
             return Ok(Some(found));
@@ -491,17 +491,17 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.progress()?;
         let found = ready();
         if found.is_none() {
-            // A caller that polls gets the failure of a peer, and lets other threads run.
+            // A polling caller gets the failure of a peer, and lets other threads run.
             self.ra.pause(1)?;
         }
         Ok(found)
     }
 }
 
-impl State {
+impl EndpointState {
     /// Makes an end-point with nothing under way.
-    fn new(layout: packets::Layout, me: Endpoint, of_windows: bool) -> State {
-        State {
+    fn new(layout: packets::Layout, me: Endpoint, of_windows: bool) -> EndpointState {
+        EndpointState {
             of_windows,
             packets: Packets::new(layout, me),
             matching: Matching::default(),
@@ -515,9 +515,9 @@ impl State {
 
     /// Makes end-points of windows, with the default [`Options`], in memory of `heap`. `me` is the rank's number in
     /// packets. Collective.
-    pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<State>> {
+    pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<EndpointState>> {
         let layout = packets::Layout::alloc(heap, ports, &Options::default())?;
-        Ok((0..ports).map(|port| State::new(layout.clone(), Endpoint { rank: me, port }, true)).collect())
+        Ok((0..ports).map(|port| EndpointState::new(layout.clone(), Endpoint { rank: me, port }, true)).collect())
     }
 
     pub(crate) fn me(&self) -> Endpoint {
@@ -560,12 +560,12 @@ impl State {
         self.packets.send(ra, agent, Kind::STOP, 0, Vec::new(), None)
     }
 
-    /// Waits until there may be something to do, for at most the time `at_most`.
+    /// Waits until there may be work, for at most the time `at_most`.
     pub(crate) fn sleep<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at_most: Option<Duration>) -> Result<()> {
         self.packets.sleep(ra, at_most)
     }
 
-    /// Leaves, unless there are packets to read; returns whether it has left.
+    /// Leaves, unless there are packets to read. Returns whether it has left.
     pub(crate) fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         self.packets.leave(ra)
     }
@@ -669,7 +669,7 @@ pub struct SendRequest<'m, 'a, A: RemoteAtomics + ?Sized> {
 }
 
 impl<A: RemoteAtomics + ?Sized> SendRequest<'_, '_, A> {
-    /// Waits until the message has left, and returns its buffer (`MPI_Wait`).
+    /// Waits until the message no longer needs its buffer, and returns the buffer (`MPI_Wait`).
     ///
     /// # Errors
     ///
@@ -684,7 +684,7 @@ impl<A: RemoteAtomics + ?Sized> SendRequest<'_, '_, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn test(&self) -> Result<bool> {
-        let left = |state: &mut State| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
+        let left = |state: &mut EndpointState| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
         Ok(self.messages.look_for(left)?.is_some())
     }
 }
@@ -719,7 +719,7 @@ impl<A: RemoteAtomics + ?Sized> RecvRequest<'_, '_, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn test(&self) -> Result<bool> {
-        let there = |state: &mut State| state.matching.is_complete(self.number).then_some(());
+        let there = |state: &mut EndpointState| state.matching.is_complete(self.number).then_some(());
         Ok(self.messages.look_for(there)?.is_some())
     }
 }

@@ -42,12 +42,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let Some(target) = target.into() else { return self.lock_null() };
         self.raw.begin_lock(kind, target, assert)?;
         let alone = kind == LockKind::Exclusive && assert == Assert::None;
-        // It is a rank, or it would not be locked.
+        // It is a rank, since it is locked.
         let target = self.raw.core.member(Call::Lock, target, alone);
         Ok(Lock { window: &self.raw, target, plain: self.raw.core.epochs.are_plain() })
     }
 
-    /// An epoch to the null target.
+    /// Makes an epoch to the null target.
     #[cold]
     fn lock_null(&self) -> Result<Lock<'_, 't, A, W>> {
         self.raw.check_passive(Call::Lock)?;
@@ -80,16 +80,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 /// A passive-target epoch to one target, from [`Window::lock`]: the [`Target`] itself.
 ///
 /// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it calls the window's error handler and keeps
-/// the error, and the next call that opens an epoch of the window returns it. A drop never panics. A forgotten epoch
-/// (`std::mem::forget`) leaves its target locked until the window is freed or dropped, but is sound: no buffer is in use. If the program
-/// forgets the window, too, the target stays locked: a rank that locks it waits forever, also after this rank has left.
+/// the error, and the next call that opens an epoch of the window returns it. A drop never panics. A forgotten epoch (`std::mem::forget`)
+/// leaves its target locked until the window is freed or dropped, but is sound: no buffer is in use. If the program forgets the window,
+/// too, the target stays locked. A rank that locks it waits forever, even after this rank has left.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     pub(crate) window: &'w RawWindow<'t, A, W>,
     pub(crate) target: Target<'w, A>,
-    /// Whether a flush of the target completes its operations, and nothing is recorded. It is a copy of the window's
-    /// field, which may change through shared references and would be loaded again after each flush's fence.
+    /// True if a flush of the target completes its operations, and nothing is recorded. It is a copy of the window's
+    /// field. That field may change through shared references, so it would be loaded again after each flush's fence.
     pub(crate) plain: bool,
 }
 
@@ -187,7 +187,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
 
 /// A passive-target epoch to every target, from [`Window::lock_all`].
 ///
-/// It ends by [`unlock_all`](Self::unlock_all), or when it is dropped; [`Lock`] says what happens to errors of a drop.
+/// It ends by [`unlock_all`](Self::unlock_all), or when it is dropped. [`Lock`] describes what happens to errors of a
+/// drop.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -205,7 +206,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// [`Error::NoSuchTarget`].
     #[inline(always)] // a target that a call returns is copied through memory
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'w, A, Passive<'_>>> {
-        // The target is of the epoch, its requests are of the window.
+        // The target belongs to the epoch, and its requests belong to the window.
         let core: &'w WindowCore<'_, A> = self.window;
         core.target(Call::At, Call::LockAll, target.into(), false)
     }
@@ -227,7 +228,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         }
     }
 
-    /// A flush of memory elsewhere, or of a rank that does not exist.
+    /// Flushes memory elsewhere, or refuses a rank that does not exist.
     #[inline(never)]
     fn flush_slowly(&self, target: Rank) -> Result<()> {
         let size = self.ra.size();

@@ -17,7 +17,7 @@ pub(crate) trait ByRequest: Debug {
     /// Reads the pieces `runs` of the target's part.
     fn get(&self, target: Rank, runs: Vec<(u64, u64)>) -> Result<Vec<u8>>;
 
-    /// Combines `source` into the elements in `runs`; their values before go to `result`, if there is one.
+    /// Combines `source` into the elements in `runs`. Their old values go to `result`, if there is one.
     fn update(
         &self,
         target: Rank,
@@ -28,43 +28,44 @@ pub(crate) trait ByRequest: Debug {
         result: Option<&mut [u8]>,
     ) -> Result<()>;
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns its value before.
+    /// Stores `desired` at `offset` if the element there is `expected`. Returns its old value.
     fn compare_and_swap(&self, target: Rank, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64>;
 }
 
 /// The place of a window's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'e> {
+pub(crate) enum TargetMemory<'e> {
     /// In a rank's segment.
     Segment(Address),
     /// In memory of its owner's program.
     Leased(&'e dyn Pinned),
     /// In regions of a dynamic window that touch each other.
     Joined(&'e Joined<'e>),
-    /// Behind requests that a rank serves.
+    /// At a rank that serves requests for it.
     TwoSided(&'e dyn ByRequest, Rank),
 }
 
 /// Regions of a dynamic window that touch each other, for an access that lies in all of them.
 #[derive(Debug)]
 pub(crate) struct Joined<'e> {
-    /// In the order of their offsets; each begins where the one before it ends, and the first one at 0.
+    /// In the order of their offsets. The first begins at 0, and each other region begins at the end of the previous
+    /// one.
     parts: Vec<JoinedPart<'e>>,
 }
 
 /// One of the regions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JoinedPart<'e> {
-    /// Its first byte, counted from the first byte of the first region.
+    /// The region's first byte, counted from the first byte of the first region.
     pub(crate) start: u64,
-    /// The byte after its last one.
+    /// The byte after the region's last byte.
     pub(crate) end: u64,
-    pub(crate) place: Place<'e>,
+    pub(crate) place: TargetMemory<'e>,
 }
 
 impl<'e> Joined<'e> {
-    /// Regions of these lengths.
-    pub(crate) fn new(regions: impl Iterator<Item = (u64, Place<'e>)>) -> Joined<'e> {
+    /// Joins regions with these lengths.
+    pub(crate) fn new(regions: impl Iterator<Item = (u64, TargetMemory<'e>)>) -> Joined<'e> {
         let mut end = 0;
         let part = |(len, place)| {
             let start = end;
@@ -80,8 +81,9 @@ impl<'e> Joined<'e> {
         self.parts[before.min(self.parts.len() - 1)]
     }
 
-    /// The pieces of `len` bytes from `offset` on, each in one region: where it is there, and which of the bytes it is.
-    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = (Place<'e>, u64, Range<usize>)> {
+    /// Returns the pieces of `len` bytes from `offset` on, each in one region: the region's memory, the offset there,
+    /// and the range of the bytes.
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = (TargetMemory<'e>, u64, Range<usize>)> {
         let mut done = 0;
         std::iter::from_fn(move || {
             let at = offset + done as u64;
@@ -112,23 +114,23 @@ impl<'e> Joined<'e> {
     }
 }
 
-impl Place<'_> {
-    /// The rank that has the memory, which `target` has made part of the window.
+impl TargetMemory<'_> {
+    /// Returns the rank that has the memory, which `target` has made part of the window.
     #[inline(always)]
     pub(crate) fn owner(self, target: Rank) -> Rank {
-        if let Place::Segment(at) = self { at.rank } else { target }
+        if let TargetMemory::Segment(at) = self { at.rank } else { target }
     }
 
     /// Writes `source` at `offset`; complete at flush.
     #[inline(always)]
     pub(crate) fn write<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
         match self {
-            Place::Segment(Address { rank, disp, .. }) => {
+            TargetMemory::Segment(Address { rank, disp, .. }) => {
                 ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
             }
-            Place::Leased(lease) => lease.put(offset, source)?,
-            Place::Joined(joined) => return joined.write(ra, offset, source),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => lease.put(offset, source)?,
+            TargetMemory::Joined(joined) => return joined.write(ra, offset, source),
+            TargetMemory::TwoSided(requests, rank) => {
                 requests.put(rank, vec![(offset, source.len() as u64)], source.to_vec());
             }
         }
@@ -139,12 +141,12 @@ impl Place<'_> {
     #[inline(always)]
     pub(crate) fn read<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, dest: &mut [u8]) -> Result<()> {
         match self {
-            Place::Segment(Address { rank, disp, .. }) => {
+            TargetMemory::Segment(Address { rank, disp, .. }) => {
                 ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
             }
-            Place::Leased(lease) => lease.get(offset, dest)?,
-            Place::Joined(joined) => return joined.read(ra, offset, dest),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => lease.get(offset, dest)?,
+            TargetMemory::Joined(joined) => return joined.read(ra, offset, dest),
+            TargetMemory::TwoSided(requests, rank) => {
                 dest.copy_from_slice(&requests.get(rank, vec![(offset, dest.len() as u64)])?);
             }
         }
@@ -154,13 +156,13 @@ impl Place<'_> {
 
 /// A target's part of a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'e> {
-    /// The null target's, which everything may be done to, and nothing comes of it.
+pub(crate) enum TargetPart<'e> {
+    /// The null target's part: all operations are allowed, and have no effect.
     Null,
-    /// Memory that was there when the window was made.
-    Fixed(Place<'e>),
-    /// Whatever its owner has attached, reached by requests if there are any.
+    /// Memory that existed when the window was made.
+    Fixed(TargetMemory<'e>),
+    /// The memory that its owner has attached, reached by requests if there are any.
     Dynamic(Option<&'e dyn ByRequest>),
-    /// One of the two before, with recorded operations. `active` says whether the epoch is one of fences or of start.
+    /// A fixed or dynamic part, with recorded operations. `active` is true in an epoch of fences or of start.
     Recorded { active: bool },
 }

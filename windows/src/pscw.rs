@@ -26,7 +26,7 @@ pub struct PostAssert {
 }
 
 impl StartAssert {
-    /// The assertions as a trace has them.
+    /// Returns the assertions in the form of a trace.
     pub(crate) fn bits(self) -> u8 {
         u8::from(self.nocheck)
     }
@@ -37,7 +37,7 @@ impl StartAssert {
 }
 
 impl PostAssert {
-    /// The assertions as a trace has them.
+    /// Returns the assertions in the form of a trace.
     pub(crate) fn bits(self) -> u8 {
         let PostAssert { nocheck, nostore, noput } = self;
         u8::from(nocheck) | u8::from(nostore) << 1 | u8::from(noput) << 2
@@ -50,8 +50,8 @@ impl PostAssert {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
-    /// Returns the two sides of post, start, complete and wait. An access epoch and an exposure epoch may be open together, but not two of a
-    /// kind.
+    /// Returns the two sides of post, start, complete and wait. An access epoch and an exposure epoch may be open together, but not two
+    /// epochs of one kind.
     ///
     /// # Errors
     ///
@@ -93,9 +93,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
 
 /// An access epoch to a group of ranks, from [`AccessSide::start`].
 ///
-/// It ends by [`complete`](Self::complete), or when it is dropped, also by a panic. [`Lock`](crate::Lock) says what happens to errors of a
-/// drop. So no target waits for a rank that catches its panic. On a two-sided window, complete may have to wait for the targets, which a
-/// panic must not do. There the rank's next call that opens an epoch or frees the window completes it.
+/// It ends by [`complete`](Self::complete), or when it is dropped, even by a panic. [`Lock`](crate::Lock) describes what happens to errors
+/// of a drop. So no target waits for a rank that catches its panic. On a two-sided window, complete may have to wait for the targets,
+/// which a panic must not do. There the rank's next call that opens an epoch or frees the window completes it.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Access<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {

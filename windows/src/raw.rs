@@ -50,7 +50,7 @@ use crate::{
 pub struct RawWindow<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     pub(crate) core: WindowCore<'t, A>,
     pub(crate) locks: RefCell<WindowLocks<W>>,
-    /// Whether the window was freed, as far as that was possible.
+    /// True if the window was freed, as far as that was possible.
     freed: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
 
     /// Returns the target, if this rank holds a lock of it, or a lock_all.
     ///
-    /// It is the short way for callers that fall back to [`operate`](Self::operate).
+    /// It is a shortcut for callers that fall back to [`operate`](Self::operate).
     #[inline(always)]
     pub fn locked(&self, target: Rank) -> Option<Target<'_, A, Passive<'_>>> {
         let locks = self.locks.borrow();
@@ -128,7 +128,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     }
 
     /// Adds to 64-bit unsigned integers of a target that this rank has locked, each atomically, if the processor reaches them, and
-    /// returns true. Otherwise, and after an error, it has done nothing, and [`operate`](Self::operate) is the way.
+    /// returns true. Otherwise, and after an error, it has done nothing. Call [`operate`](Self::operate) then.
     #[inline(always)]
     pub fn add_to_words(&self, target: Rank, disp: WindowDisp, values: &[u64]) -> bool {
         let locks = self.locks.borrow();
@@ -186,13 +186,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Err(core.not_open(call, target))
     }
 
-    /// Frees the window (`MPI_Win_free`). Collective, with a barrier before and after. All ranks free their windows in one order: otherwise
+    /// Frees the window (`MPI_Win_free`). Collective, with a barrier before and after. All ranks free their windows in one order. Otherwise
     /// memory of a window may be freed while another rank still uses it.
     ///
     /// # Errors
     ///
     /// [`Error::LeftOpen`] when an epoch of this rank was never closed, the error of an earlier epoch that was dropped,
-    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed even so, as far as its peers live.
+    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed anyway, as far as its peers live.
     pub fn free(self) -> Result<()> {
         Ok(self.reclaim().map(drop)?)
     }
@@ -226,8 +226,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
             Memory::Dynamic(dynamic) => (dynamic.keys(), dynamic.list()),
             Memory::Symmetric { .. } | Memory::Table(_) => (Vec::new(), None),
         };
-        // After this barrier no rank uses the window, and no rank has a lease. A failure before or after it keeps no rank
-        // from the barriers, and no memory from its owner.
+        // After this barrier no rank uses the window, and no rank has a pin. A failure before or after it does not keep a
+        // rank from the barriers, or memory from its owner.
         let freed = team.barrier_anywhere().and_then(|()| {
             let left = two_sided.as_ref().map_or(Ok(()), |requests| requests.leave());
             for &disp in &allocations {
@@ -277,7 +277,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Ok(open)
     }
 
-    /// Releases the locks that other ranks may wait for, and completes the access epoch of a one-sided window.
+    /// Releases the locks for which other ranks may wait, and completes the access epoch of a one-sided window.
     fn release(&self) -> Result<()> {
         let mut released = Ok(());
         loop {
@@ -302,7 +302,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for RawWindow<'_, A, W> {
             return;
         }
         match &self.core.two_sided {
-            // A failing network has failed for the other ranks, too.
+            // If the network fails here, it has failed for the other ranks, too.
             None => drop(self.release()),
             // The release would be a message, and might wait.
             Some(requests) if requests.holds_a_lock() => self.core.ra.forsake("a lock of a two-sided window"),

@@ -11,7 +11,7 @@ use crate::{Call, Lock, LockAll, Result, Window};
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub enum Acquired<E> {
-    /// No rank has failed inside since the last rank that was told.
+    /// No rank has failed inside since the last rank that got `OwnerDead`.
     Clean(E),
     /// A rank may have failed inside, so the data may be half written.
     OwnerDead(Inconsistent<E>),
@@ -26,7 +26,7 @@ impl<E> Acquired<E> {
     }
 }
 
-/// An epoch after a rank has failed inside. The data are repaired by the operations of the epoch itself.
+/// An epoch after a rank has failed inside. The rank repairs the data by operations of this epoch.
 ///
 /// Dropping it before it is declared consistent makes the window's lock [not recoverable](rmalab_locks::Error::NotRecoverable) for all ranks.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Inconsistent<E> {
 }
 
 impl<E> Inconsistent<E> {
-    /// The ranks that have failed. One of them may have been inside.
+    /// Returns the ranks that have failed. One of them may have been inside.
     pub fn failed(&self) -> &Failed {
         &self.failed
     }
@@ -52,7 +52,7 @@ impl<E> Deref for Inconsistent<E> {
 }
 
 impl<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock> Inconsistent<Lock<'w, 't, A, W>> {
-    /// Declares the data consistent, after their repair, whose puts it completes first.
+    /// Declares the data consistent, after their repair. It completes the puts of the repair first.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock> Inconsistent<Lock<'w, 't,
 }
 
 impl<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock> Inconsistent<LockAll<'w, 't, A, W>> {
-    /// Declares the data consistent, after their repair, whose puts it completes first.
+    /// Declares the data consistent, after their repair. It completes the puts of the repair first.
     ///
     /// # Errors
     ///
@@ -77,13 +77,15 @@ impl<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock> Inconsistent<LockAll<'w, 
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Locks `target` and opens an epoch to it, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`,
-    /// `robust-mcs`, `robust-rw` or `robust-two-level`. Under another policy it is [`lock`](Self::lock), and ends with a failure.
+    /// `robust-mcs`, `robust-rw` or `robust-two-level`. Under another policy it does what [`lock`](Self::lock) does, and ends with a
+    /// failure.
     ///
     /// A rank that locks after a holder has failed gets [`Acquired::OwnerDead`]: the data under the lock may be half written. It is alone
-    /// then, also with a shared lock. A holder of an exclusive lock may have written any part of the window, since these policies have one
-    /// lock for all targets; under `robust-two-level`, only that target. All ranks lock in this way, or all by [`lock`](Self::lock).
+    /// then, even with a shared lock. A holder of an exclusive lock may have written any part of the window, since these policies have one
+    /// lock for all targets. Under `robust-two-level`, it may have written only that target. Either all ranks lock by this call, or all by
+    /// [`lock`](Self::lock).
     ///
-    /// While a panic unwinds, an epoch keeps its lock: its rank is about to fail, and the next one is told.
+    /// While a panic unwinds, an epoch keeps its lock: its rank is about to fail, and the next holder gets `OwnerDead`.
     ///
     /// ```
     /// use rmalab_atomics::{Rank, RemoteAtomics};
@@ -106,13 +108,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// The errors of [`lock`](Self::lock). Under a robust policy, in place of [`PeerFailed`](rmalab_atomics::Error::PeerFailed):
-    /// [`NotRecoverable`](rmalab_locks::Error::NotRecoverable) after a rank that was told has unlocked without declaring the data
-    /// consistent, and [`Inconsistent`](rmalab_locks::Error::Inconsistent) for a second lock of a rank that has not declared them yet.
+    /// The errors of [`lock`](Self::lock). Under a robust policy, other errors replace
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed): [`NotRecoverable`](rmalab_locks::Error::NotRecoverable) after a rank that
+    /// got `OwnerDead` has unlocked without declaring the data consistent, and [`Inconsistent`](rmalab_locks::Error::Inconsistent) for
+    /// a second lock of a rank that has not declared them yet.
     pub fn recoverable_lock(&self, kind: LockKind, target: Rank) -> Result<Acquired<Lock<'_, 't, A, W>>> {
         let entry = self.raw.recoverable_lock(kind, target)?;
         let alone = kind == LockKind::Exclusive;
-        // It is a rank, or it would not be locked.
+        // It is a rank, since it is locked.
         let target = self.raw.core.member(Call::Lock, target, alone);
         Ok(Acquired::new(Lock { window: &self.raw, target, plain: self.raw.core.epochs.are_plain() }, entry))
     }

@@ -33,8 +33,8 @@
 //! # What a replay does not reproduce
 //!
 //! * Values, and decisions that depend on them. Zeros are put and combined, or swapped for zeros. A rank that polled for a
-//!   value polls as often as it did in the recording.
-//! * Layouts. A transfer with a layout becomes a transfer of as many bytes from the layout's first byte on.
+//!   value polls as many times as in the recording.
+//! * Layouts. A transfer with a layout becomes a transfer of the same number of bytes from the layout's first byte on.
 //! * Forms with requests. Outside of batches, the forms without requests replace them.
 //! * Calls that are not recorded: a rank's loads and stores, messages between ranks, collectives other than the
 //!   barrier. Their time is replayed as computation, whether the rank worked or waited.

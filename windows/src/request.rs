@@ -9,21 +9,21 @@ use crate::raw::core::WindowCore;
 
 /// An operation with a request, which owns its buffer.
 ///
-/// Like in MPI, waiting for a put or an accumulate frees the buffer, and does not complete the operation at the target. Waiting for a get
-/// means that the data have arrived. A request may outlive its epoch, whose end completes the operation; a later wait takes no time. A
-/// request borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request
-/// waits for it. Forgetting one leaks its buffer, and nothing else.
+/// As in MPI, a wait for a put or an accumulate frees the buffer, and does not complete the operation at the target. After a wait for a
+/// get, the data have arrived. A request may outlive its epoch, whose end completes the operation. A later wait takes no time. A request
+/// borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request waits
+/// for it. Forgetting one leaks its buffer, and nothing else.
 #[derive(Debug)]
 #[must_use = "`wait` returns the buffer"]
 pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
-    state: State<'e, A, T>,
+    state: RequestState<'e, A, T>,
 }
 
 #[derive(Debug)]
-enum State<'e, A: RemoteAtomics + ?Sized, T: Pod> {
+enum RequestState<'e, A: RemoteAtomics + ?Sized, T: Pod> {
     Done(Vec<T>),
     UnderWay(Owned<'e, A, T>, UnderWay<'e, A>),
-    /// Updates by the elements of the buffer, whose results are of no use to the program.
+    /// Updates by the elements of the buffer, whose results the program does not need.
     Updating(Vec<T>, Owned<'e, A, u64>, UnderWay<'e, A>),
 }
 
@@ -46,15 +46,15 @@ impl<A: RemoteAtomics + ?Sized> Drop for UnderWay<'_, A> {
 
 impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
     pub(crate) fn done(buffer: Vec<T>) -> Self {
-        Request { state: State::Done(buffer) }
+        Request { state: RequestState::Done(buffer) }
     }
 
     pub(crate) fn under_way(core: &'e WindowCore<'e, A>, owned: Owned<'e, A, T>) -> Self {
-        Request { state: State::UnderWay(owned, UnderWay::new(core)) }
+        Request { state: RequestState::UnderWay(owned, UnderWay::new(core)) }
     }
 
     pub(crate) fn updating(core: &'e WindowCore<'e, A>, source: Vec<T>, results: Owned<'e, A, u64>) -> Self {
-        Request { state: State::Updating(source, results, UnderWay::new(core)) }
+        Request { state: RequestState::Updating(source, results, UnderWay::new(core)) }
     }
 
     /// Returns whether [`wait`](Self::wait) would return at once (`MPI_Test`).
@@ -64,9 +64,9 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
     /// The errors of the network.
     pub fn test(&mut self) -> Result<bool> {
         match &mut self.state {
-            State::Done(_) => Ok(true),
-            State::UnderWay(owned, UnderWay(core)) => owned.test().map_err(|error| core.hear(error)),
-            State::Updating(_, results, UnderWay(core)) => results.test().map_err(|error| core.hear(error)),
+            RequestState::Done(_) => Ok(true),
+            RequestState::UnderWay(owned, UnderWay(core)) => owned.test().map_err(|error| core.hear(error)),
+            RequestState::Updating(_, results, UnderWay(core)) => results.test().map_err(|error| core.hear(error)),
         }
     }
 
@@ -77,9 +77,9 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
     /// The errors of the network. An error drops the buffer.
     pub fn wait(self) -> Result<Vec<T>> {
         match self.state {
-            State::Done(buffer) => Ok(buffer),
-            State::UnderWay(owned, under_way) => owned.wait().map_err(|error| under_way.0.hear(error)),
-            State::Updating(source, results, under_way) => match results.wait() {
+            RequestState::Done(buffer) => Ok(buffer),
+            RequestState::UnderWay(owned, under_way) => owned.wait().map_err(|error| under_way.0.hear(error)),
+            RequestState::Updating(source, results, under_way) => match results.wait() {
                 Ok(_) => Ok(source),
                 Err(error) => Err(under_way.0.hear(error)),
             },

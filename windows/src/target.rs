@@ -13,15 +13,15 @@ use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::bias::AccumulatePath;
 use crate::layout::PairRuns;
-use crate::place::{ByRequest, Part, Place};
+use crate::place::{ByRequest, TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{Call, Error, Items, Kind, Op, Result, WindowDisp};
 
-/// An epoch by locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
+/// An epoch of locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Passive<'e>(PhantomData<&'e ()>);
 
-/// An epoch by fences, or by start and complete, in which targets synchronize, too.
+/// An epoch of fences, or of start and complete, in which targets also synchronize.
 #[derive(Clone, Copy, Debug)]
 pub struct Active;
 
@@ -46,8 +46,8 @@ impl WithRequests for Passive<'_> {}
 ///
 /// # Errors
 ///
-/// [`Error::OutOfWindow`], or [`Error::NotAttached`] on a dynamic window, for memory outside the target's part of the window; nothing was
-/// done then. The errors of the network, such as a peer that has failed.
+/// [`Error::OutOfWindow`], or [`Error::NotAttached`] on a dynamic window, for memory outside the target's part of the window. The call
+/// has no effect then. The errors of the network, such as a peer that has failed.
 #[derive(Debug)]
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
@@ -58,12 +58,12 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     /// The words of the target's part, if the processor may operate on them.
     pub(crate) words: LocalWords<'e>,
     pub(crate) rank: Rank,
-    pub(crate) part: Part<'e>,
+    pub(crate) part: TargetPart<'e>,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
-    /// Whether this rank holds the target exclusively.
+    /// True if this rank holds the target exclusively.
     pub(crate) alone: bool,
-    /// Whether accesses are local ones, without an epoch: errors name them so.
+    /// True if accesses are local, without an epoch. Errors name them accordingly.
     pub(crate) is_local: bool,
     pub(crate) epoch: PhantomData<P>,
 }
@@ -71,7 +71,7 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Returns the target's number in the window's team; `None` for the null target.
     pub fn rank(&self) -> Option<Rank> {
-        (!matches!(self.part, Part::Null)).then_some(self.rank)
+        (!matches!(self.part, TargetPart::Null)).then_some(self.rank)
     }
 
     /// Returns the number of bytes of the target's part of the window; 0 for a dynamic window, as in MPI.
@@ -91,7 +91,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         call: Call,
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         self.reach_span(call, None, disp, (0, len), len, then)
     }
@@ -104,13 +104,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         (kind, op): (Kind, Op),
         disp: WindowDisp,
         len: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         self.reach_span(call, Some((kind, op)), disp, (0, len), len, then)
     }
 
-    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`, `data` bytes of which are used, by an
-    /// update if there is one.
+    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`. The operation, which may be an
+    /// update, uses `data` of these bytes.
     #[inline(always)]
     fn reach_span<R: Default>(
         &self,
@@ -119,14 +119,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         disp: WindowDisp,
         (first, len): (i64, u64),
         data: u64,
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        // No state of the recording is kept here during the operation: it would take registers from all operations.
-        if let Part::Recorded { .. } = self.part {
+        // No state of the recording is kept here during the operation, since it would take registers from all
+        // operations.
+        if let TargetPart::Recorded { .. } = self.part {
             self.begin_record(call, update, disp, (first, len), data);
         }
         let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
-        if let Part::Recorded { .. } = self.part {
+        if let TargetPart::Recorded { .. } = self.part {
             self.core.end_transfer();
         }
         Ok(done)
@@ -142,19 +143,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         (first, len): (i64, u64),
         data: u64,
     ) {
-        // The unit that contains the first byte. Bytes that a layout has twice count once; of elements, only whole ones
-        // count.
+        // The unit that contains the first byte. Bytes that a layout has twice count once. Only whole elements count.
         let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
         let bytes = data.min(len);
         let bytes = update.map_or(bytes, |(kind, _)| bytes - bytes % kind.size());
         self.core.begin_transfer(call, update, self.rank, disp, bytes);
     }
 
-    /// Returns the part, whether it is recorded or not.
+    /// Returns the part, recorded or not.
     #[inline(always)]
-    fn part(&self) -> Part<'e> {
+    fn part(&self) -> TargetPart<'e> {
         match self.part {
-            Part::Recorded { active } => self.core.unrecorded(self.rank, active),
+            TargetPart::Recorded { active } => self.core.unrecorded(self.rank, active),
             part => part,
         }
     }
@@ -162,14 +162,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     fn reach_part<R: Default>(
         &self,
-        part: Part<'e>,
+        part: TargetPart<'e>,
         call: Call,
         disp: WindowDisp,
         (first, len): (i64, u64),
-        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+        then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
     ) -> Result<R> {
         match part {
-            Part::Fixed(place) => {
+            TargetPart::Fixed(place) => {
                 let offset = disp.0.checked_mul(i64::from(self.unit)).and_then(|disp| disp.checked_add(first));
                 match offset.and_then(|offset| u64::try_from(offset).ok()) {
                     // Neither comparison can overflow.
@@ -178,28 +178,28 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     _ => Err(self.outside(call, disp, len)),
                 }
             }
-            Part::Null | Part::Recorded { .. } => Ok(R::default()),
-            Part::Dynamic(_) if len == 0 => Ok(R::default()),
-            Part::Dynamic(requests) => {
+            TargetPart::Null | TargetPart::Recorded { .. } => Ok(R::default()),
+            TargetPart::Dynamic(_) if len == 0 => Ok(R::default()),
+            TargetPart::Dynamic(requests) => {
                 let disp = WindowDisp(disp.0.wrapping_add(first));
                 self.core.dynamic(call)?.with_region(self.core.ra, call, self.rank, disp, len, |place, offset| {
                     match requests {
                         None => then(place, offset),
                         // The target looks the address up again.
-                        Some(requests) => then(Place::TwoSided(requests, self.rank), disp.0 as u64),
+                        Some(requests) => then(TargetMemory::TwoSided(requests, self.rank), disp.0 as u64),
                     }
                 })
             }
         }
     }
 
-    /// Returns the address of `len` bytes at `disp`, if they are in a segment and within the window, as for most
-    /// operations.
+    /// Returns the address of `len` bytes at `disp`, if they are in a segment and within the window, which is the usual
+    /// case.
     #[inline(always)]
     fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
-        if let Part::Fixed(Place::Segment(start)) = self.part
+        if let TargetPart::Fixed(TargetMemory::Segment(start)) = self.part
             && let Some(offset) = disp.0.checked_mul(i64::from(self.unit))
-            // A negative one is larger than any window.
+            // A negative displacement is larger than any window.
             && len <= self.bytes
             && offset as u64 <= self.bytes - len
         {
@@ -215,7 +215,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if offset.is_multiple_of(WORD) { self.words.in_memory(offset / WORD) } else { None }
     }
 
-    /// Like [`word`](Self::word), where an engine stands in for the processor.
+    /// Like [`word`](Self::word), where an engine replaces the processor.
     #[cold]
     #[inline(never)]
     fn word_by_engine(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
@@ -253,8 +253,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.put_bytes(disp, source)
     }
 
-    // Out of line: the compiler keeps a result of several branches in memory, and the fast path above would wait for
-    // it.
+    // Out of line, since the compiler keeps a result of several branches in memory, and the fast path above would wait
+    // for it.
     #[inline(never)]
     fn put_bytes(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
         if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
@@ -348,12 +348,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, pieces| match place {
-            Place::Segment(_) | Place::Joined(_) => pieces.into_iter().try_for_each(|run| {
+            TargetMemory::Segment(_) | TargetMemory::Joined(_) => pieces.into_iter().try_for_each(|run| {
                 let piece = &source[run.at..run.at + run.len];
                 place.write(self.ra, run.offset, piece)
             }),
-            Place::Leased(lease) => in_batches(pieces, |runs| lease.put_runs(source, runs)),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => in_batches(pieces, |runs| lease.put_runs(source, runs)),
+            TargetMemory::TwoSided(requests, rank) => {
                 // One request for any layouts.
                 let (mut runs, mut data) = (Vec::new(), Vec::new());
                 for run in pieces {
@@ -380,12 +380,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         self.pieces(Call::Get, disp, target, dest.len(), origin, |place, pieces| match place {
-            Place::Segment(_) | Place::Joined(_) => pieces.into_iter().try_for_each(|run| {
+            TargetMemory::Segment(_) | TargetMemory::Joined(_) => pieces.into_iter().try_for_each(|run| {
                 let piece = &mut dest[run.at..run.at + run.len];
                 place.read(self.ra, run.offset, piece)
             }),
-            Place::Leased(lease) => in_batches(pieces, |runs| lease.get_runs(dest, runs)),
-            Place::TwoSided(requests, rank) => {
+            TargetMemory::Leased(lease) => in_batches(pieces, |runs| lease.get_runs(dest, runs)),
+            TargetMemory::TwoSided(requests, rank) => {
                 let pieces: Vec<Run> = pieces.collect();
                 let mut answer =
                     &requests.get(rank, pieces.iter().map(|run| (run.offset, run.len as u64)).collect())?[..];
@@ -399,7 +399,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         })
     }
 
-    /// Checks that the items `target` at `disp` are in the target's part of the window, of which an operation by `call` may use fewer.
+    /// Checks that the items `target` at `disp`, of which an operation by `call` may use only some, are in the target's part of the
+    /// window.
     ///
     /// # Errors
     ///
@@ -413,7 +414,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {
         match self.part() {
-            Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
+            TargetPart::Fixed(TargetMemory::TwoSided(requests, _)) | TargetPart::Dynamic(Some(requests)) => {
+                Some(requests)
+            }
             _ => None,
         }
     }
@@ -426,7 +429,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         target: Items<'_>,
         buffer: usize,
         origin: Items<'_>,
-        transfer: impl FnOnce(Place<'_>, Pieces<'_>) -> Result<()>,
+        transfer: impl FnOnce(TargetMemory<'_>, Pieces<'_>) -> Result<()>,
     ) -> Result<()> {
         let walk = || {
             let (first, len) = self.span(call, target, origin)?;
@@ -439,8 +442,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         walk().map_err(|error| self.core.hear(error))
     }
 
-    /// Returns the first byte that `target` touches and the number of bytes from there to the last one. Both items must
-    /// have the same number of bytes.
+    /// Returns the first byte that `target` touches and the number of bytes from there to the last one. The items of
+    /// both ends must have the same number of bytes.
     fn span(&self, call: Call, target: Items<'_>, origin: Items<'_>) -> Result<(i64, u64)> {
         let (here, there) = (origin.bytes()?, target.bytes()?);
         if here != there {
@@ -462,7 +465,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     ) -> Result<Target<'_, A, P>> {
         match rank {
             Some(rank) if rank.0 >= self.ra.size() => {
-                // The error is reported here, not in the callers: a target that passes through their `map_err` is
+                // The error is reported here, not in the callers, since a target that passes through their `map_err` is
                 // copied through memory.
                 Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
             }
@@ -473,7 +476,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
                 ways: self.ways,
                 words: LocalWords::default(),
                 rank: Rank(0),
-                part: Part::Null,
+                part: TargetPart::Null,
                 bytes: 0,
                 unit: 1,
                 alone,
@@ -486,17 +489,17 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Returns the target `rank`, which is a rank of the team.
     #[inline(always)]
     pub(crate) fn member<P>(&self, epoch: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
-        // The usual case is inlined, in parts: a whole value would be copied.
+        // The usual case is inlined, in parts, since a whole value would be copied.
         let mut words = LocalWords::default();
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
                 words = self.ra.local_words(rank.at(base), bytes / WORD).unwrap_or_default();
-                (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
+                (TargetPart::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
             }
             _ => {
                 let (part, bytes, unit) = self.reached(epoch, rank);
                 if self.plain
-                    && let Part::Fixed(Place::Segment(at)) = part
+                    && let TargetPart::Fixed(TargetMemory::Segment(at)) = part
                 {
                     words = self.ra.local_words(at, bytes / WORD).unwrap_or_default();
                 }
@@ -524,16 +527,17 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Returns the part of a rank of the team, its bytes and its displacement unit, for all kinds of memory and
     /// transport.
     #[inline(never)]
-    fn reached(&self, epoch: Call, rank: Rank) -> (Part<'_>, u64, u32) {
+    fn reached(&self, epoch: Call, rank: Rank) -> (TargetPart<'_>, u64, u32) {
         let active = matches!(epoch, Call::Fence | Call::Start);
         let (_, bytes, unit) = self.part(rank);
-        let part = if self.recorder.is_some() { Part::Recorded { active } } else { self.unrecorded(rank, active) };
+        let part =
+            if self.recorder.is_some() { TargetPart::Recorded { active } } else { self.unrecorded(rank, active) };
         (part, bytes, unit)
     }
 }
 
-/// The pieces of an operation with layouts: each is one run at both ends. All lie within the checked bounds: at the origin
-/// in the buffer, at the target from `first` on.
+/// The pieces of an operation with layouts. Each is one run at both ends. All are within the checked bounds: at the origin
+/// in the buffer, and at the target from `first` on.
 struct Pieces<'l> {
     pairs: PairRuns<'l>,
     offset: u64,
@@ -551,7 +555,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// The largest number of runs in one call: a call of the kernel takes as many.
+/// The largest number of runs in one call, which is the limit of a call of the kernel.
 const BATCH: usize = 1024;
 
 /// Calls `transfer` with up to [`BATCH`] of `runs` at a time.

@@ -32,10 +32,10 @@ use std::rc::{Rc, Weak};
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::trace::recorder::{Event, Kind, Recorder};
-use crate::two_sided::{self, Ends};
+use crate::two_sided::{self, Endpoints};
 use crate::{Error, Open, Result};
 
-/// One rank's handle of a group of ranks: all ranks of a world, or of a [`Subset`] of one.
+/// One rank's handle of a group of ranks: all ranks of a world or of a [`Subset`].
 ///
 /// A team dereferences to its [`Collectives`], which have the other collective operations (broadcast, allgather, alltoall,
 /// reduce_scatter, allreduce).
@@ -67,11 +67,11 @@ use crate::{Error, Open, Result};
 #[derive(Debug)]
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
-    /// The end-points that its two-sided windows share.
-    ends: Ends<'a>,
-    /// The recorders of its windows, which record barriers, too.
+    /// The end-points that the team's two-sided windows share.
+    endpoints: Endpoints<'a>,
+    /// The recorders of the team's windows, which also record barriers.
     recorders: RefCell<Vec<Weak<Recorder>>>,
-    /// The number of locks that this rank holds and that admit one rank at a time.
+    /// The number of locks of this rank that admit one rank at a time.
     inside: Cell<u32>,
     /// The kind of the first of them.
     entered: Cell<Open>,
@@ -90,7 +90,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
         Ok(Team {
             collectives: Collectives::new(ra)?.attended(two_sided::is_needed, two_sided::serve_all),
-            ends: Ends::new(ra),
+            endpoints: Endpoints::new(ra),
             recorders: RefCell::default(),
             inside: Cell::new(0),
             entered: Cell::new(Open::Lock),
@@ -98,7 +98,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         })
     }
 
-    /// Returns the world or subset that the team is over.
+    /// Returns the team's world or subset.
     pub fn ra(&self) -> &'a A {
         self.collectives.ra()
     }
@@ -118,7 +118,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         &self.collectives
     }
 
-    /// Returns when all ranks have called it; see [`Collectives::barrier`].
+    /// Waits until all ranks have called it; see [`Collectives::barrier`].
     ///
     /// Ranks that have [two-sided](crate::two_sided) windows serve requests while they wait. If the team has such a window, the requests that
     /// its ranks sent before their calls are done when this returns.
@@ -126,7 +126,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// # Errors
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and [`Error::Mutex`] when this rank holds a lock of a window of
-    /// the team whose policy lets one rank in at a time.
+    /// the team whose policy admits one rank at a time.
     pub fn barrier(&self) -> Result<()> {
         self.check_outside()?;
         self.barrier_anywhere()
@@ -137,8 +137,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         self.check_whole()?;
         let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
         let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
-        if self.ends.is_open() {
-            self.ends.barrier()?;
+        if self.endpoints.is_open() {
+            self.endpoints.barrier()?;
         } else {
             self.collectives.barrier()?;
         }
@@ -148,9 +148,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         Ok(())
     }
 
-    /// Checks that no rank of the team is known to have failed. After the failure was acknowledged, a wait for it would never end.
+    /// Checks that no rank of the team is known to have failed. After the failure was acknowledged, a wait for that rank would
+    /// never end.
     pub(crate) fn check_whole(&self) -> Result<()> {
-        // A backend that cannot tell ends with the failure.
+        // A backend that cannot report failures ends with the failure.
         let failed = self.ra().failed().unwrap_or_default();
         match failed.iter().next() {
             Some(rank) => Err(rmalab_atomics::Error::PeerFailed { rank }.into()),
@@ -158,7 +159,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         }
     }
 
-    /// This rank has locked what lets one rank in at a time.
+    /// Notes that this rank has acquired a lock that admits one rank at a time.
     #[cold]
     pub(crate) fn enter(&self, open: Open) {
         if self.inside.replace(self.inside.get() + 1) == 0 {
@@ -166,7 +167,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         }
     }
 
-    /// So many of those locks are held no more.
+    /// Notes that this rank has released this many of those locks.
     #[cold]
     pub(crate) fn leave(&self, locks: u32) {
         self.inside.set(self.inside.get() - locks);
@@ -180,7 +181,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         Err(Error::Mutex { rank: self.rank(), open: self.entered.get() })
     }
 
-    /// A window of the team is recorded from now on.
+    /// Notes that a window of the team is recorded from now on.
     pub(crate) fn recorded(&self, recorder: &Rc<Recorder>) {
         let mut recorders = self.recorders.borrow_mut();
         recorders.retain(|recorder| recorder.strong_count() > 0);
@@ -194,11 +195,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn progress(&self) -> Result<()> {
-        self.ends.progress()
+        self.endpoints.progress()
     }
 
-    pub(crate) fn ends(&self) -> &Ends<'a> {
-        &self.ends
+    pub(crate) fn endpoints(&self) -> &Endpoints<'a> {
+        &self.endpoints
     }
 
     /// Makes a subset of the ranks that pass the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).
@@ -207,7 +208,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Subset::split`], which also documents how much memory the subset gets.
+    /// The errors of [`Subset::split`], which also documents the size of the subset's memory.
     pub fn split(&self, colour: Option<u32>, key: u32) -> Result<Option<Subset<'a, A>>> {
         Ok(Subset::split(&self.collectives, colour, key)?)
     }
@@ -247,7 +248,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         Some(wanted).filter(there).or_else(|| (0..other.size()).map(Rank).find(there))
     }
 
-    /// Returns whether both teams are of one world.
+    /// Returns whether both teams belong to one world.
     pub(crate) fn is_of_world_of<B: RemoteAtomics + ?Sized>(&self, other: &Team<'_, B>) -> bool {
         // A rank has one heap for each world that it is in.
         std::ptr::addr_eq(self.ra().whole_world().heap(), other.ra().whole_world().heap())

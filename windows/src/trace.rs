@@ -20,9 +20,9 @@
 //! | attach, detach, of a dynamic window | one, with address and bytes |
 //!
 //! Each event also has the time from the end of the previous call to the start of this one. So neither the time in calls
-//! nor the recorder's own time counts as the program's, except for one reading of the clock, some 20 ns. The trace omits
-//! calls with the null target, flush_local, a rank's loads and stores ([`Local`](crate::Local)), the waits of requests,
-//! and the other collectives of a team: these are time between calls.
+//! nor the recorder's own time counts as the program's time, except for one reading of the clock, about 20 ns. The trace
+//! omits calls with the null target, flush_local, a rank's loads and stores ([`Local`](crate::Local)), the waits of
+//! requests, and the other collectives of a team. These count as time between calls.
 //!
 //! A transfer with a layout has the displacement of the unit that contains its first byte, and counts each byte once. The
 //! operation of a compare_and_swap is replace.
@@ -60,8 +60,8 @@
 //! 0. A block is written by one call once it has 4 KiB, or once it is a second old. While a lock is held, a block is written
 //! only once it has 16 KiB. So a killed rank loses at most its last block.
 //!
-//! Version 1 had no displacements and no groups, version 2 no element types and operations. They cannot be read any more:
-//! record such a program again.
+//! Version 1 had no displacements and no groups, version 2 no element types and operations. They can no longer be read,
+//! so record such a program again.
 //!
 //! Windows of an MPI are recorded, too: `librmalab_mpi.so`, which unchanged programs preload, writes the same files by a [`Recorder`].
 //!
@@ -70,7 +70,7 @@
 //! [`Trace::open`] reads all files once. It checks the checksums and numbers, that the calls of each rank obey the rules of
 //! epochs, and that transfers lie in the window. It also checks the calls in which ranks meet. A barrier or fence must be the
 //! same call at all ranks. Each target of a start must post, both with nocheck or both without. A fault is a [`TraceError`]. A
-//! file that ends early is not an error but an [`Ending`].
+//! file that ends early is not an error, but an [`Ending`].
 
 mod blocks;
 mod error;

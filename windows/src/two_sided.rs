@@ -1,10 +1,10 @@
-//! Two-sided windows: operations are requests that travel as messages and that the target serves.
+//! Two-sided windows: operations are requests that travel as messages, and the target serves them.
 //!
 //! # Sources
 //!
 //! * R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
 //!   Communication, EuroPVM/MPI 2004, section 4: operations are queued at the origin and sent by the call that ends the
-//!   epoch. The section lists the messages that each synchronization needs.
+//!   epoch. That section lists the messages that each synchronization needs.
 //! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, compares one-sided
 //!   windows with these.
 //!
@@ -22,20 +22,20 @@
 //! | lock, unlock, exclusive | one [`LOCK`], k operations | one [`GRANT`] |
 //! | lock, unlock, shared | one [`LOCK`], k operations | one [`GRANT`], one [`ACK`] |
 //! | lock, one get, unlock | the [`GET`], one [`UNLOCK`] | one [`ANSWER`] |
-//! | lock_all | as shared locks of the targets that are used | as these |
+//! | lock_all | as for shared locks of the used targets | as for these |
 //! | flush | the recorded operations, by the lines above without the release | one [`ACK`], none if nothing was recorded |
 //!
 //! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the target's
 //! queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock then needs no
-//! acknowledgement: no rank sees the memory before the operations are done. With an agent there is one, since the agent does
-//! not serve the active epochs that follow. There is also one on shared windows and for the local rank, since loads see the
-//! memory.
+//! acknowledgement, since no rank sees the memory before the operations are done. With an agent there is one, since the agent
+//! does not serve the active epochs that follow. There is also one on shared windows and for the local rank, since loads see
+//! the memory.
 //!
 //! # When
 //!
-//! * `put` and `accumulate` are *recorded*, with a copy of their data, as are their forms with requests and layouts
-//!   (one operation for any layout). The call that ends the epoch sends them. So does a flush, and so does an operation
-//!   of the next point to the same target.
+//! * `put` and `accumulate`, and their forms with requests and layouts (one operation for any layout), are *recorded*,
+//!   with a copy of their data. The call that ends the epoch sends them. So does a flush, and so does an operation of
+//!   the next point to the same target.
 //! * `get`, `get_accumulate`, `fetch_and_op` and `compare_and_swap` return values, so their calls send the operations that were
 //!   recorded for the target, then the request, and wait for the answer. The request carries the lock request if the lock is
 //!   not held yet. A batch does the same for one operation after the other, and flushes at its end.
@@ -51,21 +51,21 @@
 //! free windows. [`Team::progress`] serves without waiting. A rank that computes serves nothing, and neither does a rank that
 //! waits in calls of the layers below. So before a program computes for long, it waits in [`Team::barrier`] for the ranks that
 //! still need it. The processor wakes a rank that waits at one ring. A rank that waits for a word of a one-sided window, or
-//! has rings of several teams, polls all of them, every 2 µs at first and every 2 ms at last.
+//! has rings of several teams, polls all of them. It does so every 2 µs at first, and every 2 ms at last.
 //!
-//! Only the [`Agent`], if there is one, serves the requests of passive epochs, at any time. The rank serves those of
-//! active epochs as before. Until a rank makes its agent, it serves all requests itself.
+//! Only the [`Agent`], if there is one, serves the requests of passive epochs, at any time. The rank itself still
+//! serves the requests of active epochs. Until a rank makes its agent, it serves all requests itself.
 //!
 //! # Errors
 //!
-//! * A request that fails at its target is answered with the error: [`Error::AtTarget`], with the class of the target's
-//!   error. The lock that it carries is acquired and released, and epochs end, as if it had not failed.
-//! * If an operation fails after its call has returned, a later flush or end of an epoch of its window returns the error:
-//!   the first one that finds it. Under an exclusive lock and between fences it may come later than the operation's own
-//!   epoch, at the latest in [`Window::free`].
-//! * An impossible packet, such as one with an unknown code, is refused with an error that names the fault. The origin
-//!   gets the error if the packet can be answered, otherwise the receiver's next call on a window of the team returns
-//!   it.
+//! * The answer to a request that fails at its target is the error: [`Error::AtTarget`], with the class of the target's
+//!   error. The target acquires and releases the lock that it carries, and epochs end, as if it had not failed.
+//! * If an operation fails after its call has returned, the first later flush or end of an epoch of its window that finds
+//!   the error returns it. Under an exclusive lock and between fences it may come later than the operation's own epoch,
+//!   at the latest in [`Window::free`].
+//! * The target refuses an impossible packet, such as a packet with an unknown code, with an error that names the
+//!   fault. The origin gets the error if the packet can be answered. Otherwise the receiver's next call on a window of
+//!   the team returns it.
 //! * A rank that drops its team serves the packets that have arrived and leaves. A rank that sends to it from then on gets an
 //!   error. Freeing is collective, so a rank that frees its windows serves until all ranks have reached the free. A window
 //!   that is dropped instead is served as long as its team lives. If its rank then holds a lock of a target, the rank has
@@ -77,16 +77,16 @@
 //! # The target's side
 //!
 //! The target serves one request at a time, by one-sided operations on its own memory. A lock is a queue in the order of
-//! arrival; shared locks at its head are granted together. For `local`, a rank's own memory is separate
+//! arrival. Shared locks at its head are granted together. For `local`, a rank's own memory is separate
 //! ([`Model::Separate`](crate::Model::Separate)): the operations that others have completed in an epoch are visible once this
 //! rank has called fence, wait or [`Team::barrier`], or has locked itself.
 //!
 //! # Invariants
 //!
 //! * I1. Packets of one rank to another arrive in order, so operations are served in the order of the calls.
-//! * I2. A request carries the number of fences that its origin has left. The target keeps the request until it has left as
-//!   many fences. So no operation of the time after a fence touches memory of the time before it, although the opening
-//!   fence does nothing.
+//! * I2. A request carries the number of fences that its origin has left. The target keeps the request until it has left
+//!   the same number of fences. So no operation after a fence touches memory before that fence, although the opening fence
+//!   does nothing.
 //! * I3. In a closing fence a rank sends its recorded operations only once it has the sum. All ranks have contributed
 //!   to the sum, so they all have reached the fence, and have done their earlier stores.
 //! * I4. An operation is acknowledged before the call that sent it returns, or that call waits for the answer to a later
@@ -94,16 +94,16 @@
 //! * I5. The barrier sends after everything else, so a rank that leaves it has served all that others sent before it.
 //! * I6. Before a rank acquires a lock that stays held after the call, it waits for the locks and posts of its earlier lock
 //!   and start calls, on any window. So programs can order their calls to avoid a circle of waiting ranks, although a rank
-//!   waits for locks and posts only when there are operations. The locks of a lock_all count as locked when their targets are
-//!   first used. Where others hold exclusive locks of several targets at once, use the targets in the same order.
+//!   waits for locks and posts only when there are operations. The locks of a lock_all count as locked when their targets
+//!   are first used. Where others hold exclusive locks of several targets at once, use the targets in the same order.
 //!
 //! # Deviations from the paper
 //!
-//! * The sum counts operations, not their origins, so that no operation needs to be the last one. It is computed with
-//!   packets, not by the team's collectives, since a rank has to serve others' gets while it waits for it.
-//! * A get is not reordered to the end of the epoch, since its call returns the value; so the lock needs an [`UNLOCK`]
+//! * The sum counts operations, not their origins, so that no operation needs to be the last one. Packets compute it,
+//!   not the team's collectives, since a rank has to serve others' gets while it waits for the sum.
+//! * A get is not reordered to the end of the epoch, since its call returns the value. So the lock needs an [`UNLOCK`]
 //!   after it.
-//! * The agent is one thread that waits for requests, instead of one that looks now and then.
+//! * The agent is one thread that waits for requests, instead of a thread that looks at intervals.
 //!
 //! # Memory
 //!
@@ -115,7 +115,7 @@
 //! [`Team::progress`]: crate::Team::progress
 
 mod agent;
-mod ends;
+mod endpoints;
 mod progress;
 mod serve;
 #[cfg(test)]
@@ -128,8 +128,8 @@ use rmalab_atomics::Rank;
 use rmalab_locks::{Assert, LockKind};
 
 pub use agent::Agent;
-pub(crate) use ends::Ends;
-use ends::{Hub, Wanted};
+pub(crate) use endpoints::Endpoints;
+use endpoints::{Hub, PendingAcquire};
 pub(crate) use progress::{attended, is_needed, serve as serve_all};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
@@ -165,12 +165,12 @@ pub const ANSWER: Kind = Kind(11);
 pub const POST: Kind = Kind(12);
 /// A part of a fence's sum, or of a barrier.
 pub const SUM: Kind = Kind(13);
-/// A window was made or freed; to this rank's own agent only.
+/// A window was made or freed. Sent only to this rank's own agent.
 const REGISTER: Kind = Kind(14);
 /// A request has failed at its target.
 const REFUSED: Kind = Kind(15);
 
-/// The number of end-points of a rank: its own and its agent's.
+/// The number of end-points of a rank: one of its own and one of its agent.
 const PORTS: u8 = 2;
 
 /// The port of the agent's end-point.
@@ -179,7 +179,7 @@ const AGENT: u8 = 1;
 /// The largest number of data bytes that a lock request carries: with its header it fills a slot of the default size.
 const CARRIED: usize = 4000;
 
-/// Bits for everything that a request asks for besides its operation.
+/// Bits for all that a request asks for in addition to its operation.
 mod flags {
     use rmalab_locks::LockKind;
 
@@ -213,7 +213,7 @@ mod flags {
     }
 }
 
-/// An operation that is to be sent.
+/// An operation that has to be sent.
 #[derive(Debug)]
 struct Record {
     kind: Kind,
@@ -230,7 +230,7 @@ impl Record {
         Record { kind, element: ElementKind::U8, op: Op::NoOp, runs: Vec::new(), data: Vec::new() }
     }
 
-    /// Bytes that the operation fetches.
+    /// Returns the number of bytes that the operation fetches.
     fn fetches(&self) -> usize {
         self.runs.iter().map(|&(_, len)| len as usize).sum()
     }
@@ -239,10 +239,10 @@ impl Record {
 /// This rank's remaining work at a target in the open epoch.
 #[derive(Debug, Default)]
 struct Pending {
-    /// The lock of the epoch, if it needs one.
+    /// The lock of the epoch, if the epoch needs one.
     lock: Option<LockKind>,
     records: Vec<Record>,
-    /// Operations that a fence counts and that were sent ahead of it.
+    /// The number of operations that a fence counts and that were sent ahead of it.
     counted: u64,
 }
 
@@ -271,25 +271,30 @@ struct Origin {
 /// One window's requests, at their origin.
 #[derive(Debug)]
 pub(crate) struct Requests<'t> {
-    ends: &'t Ends<'t>,
+    endpoints: &'t Endpoints<'t>,
     window: u32,
-    /// Whether an agent serves passive epochs.
+    /// True if an agent serves passive epochs.
     agent: bool,
-    /// Whether the calls of locks acquire them at once.
+    /// True if the calls of locks acquire them at once.
     eager: bool,
     origin: RefCell<Origin>,
 }
 
 impl<'t> Requests<'t> {
-    /// Makes the requests of a new window. Collective; all ranks make the windows of a team in the same order.
+    /// Makes the requests of a new window. Collective. All ranks make the windows of a team in the same order.
     ///
     /// The ranks in `part` are numbers of the team.
-    pub(crate) fn new(ends: &'t Ends<'t>, agent: bool, eager: bool, mut part: OwnPart) -> Result<Requests<'t>> {
-        ends.open()?;
+    pub(crate) fn new(
+        endpoints: &'t Endpoints<'t>,
+        agent: bool,
+        eager: bool,
+        mut part: OwnPart,
+    ) -> Result<Requests<'t>> {
+        endpoints.open()?;
         if let OwnPlace::Segment(at) = &mut part.place {
-            at.rank = ends.in_world(at.rank);
+            at.rank = endpoints.in_world(at.rank);
         }
-        let hub = ends.hub();
+        let hub = endpoints.hub();
         let mut state = hub.state.borrow_mut();
         let window = state.next_window;
         state.next_window += 1;
@@ -297,28 +302,28 @@ impl<'t> Requests<'t> {
         hub.main.borrow_mut().server.register(window, part);
         let origin =
             Origin { epoch: Epoch::Passive, all: None, targets: BTreeMap::new(), fences: 0, expected: 0, exposed: 0 };
-        let requests = Requests { ends, window, agent, eager, origin: RefCell::new(origin) };
+        let requests = Requests { endpoints, window, agent, eager, origin: RefCell::new(origin) };
         if agent {
             hub.uses_agent.set(true);
             requests.notify_agent(Some(part))?;
         }
-        ends.replay(window)?;
+        endpoints.replay(window)?;
         Ok(requests)
     }
 
     /// Notifies this rank's agent that the window was made, with `part`, or freed.
     fn notify_agent(&self, part: Option<OwnPart>) -> Result<()> {
-        if let Some(agent) = &mut *self.ends.hub().agent.borrow_mut() {
+        if let Some(agent) = &mut *self.endpoints.hub().agent.borrow_mut() {
             match part {
                 Some(part) => agent.server.register_passive(self.window, part),
                 None => agent.server.forget(self.window),
             }
             return Ok(());
         }
-        let own = self.endpoint(self.ends.rank(), true);
+        let own = self.endpoint(self.endpoints.rank(), true);
         let data = part.map_or_else(Vec::new, OwnPart::encode);
-        match self.ends.send(own, REGISTER, self.window.into(), data) {
-            // An agent that is gone serves no window; passive epochs return that error.
+        match self.endpoints.send(own, REGISTER, self.window.into(), data) {
+            // An agent that is gone serves no window. Passive epochs return that error.
             Err(Error::Messages(crate::messages::Error::Left { .. })) => Ok(()),
             sent => sent,
         }
@@ -326,13 +331,13 @@ impl<'t> Requests<'t> {
 
     /// Forgets the window, after a barrier.
     pub(crate) fn leave(&self) -> Result<()> {
-        let hub = self.ends.hub();
+        let hub = self.endpoints.hub();
         hub.main.borrow_mut().server.forget(self.window);
         hub.state.borrow_mut().posts.retain(|&(window, _), _| window != self.window);
         if self.agent {
             self.notify_agent(None)?;
         }
-        self.ends.finish_sends()
+        self.endpoints.finish_sends()
     }
 
     /// Returns the first error of a request that no call has waited for, once all ranks have left the window.
@@ -343,25 +348,25 @@ impl<'t> Requests<'t> {
 
     /// Returns the number of packets of a kind that this rank, without its agent, has sent for windows of the team.
     pub(crate) fn sent(&self, kind: Kind) -> u64 {
-        self.ends.sent(kind)
+        self.endpoints.sent(kind)
     }
 
     fn endpoint(&self, rank: Rank, passive: bool) -> Endpoint {
-        Endpoint { rank: self.ends.in_world(rank), port: if passive && self.agent { AGENT } else { 0 } }
+        Endpoint { rank: self.endpoints.in_world(rank), port: if passive && self.agent { AGENT } else { 0 } }
     }
 
     fn answer(&self, ticket: u32) -> Result<Vec<u8>> {
-        self.ends.wait(|hub| hub.state.borrow_mut().take_answer(ticket))?
+        self.endpoints.wait(|hub| hub.state.borrow_mut().take_answer(ticket))?
     }
 
     /// Returns the first error of this window's requests that no call has waited for.
     fn refused(&self) -> Result<()> {
-        self.ends.hub().state.borrow_mut().take_refused(self.window)
+        self.endpoints.hub().state.borrow_mut().take_refused(self.window)
     }
 
     /// Serves the requests that have arrived.
     pub(crate) fn progress(&self) -> Result<()> {
-        self.ends.progress()
+        self.endpoints.progress()
     }
 
     /// Sends a request, and returns the ticket of its answer, or 0 if there will be none.
@@ -373,12 +378,12 @@ impl<'t> Requests<'t> {
 
     fn request(&self, at: Endpoint, window: u32, fences: u32, record: &Record, flags: u32) -> Result<u32> {
         let answered = record.kind == LOCK || flags & flags::ANSWER != 0;
-        let state = &self.ends.hub().state;
+        let state = &self.endpoints.hub().state;
         let ticket = if answered { state.borrow_mut().ticket() } else { 0 };
         let header = Header { fences, ticket, element: record.element, op: record.op };
         let data = header.encode(&record.runs, &record.data);
         let word = u64::from(window) | u64::from(flags) << 32;
-        let sent = self.ends.send(at, record.kind, word, data);
+        let sent = self.endpoints.send(at, record.kind, word, data);
         if sent.is_err() {
             state.borrow_mut().answers.remove(&ticket);
         }
@@ -403,18 +408,18 @@ impl<'t> Requests<'t> {
     /// Notes a lock to acquire, or a post to wait for.
     fn want(&self, target: Rank, lock: Option<LockKind>, fences: u32) {
         let at = self.endpoint(target, true);
-        let wanted = Wanted { window: self.window, target, at, lock, fences };
-        self.ends.hub().state.borrow_mut().wanted.push(wanted);
+        let wanted = PendingAcquire { window: self.window, target, at, lock, fences };
+        self.endpoints.hub().state.borrow_mut().wanted.push(wanted);
     }
 
     /// Returns the lock of `target` if it is still to be acquired.
     fn wanted(&self, target: Rank) -> Option<LockKind> {
-        let state = self.ends.hub().state.borrow();
+        let state = self.endpoints.hub().state.borrow();
         let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
         wanted.find(|wanted| wanted.target == target)?.lock
     }
 
-    /// Returns whether this rank holds the lock of a target, which other ranks may wait for.
+    /// Returns whether this rank holds the lock of a target, for which other ranks may wait.
     pub(crate) fn holds_a_lock(&self) -> bool {
         let locked = |pending: &Pending| pending.lock.is_some();
         self.origin.borrow().targets.iter().any(|(&target, pending)| locked(pending) && self.wanted(target).is_none())
@@ -422,8 +427,8 @@ impl<'t> Requests<'t> {
 
     /// Notes that there is nothing left to wait for at `target`.
     fn settle(&self, target: Rank) {
-        let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target == target;
-        self.ends.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
+        let gone = |wanted: &PendingAcquire| wanted.window == self.window && wanted.target == target;
+        self.endpoints.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
     }
 
     fn record(&self, target: Rank, record: Record) {
@@ -435,13 +440,13 @@ impl<'t> Requests<'t> {
         self.acquire_earlier(target)?;
         let ticket = self.send(target, record, flags::ANSWER | self.wanted(target).map_or(0, flags::of))?;
         let answer = self.answer(ticket);
-        // Even an operation that fails has acquired the lock.
+        // Even a failed operation has acquired the lock.
         self.settle(target);
         let answer = answer?;
         let (came, expected) = (answer.len(), record.fetches());
         if came != expected {
             let what = format!("{came} bytes from {target} in place of the {expected} requested bytes").into();
-            let at = Endpoint { rank: self.ends.world().rank(), port: 0 };
+            let at = Endpoint { rank: self.endpoints.world().rank(), port: 0 };
             return Err(crate::messages::Error::Damaged { at, what }.into());
         }
         Ok(answer)
@@ -462,33 +467,34 @@ impl<'t> Requests<'t> {
         Ok(())
     }
 
-    /// Waits for the locks and posts, of all windows, that come before the lock of `target`, unless that is held (I6).
+    /// Waits for the locks and posts, of all windows, that come before the lock of `target`, unless that lock is held
+    /// (I6).
     fn acquire_earlier(&self, target: Rank) -> Result<()> {
         while self.wanted(target).is_some() {
-            let first = self.ends.hub().state.borrow().wanted[0];
-            let Wanted { window, target: of, at, lock, fences } = first;
+            let first = self.endpoints.hub().state.borrow().wanted[0];
+            let PendingAcquire { window, target: of, at, lock, fences } = first;
             if (window, of) == (self.window, target) {
                 break;
             }
             let Some(kind) = lock else {
-                self.ends.take_post(window, of)?;
+                self.endpoints.take_post(window, of)?;
                 continue;
             };
             let ticket = self.request(at, window, fences, &Record::signal(LOCK), flags::of(kind))?;
             self.answer(ticket)?;
-            self.ends.hub().state.borrow_mut().wanted.remove(0);
+            self.endpoints.hub().state.borrow_mut().wanted.remove(0);
         }
         Ok(())
     }
 
-    /// Sends the operations recorded for `target`; returns the ticket of an acknowledgement that the caller has to wait
-    /// for.
+    /// Sends the operations recorded for `target`. Returns the ticket of an acknowledgement for which the caller has to
+    /// wait.
     ///
-    /// `last` holds the flags of the last operation: none, or an answer, a release, or the end of the epoch.
+    /// `last` has the flags of the last operation: none, or an answer, a release, or the end of the epoch.
     fn force(&self, target: Rank, last: u32) -> Result<Option<u32>> {
         let epoch = self.origin.borrow().epoch;
         if epoch == Epoch::Access {
-            self.ends.take_post(self.window, target)?;
+            self.endpoints.take_post(self.window, target)?;
         }
         let (records, lock) = self.with(target, |pending| (std::mem::take(&mut pending.records), pending.lock));
         let counted = if epoch == Epoch::Fence { flags::COUNTED } else { 0 };
@@ -526,7 +532,7 @@ impl<'t> Requests<'t> {
         for record in others {
             self.send(target, record, counted)?;
         }
-        let loads = self.eager || target == self.ends.rank();
+        let loads = self.eager || target == self.endpoints.rank();
         let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !loads;
         let mut flags = counted | last;
         if releases && lock.is_none() {
@@ -539,7 +545,7 @@ impl<'t> Requests<'t> {
         Ok((flags & flags::ANSWER != 0).then_some(ticket))
     }
 
-    /// Forces all targets, then waits for all of them; returns the first error after all were tried.
+    /// Forces all targets, then waits for all of them. Returns the first error after it has tried all.
     fn force_all(&self, last: u32) -> Result<()> {
         let targets: Vec<Rank> = self.origin.borrow().targets.keys().copied().collect();
         let forced: Vec<_> = targets.into_iter().map(|target| self.force(target, last)).collect();
@@ -548,18 +554,18 @@ impl<'t> Requests<'t> {
             let answered = ticket.and_then(|ticket| ticket.map_or(Ok(()), |ticket| self.answer(ticket).map(drop)));
             done = done.and(answered);
         }
-        let sent = self.ends.finish_sends();
+        let sent = self.endpoints.finish_sends();
         done.and(sent).and(self.refused())
     }
 
-    /// Opens an epoch to `target`; acquires the lock only if that cannot wait.
+    /// Opens an epoch to `target`. Acquires the lock only if that must be done at once.
     pub(crate) fn lock(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
         self.origin.borrow_mut().epoch = Epoch::Passive;
         let lock = (assert == Assert::None).then_some(kind);
         let fences = self.origin.borrow().fences;
         self.with(target, |pending| *pending = Pending { lock, ..Pending::default() });
         lock.into_iter().for_each(|kind| self.want(target, Some(kind), fences));
-        let at_once = self.eager || target == self.ends.rank();
+        let at_once = self.eager || target == self.endpoints.rank();
         let done = if at_once { self.acquire(target) } else { Ok(()) };
         done.inspect_err(|_| self.end(target))
     }
@@ -568,7 +574,7 @@ impl<'t> Requests<'t> {
     pub(crate) fn unlock(&self, target: Rank) -> Result<()> {
         let done = self.force(target, flags::RELEASE).and_then(|ticket| match ticket {
             Some(ticket) => self.answer(ticket).map(drop),
-            None => self.ends.finish_sends(),
+            None => self.endpoints.finish_sends(),
         });
         self.end(target);
         done.and(self.refused())
@@ -584,7 +590,7 @@ impl<'t> Requests<'t> {
         origin.epoch = Epoch::Passive;
         origin.all = (assert == Assert::None).then_some(LockKind::Shared);
         drop(origin);
-        let targets = if self.eager { self.ends.size() } else { 0 };
+        let targets = if self.eager { self.endpoints.size() } else { 0 };
         let done = (0..targets).try_for_each(|target| {
             self.with(Rank(target), |_| ());
             self.acquire(Rank(target))
@@ -607,7 +613,7 @@ impl<'t> Requests<'t> {
 
     /// Notes that there is nothing left to wait for at any target.
     fn want_nothing(&self) {
-        self.ends.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
+        self.endpoints.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
     }
 
     /// Completes the operations recorded for `target`, at the origin and at the target.
@@ -624,51 +630,51 @@ impl<'t> Requests<'t> {
         self.force_all(flags::ANSWER)
     }
 
-    /// Calls a fence; `closes` says whether it ends an epoch with operations.
+    /// Calls a fence. `closes` is true if it ends an epoch with operations.
     pub(crate) fn fence(&self, closes: bool) -> Result<()> {
         let mut failed = Ok(());
         if closes {
-            let (me, size) = (self.ends.rank().0, self.ends.size());
+            let (me, size) = (self.endpoints.rank().0, self.endpoints.size());
             let mut counts = vec![0; size as usize];
             for (target, pending) in &self.origin.borrow().targets {
                 counts[((target.0 + size - me) % size) as usize] = pending.counted + pending.records.len() as u64;
             }
             let more = self.sum(counts)?;
-            // An error is returned only after the fence, since the other ranks wait for this one.
+            // An error is returned only after the fence, since the other ranks wait for this rank.
             let forced = self.force_all(0); // I3
             let mut origin = self.origin.borrow_mut();
             origin.targets.clear();
             origin.expected += more;
             let expected = origin.expected;
             drop(origin);
-            self.ends.wait(|hub| (self.at_target(hub, |served| served.served) >= expected).then_some(()))?;
+            self.endpoints.wait(|hub| (self.at_target(hub, |served| served.served) >= expected).then_some(()))?;
             failed = forced;
         }
         let mut origin = self.origin.borrow_mut();
         origin.epoch = Epoch::Fence;
         origin.fences += 1;
-        self.ends.hub().main.borrow_mut().server.window(self.window).fences = origin.fences;
+        self.endpoints.hub().main.borrow_mut().server.window(self.window).fences = origin.fences;
         drop(origin);
-        self.ends.replay(self.window)?; // I2
+        self.endpoints.replay(self.window)?; // I2
         self.progress()?;
         failed
     }
 
-    /// Returns what `look` finds in this rank's serving side of the window.
+    /// Returns the result of `look` at this rank's serving side of the window.
     fn at_target(&self, hub: &Hub, look: impl FnOnce(&serve::Served) -> u64) -> u64 {
         look(hub.main.borrow_mut().server.window(self.window))
     }
 
-    /// Adds up `counts` over all ranks: each rank gets the sum of the counts for it. Element k is for the rank k after
-    /// this one.
+    /// Adds up `counts` over all ranks: each rank gets the sum of the counts for it. Element k is for the rank k places
+    /// after this rank.
     ///
     /// An allgather by Bruck's algorithm run backwards, with additions instead of copies.
     fn sum(&self, mut counts: Vec<u64>) -> Result<u64> {
-        let step = self.ends.next_step();
-        for round in (0..rounds(self.ends.size())).rev() {
+        let step = self.endpoints.next_step();
+        for round in (0..rounds(self.endpoints.size())).rev() {
             let have = 1 << round;
             let more = have.min(counts.len() - have);
-            let others = self.ends.exchange(step, round, &counts[have..have + more])?;
+            let others = self.endpoints.exchange(step, round, &counts[have..have + more])?;
             for (count, other) in counts.iter_mut().zip(others) {
                 *count = count.wrapping_add(other);
             }
@@ -681,13 +687,13 @@ impl<'t> Requests<'t> {
         self.origin.borrow_mut().exposed += group.len() as u64;
         if !nocheck {
             for &rank in group {
-                self.ends.send(self.endpoint(rank, false), POST, self.window.into(), Vec::new())?;
+                self.endpoints.send(self.endpoint(rank, false), POST, self.window.into(), Vec::new())?;
             }
         }
         Ok(())
     }
 
-    /// Opens an access epoch; waits for nothing.
+    /// Opens an access epoch, without waiting.
     pub(crate) fn start(&self, group: &[Rank], nocheck: bool) {
         let mut origin = self.origin.borrow_mut();
         origin.epoch = Epoch::Access;
@@ -699,9 +705,9 @@ impl<'t> Requests<'t> {
 
     /// Gives up the operations of an access epoch for targets that have not posted, since they may never post.
     pub(crate) fn give_up_unposted(&self) -> Result<()> {
-        self.ends.progress()?;
+        self.endpoints.progress()?;
         for (&rank, pending) in &mut self.origin.borrow_mut().targets {
-            if self.ends.gives_post_up(self.window, rank) {
+            if self.endpoints.gives_post_up(self.window, rank) {
                 *pending = Pending::default();
             }
         }
@@ -718,13 +724,13 @@ impl<'t> Requests<'t> {
     /// Returns whether the origins of all exposure epochs so far have completed.
     pub(crate) fn exposure_is_over(&self) -> bool {
         let exposed = self.origin.borrow().exposed;
-        self.at_target(self.ends.hub(), |served| served.completed) >= exposed
+        self.at_target(self.endpoints.hub(), |served| served.completed) >= exposed
     }
 
     /// Waits until the origins of all exposure epochs so far have completed.
     pub(crate) fn wait_exposure(&self) -> Result<()> {
         let exposed = self.origin.borrow().exposed;
-        self.ends.wait(|hub| (self.at_target(hub, |served| served.completed) >= exposed).then_some(()))
+        self.endpoints.wait(|hub| (self.at_target(hub, |served| served.completed) >= exposed).then_some(()))
     }
 }
 
@@ -744,7 +750,7 @@ impl ByRequest for Requests<'_> {
         self.fetch(target, &Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
     }
 
-    /// Combines `source` into the elements in `runs`; their values before go to `result`, if there is one.
+    /// Combines `source` into the elements in `runs`. Their old values go to `result`, if there is one.
     fn update(
         &self,
         target: Rank,
@@ -767,8 +773,8 @@ impl ByRequest for Requests<'_> {
         Ok(())
     }
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns its value before. All three are words that
-    /// stand for elements.
+    /// Stores `desired` at `offset` if the element there is `expected`. Returns its old value. All three are words that
+    /// represent elements.
     fn compare_and_swap(
         &self,
         target: Rank,
@@ -788,14 +794,14 @@ impl ByRequest for Requests<'_> {
 }
 
 impl Drop for Requests<'_> {
-    /// No epoch of the window can end any more, so later windows must not wait for what an open epoch has left.
+    /// No epoch of the window can still end, so later windows must not wait for locks or posts of an open epoch.
     fn drop(&mut self) {
         self.want_nothing();
     }
 }
 
 /// The synchronization that is the same for all windows of a team.
-impl Ends<'_> {
+impl Endpoints<'_> {
     /// Calls a barrier by dissemination, during which this rank serves.
     pub(crate) fn barrier(&self) -> Result<()> {
         let step = self.next_step();
@@ -806,9 +812,10 @@ impl Ends<'_> {
         self.progress()
     }
 
-    /// Stops waiting for `target` if it has not posted yet; returns whether it had not.
+    /// Stops waiting for `target` if it has not posted yet. Returns whether that was so.
     fn gives_post_up(&self, window: u32, target: Rank) -> bool {
-        let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
+        let this =
+            |wanted: &PendingAcquire| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         let poster = self.in_world(target);
         let mut state = self.hub().state.borrow_mut();
         if state.posts.get(&(window, poster)).is_some_and(|&posts| posts > 0) || !state.wanted.iter().any(this) {
@@ -818,9 +825,10 @@ impl Ends<'_> {
         true
     }
 
-    /// Waits until `target` has posted, if that was not waited for before.
+    /// Waits until `target` has posted, unless an earlier call has waited for that.
     fn take_post(&self, window: u32, target: Rank) -> Result<()> {
-        let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
+        let this =
+            |wanted: &PendingAcquire| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         if !self.hub().state.borrow().wanted.iter().any(this) {
             return Ok(());
         }
@@ -841,7 +849,8 @@ impl Ends<'_> {
         state.steps
     }
 
-    /// Sends `words` to the rank 2^`round` after this one, and takes as many words from the rank 2^`round` before it.
+    /// Sends `words` to the rank 2^`round` places after this rank, and takes as many words from the rank 2^`round`
+    /// places before it.
     fn exchange(&self, step: u32, round: u32, words: &[u64]) -> Result<Vec<u64>> {
         let to = (u64::from(self.rank().0) + (1 << round)) % u64::from(self.size());
         let step = step | round;
@@ -857,7 +866,7 @@ impl Ends<'_> {
     }
 }
 
-/// ⌈log₂ `size`⌉.
+/// Returns ⌈log₂ `size`⌉.
 fn rounds(size: u32) -> u32 {
     size.next_power_of_two().trailing_zeros()
 }

@@ -13,7 +13,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
 use crate::builder::{RECORD_HINT, hints};
-use crate::place::Part;
+use crate::place::TargetPart;
 use crate::raw::core::Memory;
 use crate::trace::recorder::{Event, Kind};
 use crate::{
@@ -39,7 +39,7 @@ impl fmt::Display for WindowDisp {
     }
 }
 
-/// Where the memory of a window comes from (the attribute `MPI_WIN_CREATE_FLAVOR`).
+/// The origin of a window's memory (the attribute `MPI_WIN_CREATE_FLAVOR`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Flavor {
     /// From the program.
@@ -159,7 +159,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.team
     }
 
-    /// Returns where the window's memory comes from.
+    /// Returns the origin of the window's memory.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
@@ -180,8 +180,8 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.part(self.ra.rank()).2
     }
 
-    /// Returns the number of bytes outside this rank's segment in which the window remembers the other ranks: where their parts are, its
-    /// epochs with each ([`PscwStrategy::Flags`](crate::PscwStrategy::Flags)), and what they have attached.
+    /// Returns the number of bytes outside this rank's segment that the window uses for data about the other ranks. These are the places
+    /// of their parts, its epochs with each ([`PscwStrategy::Flags`](crate::PscwStrategy::Flags)), and their attached memory.
     ///
     /// The overhead of the program's allocator is not included.
     pub fn remembered_bytes(&self) -> u64 {
@@ -203,7 +203,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.reach(Call::Local, self.ra.rank()).ok()?.words()
     }
 
-    /// Returns the strategies and hints in use, defaults included (`MPI_Win_get_info`).
+    /// Returns the strategies and hints in use, including defaults (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
         let mut info = hints(&self.config.borrow(), self.policy);
         if let Some(recorder) = &self.recorder {
@@ -218,7 +218,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.config.borrow_mut().update(info)
     }
 
-    /// Returns the ignored hints of the info that the window was made with.
+    /// Returns the ignored hints of the info with which the window was made.
     pub fn ignored(&self) -> &[Ignored] {
         &self.ignored
     }
@@ -254,8 +254,9 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
 
     /// Returns access to a rank's part by loads, stores and copies (`MPI_Win_shared_query`).
     ///
-    /// `None` means the lowest rank that shares memory with this one and has a part that is not empty. If all parts are empty, it means
-    /// the lowest rank that shares memory. Since MPI-4.1, this works for created and allocated windows, too, if the memory is reachable.
+    /// `None` stands for the lowest rank that shares memory with this rank and has a part that is not empty. If all parts are empty, it
+    /// stands for the lowest rank that shares memory. Since MPI-4.1, this works for created and allocated windows, too, if the memory is
+    /// reachable.
     ///
     /// # Errors
     ///
@@ -284,7 +285,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
         let (part, bytes, unit) = self.part(rank);
         match part {
-            Part::Fixed(place) => {
+            TargetPart::Fixed(place) => {
                 let core = self;
                 let ways = core.ways;
                 Ok(Local {
@@ -304,7 +305,9 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
                     place,
                 })
             }
-            Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => Err(Error::Flavor { call, flavor: self.flavor }),
+            TargetPart::Null | TargetPart::Dynamic(_) | TargetPart::Recorded { .. } => {
+                Err(Error::Flavor { call, flavor: self.flavor })
+            }
         }
     }
 
@@ -346,7 +349,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
-    /// Converts the window to one whose epochs are calls and not values.
+    /// Converts the window to a window whose epochs are calls, not values.
     pub fn into_raw(self) -> RawWindow<'t, A, W> {
         self.raw
     }
@@ -377,7 +380,7 @@ pub struct FreeError {
     /// The error.
     #[source]
     pub error: Error,
-    /// The memory that the program gave, except for memory that other ranks may still write.
+    /// The program's memory, except memory that other ranks may still write.
     pub memory: Vec<UserMemory>,
 }
 

@@ -1,4 +1,4 @@
-//! The cost of synchronization and communication in operations: counts for the figures in the modules' documentation.
+//! The costs of synchronization and communication in operations, which check the figures in the modules' documentation.
 
 use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
 use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, World};
@@ -36,11 +36,11 @@ fn rounds(size: u32) -> u64 {
     u64::from(size.next_power_of_two().ilog2())
 }
 
-/// Checks that the puts, additions and waits of a rank are those of so many barriers.
+/// Checks that the puts, additions and waits of a rank are as many as this number of barriers takes.
 fn are_barriers(ra: &Ranks<'_>, counts: &Counts, barriers: u64) {
     let (size, seen) = (ra.size(), (counts.put.total(), counts.fetch_add.total(), counts.wait));
     if ra.capabilities().shares_processors && size > 2 {
-        // A rank waits, or is the last one, which tells all others.
+        // A rank waits, or is the last one, which releases all others.
         let ended = barriers.saturating_sub(counts.wait);
         let others = u64::from(size) - 1;
         assert_eq!(seen, (barriers + ended * others, barriers, barriers - ended), "{size} ranks share processors");

@@ -5,7 +5,7 @@ use std::process::Command;
 use rmalab_atomics::World;
 use rmalab_windows::{Config, Info, Team, Window};
 
-/// Set in the child: the policy that it must find, and the number of reported hints.
+/// A variable that is set in the child: the policy that it must find, and the number of reported hints.
 const EXPECTED: &str = "RMALAB_TEST_EXPECTED";
 
 /// Runs itself, with different values of the variable.

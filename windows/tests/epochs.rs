@@ -25,7 +25,7 @@ fn exclusive_sections<W: WindowLock>(params: W::Params) {
             epoch.get(WindowDisp(0), &mut block).unwrap();
             let first = block[0];
             assert!(block.iter().all(|&word| word == first), "{}: a torn block in round {round}", ra.rank());
-            // The last word first, so that posting order does not help.
+            // The last word first, so that the order of posting does not hide a fault.
             for word in (0..WORDS as i64).rev() {
                 epoch.put_value(WindowDisp(8 * word), first + 1).unwrap();
             }

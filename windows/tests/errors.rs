@@ -114,7 +114,7 @@ fn a_second_start_and_a_second_post() {
             let error = exposure.post(&[]).unwrap_err();
             names(&error, Rank(0), "post", "an exposure epoch (post)");
         }
-        // The window that was forgotten with the epoch cannot be used any more; other windows are not affected.
+        // The window that was forgotten with the epoch is no longer usable. Other windows are not affected.
         let mut other = Window::allocate(team, 8).unwrap();
         other.fence().unwrap().close().unwrap();
         other.free().unwrap();

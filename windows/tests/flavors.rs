@@ -1,4 +1,4 @@
-//! How windows get their memory, and how they return it.
+//! The memory of windows: how they get it, and how they return it.
 
 use std::sync::atomic::Ordering;
 
@@ -183,7 +183,7 @@ fn nothing_is_shared_between_nodes() {
         assert!(matches!(error, Error::NotShared { call: Call::SharedQuery, .. }), "{error}");
         window.shared_query(Rank(team.rank().0 ^ 1)).unwrap();
         window.free().unwrap();
-        // As the error advises.
+        // This follows the advice of the error.
         let node = team.split_by_node().unwrap();
         let team = Team::new(&node).unwrap();
         let window = Window::allocate_shared(&team, 64).unwrap();
@@ -488,7 +488,7 @@ fn windows_of_no_bytes_of_every_flavor() {
     });
 }
 
-/// A rank whose unit is 0 keeps no rank waiting.
+/// A rank whose unit is 0 does not keep another rank waiting.
 #[test]
 fn a_unit_of_no_bytes_is_an_error_everywhere() {
     threads(3, |team| {

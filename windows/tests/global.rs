@@ -132,7 +132,7 @@ impl<'m> Program<'_, 'm> {
         Ok(())
     }
 
-    /// All of the memory is as the model has it.
+    /// All of the memory equals the model.
     fn compare(&self) -> Result<()> {
         for block in self.collective.iter().flatten().chain(&self.single) {
             let mut seen = vec![0; block.bytes.len()];
@@ -239,7 +239,7 @@ fn the_local_node_is_reached_by_loads_and_stores() {
                     let gets = ra.take();
                     let mut expected = (Counts::default(), Counts::default());
                     if !here(unit) {
-                        // A check whether anything was detached, and the operation.
+                        // A check whether memory was detached, and the operation.
                         expected.0.get.remote = 2;
                         expected.0.put_bytes.remote = 2;
                         expected.0.bytes.remote = 13;

@@ -14,13 +14,14 @@ const RANKS: u32 = 16;
 const SECONDS: &str = "RMALAB_TEST_SECONDS";
 const SHORT: u64 = 10;
 
-/// The rounds before the first reading. Stacks, lists and the pages of the heap have their lasting size then.
+/// The number of rounds before the first reading. Then stacks, lists and the pages of the heap have reached their final
+/// size.
 const FIRST: u64 = 50;
 
-/// The memory that a rank may have more at the end: pages that the allocator of the process has not given back.
+/// The additional memory that a rank may have at the end: pages that the allocator of the process has not given back.
 const SLACK: u64 = 1 << 20;
 
-/// What a process has: bytes of its own, bytes of shared memory, descriptors and mappings.
+/// The resources of a process: private bytes, bytes of shared memory, descriptors and mappings.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Has {
     own: u64,
@@ -45,7 +46,8 @@ impl Has {
     }
 }
 
-/// Has rounds until the time is over. Returns their number, and what this rank had after the first ones and at the end.
+/// Runs rounds until the time is over. Returns their number, and the resources of this rank after the first rounds and
+/// at the end.
 fn play(ra: &Mapped) -> (u64, Has, Has) {
     let limit = Duration::from_secs(std::env::var(SECONDS).map_or(SHORT, |text| text.parse().unwrap()));
     let all = Collectives::new(ra).unwrap();

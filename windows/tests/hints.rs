@@ -76,7 +76,7 @@ fn every_hint_is_granted_and_reported() {
     });
 }
 
-/// A program that needs more than a word to be synchronized at once gets a lock. Accumulates are right either way.
+/// A program that needs more than a word to be synchronized at once gets a lock. Accumulates are correct either way.
 #[test]
 fn a_granularity_of_more_than_a_word_asks_for_a_lock() {
     threads(2, |team| {
@@ -141,7 +141,7 @@ fn ignored_hints_are_reported() {
         assert_eq!(in_use.get("colour"), None);
         assert_eq!(in_use.get("no_locks"), Some("false"));
         assert_eq!(in_use.get("rmalab_fence"), Some("dissemination"));
-        // The window works as without the ignored hints.
+        // The window works as if it had no ignored hints.
         window.lock(LockKind::Exclusive, Rank(0)).unwrap().unlock().unwrap();
         window.free().unwrap();
     });
@@ -206,7 +206,7 @@ fn set_info_changes_what_may_change() {
             ignored,
             [
                 "colour=red is ignored: no hint has this key",
-                "no_locks=true is ignored: the window was created with false, and this cannot change any more",
+                "no_locks=true is ignored: the window was created with false, and this can no longer change",
             ]
         );
         let in_use = window.info();

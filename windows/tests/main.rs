@@ -1,4 +1,4 @@
-//! All tests of windows in one program: of many programs, each would build what is generic again.
+//! All tests of windows in one program. Otherwise each of many programs would compile the generic code again.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod costs;

@@ -34,8 +34,8 @@ fn reclaim_gives_memory_back_when_it_fails() {
     });
 }
 
-/// Makes a window, and returns on rank 1 only after every other rank has it. So rank 1 may fail then: a rank that still
-/// makes the window would get `PeerFailed` from that.
+/// Makes a window, and returns on rank 1 only after every other rank has it. So rank 1 may fail then. Otherwise a rank
+/// that still makes the window would get `PeerFailed`.
 fn created<'t>(team: &'t Team<'t, Mapped>) -> Window<'t, Mapped> {
     let ra = team.ra();
     let made = ra.heap().alloc(8, 8).unwrap();
@@ -263,7 +263,7 @@ fn the_null_rank_is_on_the_local_node() {
         .unwrap();
 }
 
-/// The error for an allocation without room says how to get more memory.
+/// The error for an allocation without room explains how to get more memory.
 #[test]
 fn an_allocation_without_room_says_what_to_do() {
     threads(1, |team| {

@@ -14,7 +14,7 @@ use world::{Puts, Ra, run as run_engine};
 /// Rings that are full after a few packets, and slots of 40 bytes of data.
 const TIGHT: Options = Options { slots: 2, slot_bytes: 64, eager_limit: 100 };
 
-/// How long a world of processes may take before it counts as hung.
+/// The time after which a world of processes counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
 
 /// Returns bytes that identify their sender and number.
@@ -298,7 +298,7 @@ fn every_wait_for_a_dead_rank_is_an_error() {
             let error = match ra.rank().0 {
                 0 => messages.recv_vec(dead, ANY_TAG).unwrap_err(),
                 2 => messages.send(dead, Tag(0), &[0; 1_000]).unwrap_err(),
-                // The dead rank's ring is full in the end.
+                // In the end the dead rank's ring is full.
                 3 => (0..).find_map(|_| messages.send(dead, Tag(0), &[0; 50]).err()).unwrap(),
                 4 => messages.probe(ANY_SOURCE, ANY_TAG).unwrap_err(),
                 5 => {
@@ -400,8 +400,8 @@ fn exchange<A: RemoteAtomics>(ra: &A, options: Options, count: usize) {
     sends.into_iter().for_each(|send| drop(send.wait().unwrap()));
 }
 
-/// Random numbers choose the rank of the next operation and the arrival of puts. A rank that waits in vain is found at
-/// once.
+/// Random numbers choose the rank of the next operation and the arrival of puts. A rank whose wait can never end is
+/// found at once.
 #[test]
 fn random_schedules_lose_no_packet_and_no_wake_up() {
     for seed in 0..300 {

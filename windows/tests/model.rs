@@ -1,9 +1,9 @@
 //! Random programs on the window layer, on threads and on processes, against a sequential model.
 //!
-//! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
-//! PSCW and lock epochs on them side by side, with all operations. In some phases all ranks add to one integer many times.
-//! `model/program.rs` defines which results are determined. After each phase every rank compares its memory and all
-//! fetched values with the model (`model/oracle.rs`).
+//! A program has 1 to 4 ranks, and several windows of all flavors, sizes, units, policies and strategies. Its phases of
+//! fence, PSCW and lock epochs run side by side on them, with all operations. In some phases all ranks add to one integer
+//! many times. `model/program.rs` defines which results are determined. After each phase every rank compares its memory
+//! and all fetched values with the model (`model/oracle.rs`).
 //!
 //! A program follows from its seed. Environment variables select the programs:
 //!
@@ -34,7 +34,7 @@ use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team, Window};
 
 use program::{Call, Plan, Raw, Step, Sync, plan, raw};
 
-/// How long one program may take before it counts as hung.
+/// The time after which one program counts as hung.
 const HUNG: Duration = Duration::from_secs(60);
 
 /// The number of programs that one world runs, one after the other.
@@ -137,8 +137,8 @@ fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = 
     }
 }
 
-/// The programs have every call in every kind of epoch that may have it, every kind of element, and enough difficult
-/// cases.
+/// The programs make every call in every kind of epoch that allows it, on every kind of element, and have enough
+/// difficult cases.
 #[test]
 fn programs_meet_everything() {
     let mut met = HashSet::new();
@@ -216,7 +216,7 @@ fn programs_on_threads() {
 /// Prints the smallest failing program that shrinking finds.
 fn shrink(seed: u64, ranks: u32) {
     const STEPS: u32 = 2_000;
-    // A race may not be lost every time.
+    // The race may not occur every time.
     const TRIES: u32 = 20;
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

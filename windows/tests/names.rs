@@ -1,6 +1,6 @@
 //! A program can name every type of the public interface's fields, errors and methods.
 //!
-//! The lint `unnameable_types` finds types without a name. This test uses those that once had none.
+//! The lint `unnameable_types` finds types without a name. This test uses the types that once had none.
 
 use rmalab_windows::{
     AccumulateOpSet, Config, EpochKinds, IgnoredReason, Info, InvalidHintValue, MemoryKinds, Transport,

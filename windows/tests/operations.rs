@@ -590,7 +590,7 @@ fn overlapping_layouts_are_written_in_order() {
             epoch.put_layout(disp.plus(16), twice.item(), &numbers::<4>(), plain.item()).unwrap();
             epoch.flush().unwrap();
             assert_eq!(epoch.get_value::<[u16; 3]>(disp.plus(16)).unwrap(), [1, 3, 4]);
-            // Each accumulate of an element that is named twice counts.
+            // If a layout has an element twice, both accumulates count.
             epoch.accumulate_layout(disp, again.item(), Op::Sum, &[10_u16, 20, 30, 40], plain.item()).unwrap();
             assert_eq!(epoch.get_value::<[u16; 4]>(disp).unwrap(), [101, 2, 3, 4]);
             epoch.unlock().unwrap();
@@ -786,7 +786,7 @@ fn requests_give_their_buffers_back() {
     everywhere("operations::requests_give_their_buffers_back", 2, requests);
 }
 
-/// Every form of an operation under a lock, on the null target: nothing is written, and nothing is read.
+/// Every form of an operation under a lock, on the null target, writes nothing and reads nothing.
 fn null_forms(null: &Target<'_, Mapped>) {
     let (disp, plain) = (WindowDisp(i64::MIN), Layout::of::<u32>());
     assert_eq!(null.rank(), None);
@@ -1059,7 +1059,7 @@ fn overlapping_epochs(team: &Team<'_, Mapped>) {
         started.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
         lock_all.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
         lock.put_value(WindowDisp(0), round).unwrap();
-        // The epochs do not end in the order of their begins.
+        // The epochs do not end in the order in which they began.
         lock_all.unlock_all().unwrap();
         lock.unlock().unwrap();
         started.complete().unwrap();

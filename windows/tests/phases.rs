@@ -13,10 +13,10 @@ const RANKS: u32 = 3;
 /// The rank that fails.
 const VICTIM: Rank = Rank(1);
 
-/// What happens to the victim, ahead of which of its operations, and the policy: `kill:17:two-level`.
+/// The kind of failure of the victim, the operation ahead of which it happens, and the policy: `kill:17:two-level`.
 const FAILURE: &str = "RMALAB_TEST_PHASES";
 
-/// A policy of each kind: an own protocol, one lock for each target, one lock for the window.
+/// A policy of each kind: a protocol for windows, one lock for each target, one lock for the window.
 pub(super) const POLICIES: [PolicyKind; 4] =
     [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::Hierarchical, PolicyKind::McsRwNeutral];
 
@@ -25,12 +25,12 @@ const COUNT: WindowDisp = WindowDisp(0);
 /// The word that a rank's predecessor writes.
 const TOKEN: WindowDisp = WindowDisp(8);
 
-/// Makes a window, has one epoch of each kind, and frees the window. Returns what this rank's words are at the end.
+/// Makes a window, has one epoch of each kind, and frees the window. Returns the final values of this rank's words.
 pub(super) fn live<A: RemoteAtomics>(team: &Team<'_, A>, policy: PolicyKind) -> Result<u64> {
     let (me, size) = (team.rank().0, team.size());
     let (successor, predecessor) = (Rank((me + 1) % size), Rank((me + size - 1) % size));
     let mut window = Window::builder(team).config(Config { policy, ..Config::default() }).allocate(16)?;
-    // All ranks want the same target at a time, so that some wait in its queue.
+    // All ranks lock the same target at the same time, so that some wait in its queue.
     for target in (0..size).map(Rank) {
         let epoch = window.lock(LockKind::Exclusive, target)?;
         let count: u64 = epoch.get_value(COUNT)?;
@@ -59,12 +59,12 @@ pub(super) fn live<A: RemoteAtomics>(team: &Team<'_, A>, policy: PolicyKind) -> 
     Ok(1_000 * token + count)
 }
 
-/// The result of [`live`] for that many ranks without a failure.
+/// Returns the result of [`live`] for this many ranks without a failure.
 pub(super) fn whole(ranks: u32) -> u64 {
     1_000 * 6 + 11 * u64::from(ranks)
 }
 
-/// A rank's end: its result, or the rank whose failure it was told of.
+/// The end of a rank: its result, or the rank whose failure it got.
 fn play(ra: &Mapped) -> std::result::Result<u64, u32> {
     let failure = std::env::var(FAILURE).unwrap();
     let mut parts = failure.split(':');
@@ -84,7 +84,8 @@ fn play(ra: &Mapped) -> std::result::Result<u64, u32> {
     })
 }
 
-/// Runs one job whose victim fails ahead of that operation. Returns how it has ended, and whether the victim was stopped.
+/// Runs one job whose victim fails ahead of this operation. Returns the ends of the ranks, and whether the victim was
+/// stopped.
 fn run(test: &str, failure: &str) -> (Outcome, bool) {
     let job = Launcher::new(RANKS)
         .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
@@ -101,7 +102,7 @@ fn run(test: &str, failure: &str) -> (Outcome, bool) {
     if failure.starts_with("stop") {
         while let Some(state) = state(victim).filter(|&state| state != 'Z') {
             if state == 'T' {
-                // The others go as far as they can.
+                // The others continue as far as they can.
                 std::thread::sleep(Duration::from_millis(2));
                 job.signal(VICTIM, Signal::CONT).unwrap();
                 was_stopped = true;
@@ -114,7 +115,7 @@ fn run(test: &str, failure: &str) -> (Outcome, bool) {
     (job.wait().unwrap(), was_stopped)
 }
 
-/// The state of a process, such as `T` for a stopped one.
+/// Returns the state of a process, such as `T` for a stopped one.
 fn state(pid: u32) -> Option<char> {
     // The name of the process ends with the last bracket. Its state follows.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit(") ").next()?.chars().next()
@@ -128,7 +129,7 @@ fn results(outcome: &Outcome, what: &str) -> Vec<std::result::Result<u64, u32>> 
     (0..RANKS).filter(|&rank| outcome.first_failure.is_none() || rank != VICTIM.0).map(read).collect()
 }
 
-/// The descriptors, shared mappings and files in /dev/shm of this process.
+/// Returns the descriptors, shared mappings and files in /dev/shm of this process.
 fn resources() -> (usize, usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     (
@@ -157,7 +158,8 @@ fn everywhere(test: &str, what: &str, step: usize) -> u64 {
             let are_gone = outcome.pids.iter().all(|&pid| state(pid).is_none());
             assert!(are_gone, "{failure}: a process is left");
             if !died && !was_stopped {
-                // The victim has fewer operations: an uncontended lock at each of three ranks alone has some 20.
+                // The victim has fewer operations than that. An uncontended lock at each of three ranks alone has
+                // about 20.
                 assert!(number > 60, "{failure}: too few operations");
                 break;
             }
@@ -167,7 +169,7 @@ fn everywhere(test: &str, what: &str, step: usize) -> u64 {
     failures
 }
 
-/// Whether this process is a rank, which then has played its part.
+/// Returns whether this process is a rank, after it has run the rank's part.
 fn is_rank() -> bool {
     let is_rank = shm::launched_size().unwrap().is_some();
     if is_rank {
@@ -190,10 +192,11 @@ fn a_rank_is_stopped_in_phases_of_a_window() {
     }
 }
 
-/// Set in a process that runs one test alone.
+/// A variable that is set in a process that runs one test alone.
 const ALONE: &str = "RMALAB_TEST_PHASES_ALONE";
 
-/// Fails the victim ahead of every operation, in a process of its own: other tests of this one open descriptors meanwhile.
+/// Fails the victim ahead of every operation, in a separate process, since other tests of this process open descriptors
+/// meanwhile.
 fn everywhere_alone(test: &str, what: &str) {
     if std::env::var_os(ALONE).is_some() {
         let before = resources();

@@ -151,7 +151,8 @@ fn the_call_after_a_fence_decides() {
     });
 }
 
-/// Freeing a window with locks held, or an access epoch open, returns an error and keeps no other rank waiting.
+/// Freeing a window with held locks, or with an open access epoch, returns an error and does not keep other ranks
+/// waiting.
 #[test]
 fn free_releases_open_epochs() {
     for transport in [Transport::OneSided, Transport::TwoSided] {
@@ -202,7 +203,7 @@ fn a_forgotten_lock_is_released_when_its_window_is_dropped() {
     done.unwrap().into_iter().collect::<Result<(), _>>().unwrap();
 }
 
-/// A rank that runs an update of its own excludes other ranks' atomics and their runs of many elements.
+/// A rank that runs its own kind of update excludes other ranks' atomics and their runs of many elements.
 #[test]
 fn updates_that_exclude_all_others_lose_nothing() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 3_000 };
@@ -222,7 +223,7 @@ fn updates_that_exclude_all_others_lose_nothing() {
                 match team.rank().0 {
                     0 => window.operate(Call::Accumulate, here, |target| {
                         target.exclusively(|| {
-                            // Not atomic in any way.
+                            // This is not atomic in any way.
                             let local = window.local().unwrap();
                             let old: u64 = local.load(WindowDisp(1)).unwrap();
                             std::thread::yield_now();
@@ -266,7 +267,7 @@ fn an_update_cannot_exclude_others_where_nothing_stops_their_atomics() {
         .unwrap();
 }
 
-/// The short ways do what the others do, or nothing.
+/// The shortcuts do the same as the other calls, or nothing.
 #[test]
 fn short_ways_do_the_same_or_nothing() {
     on_windows(2, |team, window| {

@@ -1,4 +1,4 @@
-//! Windows with a robust lock policy: the rank that locks after a holder's death is told, on threads and on processes that are killed.
+//! Windows with a robust lock policy: the rank that locks after a holder's death gets `OwnerDead`, on threads and on killed processes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ fn allocate<'t, A: RemoteAtomics>(team: &'t Team<'t, A>, policy: PolicyKind) -> 
     Window::builder(team).config(Config { policy, ..Config::default() }).symmetric().allocate(16).unwrap()
 }
 
-/// Counts this rank, and waits until `count` are counted, also after failures.
+/// Counts this rank, and waits until `count` ranks are counted, even after failures.
 fn meet<A: RemoteAtomics>(ra: &A, at: Address, count: u64) {
     ra.fetch_add(at, 1).unwrap();
     while ra.get(at).unwrap() < count {
@@ -66,7 +66,7 @@ fn lose(policy: PolicyKind, survive: impl Fn(&Mapped, Window<'_, Mapped>, Addres
                 ra.pause(8).unwrap();
             }
             ra.fetch_add(arrived, 1).unwrap();
-            // The world ends with the first panic, which is that of rank 1.
+            // The world ends with the first panic, which is rank 1's.
             let survived = catch_unwind(AssertUnwindSafe(|| survive(ra, window, arrived)));
             if let Err(panic) = survived {
                 if panic.downcast_ref::<&str>() != Some(&DIED) {
@@ -106,7 +106,7 @@ fn the_next_rank_is_told_and_the_later_ones_are_not() {
             lose(policy, |ra, window, arrived| {
                 let mut told = 0_u64;
                 for round in 0..20 {
-                    // A reader is alone when it is told.
+                    // A reader is alone when it gets `OwnerDead`.
                     let kind = if round == 0 { kind } else { EXCLUSIVE };
                     let part = match window.recoverable_lock(kind, HOME).unwrap() {
                         Acquired::Clean(part) => part,
@@ -125,7 +125,7 @@ fn the_next_rank_is_told_and_the_later_ones_are_not() {
                     }
                     part.unlock().unwrap();
                 }
-                // The number of ranks that were told, above the count of those that have come: 3, then 2 more.
+                // The number of ranks that got `OwnerDead`, in the bits above the count of arrivals: 3, then 2 more.
                 ra.fetch_add(arrived, told << 32).unwrap();
                 ra.fetch_add(arrived, 1).unwrap();
                 while ra.get(arrived).unwrap() as u32 != 5 {
@@ -199,7 +199,7 @@ fn a_target_that_is_lost_is_one_of_several() {
     });
 }
 
-/// A rank that locks another target than the one where a holder has failed is not told, and does not wait.
+/// If a holder has failed at one target, a rank that locks another target does not get `OwnerDead`, and does not wait.
 #[test]
 fn a_failure_at_a_target_is_not_told_at_another() {
     lose(PolicyKind::RobustTwoLevel, |ra, window, arrived| {
@@ -252,11 +252,12 @@ fn other_policies_and_plain_locks_end_with_the_failure() {
                 if ra.rank() == Rank(1) {
                     window.lock(EXCLUSIVE, Rank(0), rmalab_windows::Assert::None).unwrap();
                     ra.fetch_add(arrived, 1).unwrap();
-                    // As a process that is killed: nothing is unlocked.
+                    // Like a killed process: nothing is unlocked.
                     std::mem::forget(window);
                     die();
                 }
-                // Unlike `meet`, it acknowledges nothing: after that, a plain lock would wait for the failed rank.
+                // Unlike `meet`, it acknowledges no failure. After an acknowledgement, a plain lock would wait for the
+                // failed rank.
                 while ra.get(arrived).unwrap() == 0 {
                     let _ = ra.pause(8);
                 }
@@ -279,7 +280,7 @@ fn other_policies_and_plain_locks_end_with_the_failure() {
 fn nothing_to_declare(window: &RawWindow<'_, Mapped>) {
     let error = window.consistent().unwrap_err();
     assert!(matches!(error, Error::Locks(LockError::NothingToDeclare { .. })), "{error:?}");
-    assert!(error.to_string().contains("call it once, between"), "{error}");
+    assert!(error.to_string().contains("call it once, after"), "{error}");
 }
 
 #[test]
@@ -338,7 +339,7 @@ fn a_repair_is_of_the_holder_once_and_before_a_second_lock() {
 const CRASH: &str = "RMALAB_TEST_WINDOW_CRASH";
 const TURNS: u64 = 3;
 
-/// Locks [`HOME`] in a turn of [`play`], and repairs its words if this rank is told.
+/// Locks [`HOME`] in a turn of [`play`], and repairs its words if this rank gets `OwnerDead`.
 fn enter<'w, 't, A: RemoteAtomics>(
     window: &'w Window<'t, A>,
     turn: u64,
@@ -356,8 +357,8 @@ fn enter<'w, 't, A: RemoteAtomics>(
     }
 }
 
-/// Adds one to both words, [`TURNS`] times, with a read ahead of each, once by a lock_all. Returns how often this rank was told, how often
-/// the words were torn then, and their value when all that live are done.
+/// Adds one to both words, [`TURNS`] times, with a read ahead of each, once by a lock_all. Returns the number of times that this rank got
+/// `OwnerDead`, the number of torn words then, and the words' value when all live ranks are done.
 fn play(ra: &Mapped) -> (u64, u64, u64) {
     let crash = std::env::var(CRASH).unwrap();
     let (number, policy) = crash.split_once(':').unwrap();
@@ -366,7 +367,7 @@ fn play(ra: &Mapped) -> (u64, u64, u64) {
     let team = Team::new(ra).unwrap();
     let mut window = allocate(&team, policy.parse().unwrap());
     let (mut told, mut torn) = (0, 0);
-    // Without a barrier, which ends with the death.
+    // Without a barrier, which would end with the death.
     if ra.rank() == Rank(1) {
         ra.arm(Some(number.parse().unwrap()));
     }
@@ -415,7 +416,8 @@ fn play(ra: &Mapped) -> (u64, u64, u64) {
     (told, torn, sum)
 }
 
-/// Kills rank 1 of three ahead of its operations number 1, 1 + `step`, ... under each policy; returns the deaths and the torn data found.
+/// Kills rank 1 of three ahead of its operations number 1, 1 + `step`, ... under each policy. Returns the number of deaths and of torn
+/// data.
 fn kill(test: &str, step: usize) -> (u64, u64) {
     let (mut deaths, mut all_torn) = (0, 0);
     for policy in ROBUST {

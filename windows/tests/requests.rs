@@ -9,7 +9,7 @@ fn across(body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     across_with(Config::default(), body);
 }
 
-/// Like [`across`], on a window with that configuration.
+/// Like [`across`], on a window with this configuration.
 fn across_with(config: Config, body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     let profile = Profile::builtin("infiniband-ndr").unwrap();
     let options = Options { ranks_per_node: Some(1), ..Options::new(2) };
@@ -28,7 +28,7 @@ fn across_with(config: Config, body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result
 
 const LONG: usize = 1 << 15;
 
-/// Returns whether the request is complete already; this takes no virtual time.
+/// Returns whether the request is already complete. This takes no virtual time.
 fn is_complete(request: &mut Request<'_, Sim<'_>, u8>) -> bool {
     request.test().unwrap()
 }
@@ -77,7 +77,7 @@ fn flush_local_without_requests_costs_nothing() {
     });
 }
 
-/// The end of an epoch completes its requests; they may be waited for after it, as in MPI.
+/// The end of an epoch completes its requests. As in MPI, the program may wait for them afterwards.
 #[test]
 fn requests_are_complete_when_their_epoch_has_ended() {
     across(|window| {
@@ -133,7 +133,7 @@ fn updates_of_a_batch_overlap() {
             batch.compare_and_swap(&target, disp(2), 102, 7, &mut swapped)
         })?;
         assert_eq!((words, swapped), ([100, 101], 102));
-        // Operations that the network does not have are done when the call returns: floats, an unaligned element.
+        // Operations that the network lacks are done when the call returns: floats, an unaligned element.
         let (mut float, mut odd) = (0.0, 0_u64);
         epoch.batch(|batch| {
             batch.fetch_and_op(&target, disp(UPDATES), Op::Sum, 1.5_f64, &mut float)?;
@@ -146,7 +146,7 @@ fn updates_of_a_batch_overlap() {
     });
 }
 
-/// Accumulates with requests overlap only if a hint of the window says that their order does not matter.
+/// Accumulates with requests overlap only if a hint of the window declares their order irrelevant.
 #[test]
 fn accumulates_with_requests_overlap_where_their_order_does_not_matter() {
     for (accumulate_ordering, overlap) in [(AccumulateOrdering::NONE, true), (AccumulateOrdering::ALL, false)] {

@@ -8,7 +8,7 @@ use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Error as AtomicsError, Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{Call, Config, Error, LockKind, Op, Open, Result, Team, Window, WindowDisp};
 
-/// Does not compile if the type has the trait: the choice would be ambiguous.
+/// Does not compile if the type has the trait, since the choice would be ambiguous.
 macro_rules! assert_is_not {
     ($type:ty: $trait:path) => {
         const _: fn() = || {
@@ -32,7 +32,7 @@ assert_is_not!(rmalab_windows::Target<'static, Mapped>: Sync);
 
 /// The epoch in which a rank fails.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Way {
+enum EpochKind {
     Exclusive,
     Shared,
     LockAll,
@@ -43,49 +43,57 @@ enum Way {
     Request,
 }
 
-impl Way {
-    const ALL: [Way; 8] =
-        [Way::Exclusive, Way::Shared, Way::LockAll, Way::Fence, Way::Access, Way::Exposure, Way::Batch, Way::Request];
+impl EpochKind {
+    const ALL: [EpochKind; 8] = [
+        EpochKind::Exclusive,
+        EpochKind::Shared,
+        EpochKind::LockAll,
+        EpochKind::Fence,
+        EpochKind::Access,
+        EpochKind::Exposure,
+        EpochKind::Batch,
+        EpochKind::Request,
+    ];
 }
 
 /// Rank 1 opens an epoch of this kind and calls `end` in it; the other ranks make calls that would wait for it.
-fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
+fn end_within(team: &Team<'_, Mapped>, epoch: EpochKind, end: impl Fn()) -> Result<()> {
     let mut window = Window::allocate(team, 4096)?;
     let (me, data) = (team.rank(), vec![me_byte(team.rank()); 4096]);
     let others: Vec<Rank> = (0..team.size()).map(Rank).filter(|&rank| rank != Rank(1)).collect();
     team.barrier()?;
     if me == Rank(1) {
-        match way {
-            Way::Exclusive | Way::Shared => {
-                let kind = if way == Way::Exclusive { LockKind::Exclusive } else { LockKind::Shared };
+        match epoch {
+            EpochKind::Exclusive | EpochKind::Shared => {
+                let kind = if epoch == EpochKind::Exclusive { LockKind::Exclusive } else { LockKind::Shared };
                 let epoch = window.lock(kind, Rank(0))?;
                 epoch.put(WindowDisp(0), &data)?;
                 team.barrier()?;
                 end();
             }
-            Way::LockAll => {
+            EpochKind::LockAll => {
                 let epoch = window.lock_all()?;
                 epoch.at(Rank(0))?.put(WindowDisp(0), &data)?;
                 team.barrier()?;
                 end();
             }
-            Way::Fence => {
+            EpochKind::Fence => {
                 let epoch = window.fence()?;
                 epoch.at(Rank(0))?.put(WindowDisp(0), &data)?;
                 end();
             }
-            Way::Access => {
+            EpochKind::Access => {
                 let (mut access, _) = window.pscw()?;
                 let epoch = access.start(&others)?;
                 epoch.at(Rank(0))?.put(WindowDisp(0), &data)?;
                 end();
             }
-            Way::Exposure => {
+            EpochKind::Exposure => {
                 let (_, mut exposure) = window.pscw()?;
                 let _epoch = exposure.post(&others)?;
                 end();
             }
-            Way::Batch => {
+            EpochKind::Batch => {
                 let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
                 team.barrier()?;
                 epoch.batch(|batch| {
@@ -94,7 +102,7 @@ fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
                     Ok(())
                 })?;
             }
-            Way::Request => {
+            EpochKind::Request => {
                 let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
                 let _request = epoch.rput(WindowDisp(0), data)?;
                 team.barrier()?;
@@ -103,20 +111,20 @@ fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
         }
         unreachable!("rank 1 ended before");
     }
-    match way {
-        Way::Fence => window.fence()?.close()?,
+    match epoch {
+        EpochKind::Fence => window.fence()?.close()?,
         // No rank completes.
-        Way::Access => window.pscw()?.1.post(&[Rank(1)])?.wait()?,
+        EpochKind::Access => window.pscw()?.1.post(&[Rank(1)])?.wait()?,
         // The posted memory can be accessed.
-        Way::Exposure => {
+        EpochKind::Exposure => {
             let (mut access, _) = window.pscw()?;
             let epoch = access.start(&[Rank(1)])?;
             epoch.at(Rank(1))?.put(WindowDisp(0), &data)?;
             epoch.complete()?;
         }
-        Way::Exclusive | Way::Shared | Way::LockAll | Way::Batch | Way::Request => {
+        EpochKind::Exclusive | EpochKind::Shared | EpochKind::LockAll | EpochKind::Batch | EpochKind::Request => {
             team.barrier()?;
-            // Rank 1 may have released the lock in its panic. If not, this waits only as long as rank 1 lives.
+            // Rank 1 may have released the lock in its panic. If it has not, this waits only as long as rank 1 lives.
             window.lock(LockKind::Exclusive, Rank(0))?.unlock()?;
         }
     }
@@ -139,37 +147,37 @@ fn is_failure(result: &Result<()>) -> bool {
 
 #[test]
 fn a_panic_in_an_epoch_is_an_error_of_the_others() {
-    for way in Way::ALL {
+    for epoch in EpochKind::ALL {
         let failures = AtomicU64::new(0);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             World::threads(3).run(|ra| {
-                let result = end_within(&Team::new(ra).unwrap(), way, || panic!("within an epoch"));
-                assert!(is_failure(&result), "{way:?}: {result:?}");
+                let result = end_within(&Team::new(ra).unwrap(), epoch, || panic!("within an epoch"));
+                assert!(is_failure(&result), "{epoch:?}: {result:?}");
                 failures.fetch_add(1, Ordering::Relaxed);
             })
         }));
-        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"within an epoch"), "{way:?}");
-        assert_eq!(failures.into_inner(), 2, "{way:?}");
+        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"within an epoch"), "{epoch:?}");
+        assert_eq!(failures.into_inner(), 2, "{epoch:?}");
     }
 }
 
 #[test]
 fn a_process_that_dies_in_an_epoch_is_an_error_of_the_others() {
     const WAY: &str = "RMALAB_TEST_WAY";
-    for (number, way) in Way::ALL.into_iter().enumerate() {
+    for (number, epoch) in EpochKind::ALL.into_iter().enumerate() {
         // A rank runs only the call of its own world.
         if std::env::var(WAY).is_ok_and(|wanted| wanted != number.to_string()) {
             continue;
         }
         let world = processes("soundness::a_process_that_dies_in_an_epoch_is_an_error_of_the_others", 3);
         let outcome = world.env(WAY, number.to_string()).run(|ra| {
-            let result = end_within(&Team::new(ra).unwrap(), way, || std::process::abort());
-            assert!(is_failure(&result), "{way:?}: {result:?}");
+            let result = end_within(&Team::new(ra).unwrap(), epoch, || std::process::abort());
+            assert!(is_failure(&result), "{epoch:?}: {result:?}");
         });
         // The error would name a failed assertion of another rank instead.
         match outcome {
             Err(AtomicsError::RankEnded { rank: Rank(1), .. }) => {}
-            outcome => panic!("{way:?}: {outcome:?}"),
+            outcome => panic!("{epoch:?}: {outcome:?}"),
         }
     }
 }
@@ -219,7 +227,7 @@ fn forget(team: &Team<'_, Mapped>) {
         team.barrier().unwrap();
         let (me, disp) = (team.rank(), |rank: Rank| WindowDisp(starts[rank.index()]));
         let right = Rank((me.0 + 1) % team.size());
-        // Buffers of requests that no call waits for: their memory is never reused.
+        // The memory of buffers whose requests no call waits for is never reused.
         let epoch = window.lock(LockKind::Shared, right).unwrap();
         for round in 0..100_u8 {
             std::mem::forget(epoch.rput(disp(right), vec![round; 2000]).unwrap());

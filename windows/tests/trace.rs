@@ -39,7 +39,7 @@ fn calls(trace: &Trace, rank: u32) -> Vec<Step> {
     steps.filter(|step| !matches!(step, Step::Compute(_))).collect()
 }
 
-/// Makes all recorded calls on a window of 256 bytes with units of one byte; returns the rank's expected trace.
+/// Makes all recorded calls on a window of 256 bytes with units of one byte. Returns the rank's expected trace.
 fn everything(
     team: &Team<'_, Mapped>,
     mut window: Window<'_, Mapped>,
@@ -489,7 +489,7 @@ fn a_folder_that_cannot_be_used_is_an_error_everywhere() {
     let dir = Dir::new();
     let taken = dir.path.join("file");
     std::fs::write(&taken, "").unwrap();
-    // A file of rank 1 already exists, but none of rank 0.
+    // A file of rank 1 already exists, but no file of rank 0.
     let half = dir.path.join("half");
     std::fs::create_dir(&half).unwrap();
     std::fs::write(half.join("window-rank-1.trace"), "").unwrap();
@@ -624,7 +624,7 @@ fn a_replay_of_a_trace_that_ends_early_ends() {
     assert!(ranks[1].0.len() < ranks[0].0.len());
 }
 
-/// Files of different programs, one of them for each rank: their calls do not fit each other.
+/// Files of different programs, one for each rank, whose calls do not fit each other.
 #[test]
 fn calls_of_ranks_that_do_not_fit_are_errors() {
     let dir = Dir::new();
@@ -942,7 +942,8 @@ fn a_replay_that_is_recorded_is_the_same_trace() {
     }
 }
 
-/// Returns the start of each rank's memory in a replay of a dynamic window: as far from the recorded start as any put.
+/// Returns the start of each rank's memory in a replay of a dynamic window, at the same distance from the recorded
+/// start as every put.
 fn second_starts(second: &Trace, first: &Trace, starts: &[i64], kind: &str) -> Vec<i64> {
     if kind != "dynamic" {
         return starts.to_vec();

@@ -1,4 +1,4 @@
-//! Traces that are changed at random. An error is one line that names the file and a place in it; a trace without an
+//! Traces that are changed at random. An error is one line that names the file and a place in it. A trace without an
 //! error can be read to its end. Inputs with a new outcome are kept in `tests/corpus/traces`, with their outcomes.
 //!
 //! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab-windows --test all trace_fuzz:: -- --test-threads 1` looks

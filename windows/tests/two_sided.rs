@@ -16,10 +16,10 @@ use rmalab_windows::{
 
 const COUNTER: WindowDisp = WindowDisp(0);
 
-/// How long a world of processes may take before it counts as hung.
+/// The time after which a world of processes counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
 
-/// How long threads may take before they count as hung.
+/// The time after which threads count as hung.
 const HANGS: Duration = Duration::from_secs(60);
 
 fn config(transport: Transport) -> Config {
@@ -312,8 +312,8 @@ fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u6
     for target in [other, me] {
         let seed = u64::from(me.0 + target.0) + 2;
         let epoch = window.fence().unwrap();
-        // The values are there when the calls return. A fence separates these calls from the earlier ones of the same
-        // epoch.
+        // The values have arrived when the calls return. A fence separates these calls from the earlier ones of the
+        // same epoch.
         seen.extend(everything(&epoch.at(target).unwrap(), seed));
         epoch.close().unwrap();
         all(&window, &mut seen);
@@ -858,7 +858,7 @@ fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let run = std::thread::spawn(move || drop(done.send(body())));
     match end.recv_timeout(HANGS) {
         Ok(result) => result,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the ranks wait for each other for ever"),
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the ranks wait for each other forever"),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(run.join().expect_err("it sent no result"))
         }
@@ -984,7 +984,7 @@ fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
                             }
                         }
                         if freed {
-                            // The open epoch is an error, as far as the window can know of it.
+                            // The open epoch is an error, if the window can detect it.
                             drop(first.free());
                         } else {
                             drop(first);
@@ -1037,7 +1037,7 @@ fn serves_while(waits: impl Fn(&mut Window<'_, Mapped>, &Flag<'_, Mapped>, Rank)
             let flag = Flag::new(ra);
             let (two_sided, mut one_sided) = (window(team, 8), Window::allocate(team, 8).unwrap());
             if ra.rank() == Rank(0) {
-                // The other rank may be waiting already, or not yet.
+                // The other rank may already be waiting, or not yet.
                 flag.wait(1);
                 let epoch = two_sided.lock(LockKind::Exclusive, Rank(1)).unwrap();
                 assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), 0);
@@ -1168,8 +1168,8 @@ fn two_sided_windows_of_one_team_are_served_in_the_calls_of_another() {
     }
 }
 
-/// Each rank holds a lock of one team's window and gets from another team's window, in its own order. One team is over
-/// a part of the world.
+/// Each rank holds a lock of one team's window and gets from another team's window, in a different order for each rank.
+/// One team is over a part of the world.
 #[test]
 fn epochs_of_several_teams_interleave() {
     ends(|| {
@@ -1272,7 +1272,7 @@ fn without_its_agent_a_rank_serves_passive_epochs_itself() {
     });
 }
 
-/// Runs a rank of a simulated machine whose peers return early; returns its error, if it gets one.
+/// Runs a rank of a simulated machine whose peers return early. Returns its error, if it gets one.
 fn after_the_last_barrier(ra: &dyn RemoteAtomics, freed: bool) -> Option<String> {
     let team = Team::new(ra).unwrap();
     let mut window = Window::builder(&team).config(config(Transport::TwoSided)).allocate(8).unwrap();
@@ -1322,7 +1322,7 @@ fn an_epoch_to_ranks_that_have_returned_without_free_is_an_error() {
     assert!(results[0].as_ref().is_some_and(|error| explains(error)), "{results:?}");
 }
 
-/// A dropped agent has served the requests that had arrived; the origin of a later request gets an error.
+/// A dropped agent has served the requests that had arrived. The origin of a later request gets an error.
 #[test]
 fn a_request_to_an_agent_that_is_gone_is_an_error() {
     ends(|| {

@@ -1,8 +1,8 @@
 //! Ranks that share coherent memory: the common part of the thread and the process backend.
 //!
 //! Word operations are the processor's own atomics, sequentially consistent, except for the word put, which is a store
-//! with release. Bulk operations are copies that are done when the call returns. A flush is a fence after the puts of
-//! either kind that no fence has followed yet (mapped/unfenced.rs), or nothing.
+//! with release. Bulk operations are copies that are done when the call returns. A flush is a fence if puts of either
+//! kind have not been followed by one (mapped/unfenced.rs). Otherwise it does nothing.
 
 mod asymmetric;
 pub(crate) mod copy;
@@ -29,21 +29,22 @@ use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::model::words::LocalWords;
 use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
-/// Tells a waiting rank whether its peers live.
+/// The source from which a waiting rank learns whether its peers live.
 ///
-/// A deregistration returns memory that a dead rank has pinned. So a wrong "dead" is unsound, and this trait is the crate's own.
+/// A deregistration returns memory that a dead rank has pinned. So a wrong "dead" is unsound, and this trait is private to the
+/// crate.
 pub(crate) trait Liveness: Send + Sync {
-    /// A rank that has died without a word, if there is one.
+    /// Returns a rank that has died without a report, if there is one.
     fn dead_peer(&self) -> Option<Rank>;
 
-    /// Returns whether `rank` is known to have died, so that it does nothing any more.
+    /// Returns whether `rank` is known to have died, so that none of its operations can still take effect.
     fn is_dead(&self, rank: Rank) -> bool {
         let _ = rank;
         false
     }
 }
 
-/// Peers that report their own end: threads, whose panics are caught.
+/// Peers that report their own end, which are threads whose panics are caught.
 #[derive(Debug)]
 struct Vocal;
 
@@ -55,22 +56,23 @@ impl Liveness for Vocal {
 
 /// One rank of a world whose ranks share coherent memory: threads of a process, or processes of a host.
 ///
-/// When it is dropped, the rank has left the world: in good order, or, when its thread is panicking or the rank has
-/// [left something undone](crate::RemoteAtomics::forsake), as a failure that the others' waits report.
+/// When it is dropped, the rank leaves the world in good order. If its thread is panicking, or the rank has [left
+/// something undone](crate::RemoteAtomics::forsake), it leaves as failed, and the waits of the other ranks return that
+/// failure.
 pub struct Mapped {
     /// The start of rank 0's control block.
     blocks: NonNull<u8>,
-    /// From one rank's control block to the next one's, in bytes.
+    /// The distance from one rank's control block to the next, in bytes.
     stride: usize,
     view: WorldView,
     patience: wait::Patience,
-    /// Whether a word put leaves the fence between its store and its look at `parked` to the rank that parks.
+    /// True if a word put leaves the fence between its store and its look at `parked` to the rank that parks.
     light: bool,
     mapping: Arc<Mapping>,
     liveness: Box<dyn Liveness>,
-    /// The fields that change through a shared reference. They are boxed, so that the fields above never change, and
-    /// the compiler may keep those in registers across atomics (a load after a locked instruction costs a third of that
-    /// instruction).
+    /// The fields that change through a shared reference. They are boxed, so that the fields above never change. The
+    /// compiler may then keep those in registers across atomics. (A load after a locked instruction costs a third of
+    /// that instruction.)
     cells: Box<Cells>,
 }
 
@@ -99,18 +101,19 @@ impl std::fmt::Debug for Mapped {
 }
 
 impl Mapped {
-    /// The handle of `rank` in a world over `mapping`.
+    /// Makes the handle of `rank` in a world over `mapping`.
     ///
-    /// A rank that ends without dropping its handle is not noticed. So the ranks are threads, or a launcher ends all of them when one dies.
+    /// No rank notices when a rank ends without dropping its handle. So the ranks are threads, or a launcher ends all of them when one
+    /// dies.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when there is no such rank, or when the topology is one of another number of ranks.
+    /// [`Error::World`] when there is no such rank, or when the topology has another number of ranks.
     pub fn new(mapping: Arc<Mapping>, rank: Rank, topology: Topology, backend: &'static str) -> Result<Mapped> {
         Mapped::watching(mapping, rank, topology, backend, Box::new(Vocal))
     }
 
-    /// As [`new`](Self::new), for peers that may die without a word.
+    /// Like [`new`](Self::new), for peers that may die without a report.
     pub(crate) fn watching(
         mapping: Arc<Mapping>,
         rank: Rank,
@@ -156,12 +159,12 @@ impl Mapped {
         })
     }
 
-    /// The memory that the world shares.
+    /// Returns the memory that the world shares.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }
 
-    /// Leaves the world as failed: every other rank's waits return [`Error::PeerFailed`] with this rank.
+    /// Leaves the world as failed: the waits of all other ranks return [`Error::PeerFailed`] with this rank.
     pub fn fail(self) {
         self.mapping.mark_failed(self.view.rank());
     }
@@ -178,11 +181,11 @@ impl Mapped {
         &self.cells.last_look
     }
 
-    /// The control block of the word's rank, and the word.
+    /// Returns the control block of the word's rank, and the word.
     #[inline(always)]
     fn place(&self, at: Word) -> (&memory::Control, &AtomicU64) {
         assert!(self.view.has_word(at), "{} is a word of another world", at.address());
-        // SAFETY: the rank is one of the mapping's and the aligned word lies in its segment (just checked); the mapping
+        // SAFETY: the rank belongs to the mapping, and the aligned word lies in its segment (just checked). The mapping
         // lives as long as `self`. All accesses to it are atomic.
         unsafe {
             let block = self.blocks.add(at.rank().index() * self.stride);
@@ -191,14 +194,14 @@ impl Mapped {
         }
     }
 
-    /// The control block of the span's rank, and where the span starts.
+    /// Returns the control block of the span's rank, and the start of the span.
     ///
     /// # Safety
     ///
-    /// The span is of this world.
+    /// The span belongs to this world.
     #[inline(always)]
     unsafe fn start_of(&self, span: Span) -> (&memory::Control, *mut u8) {
-        // SAFETY: the rank is one of the mapping's and the range lies in its segment (the caller's promise).
+        // SAFETY: the rank belongs to the mapping, and the range lies in its segment (the caller's promise).
         unsafe {
             let block = self.blocks.add(span.rank().index() * self.stride);
             (block.cast::<memory::Control>().as_ref(), block.add(memory::CONTROL + span.disp().0 as usize).as_ptr())
@@ -207,7 +210,7 @@ impl Mapped {
 
     /// Wakes the rank whose word `at` has just been written, if it is parked on it.
     ///
-    /// The write was sequentially consistent, as is this load: see `wait_slowly` for why no wake-up is lost.
+    /// The write was sequentially consistent, and so is this load. `wait_slowly` explains why no wake-up is lost.
     #[inline(always)]
     fn notify(&self, control: &memory::Control, at: Word) {
         if at.watched() && control.parked.load(Ordering::SeqCst) == at.disp().0 + 1 {
@@ -215,7 +218,7 @@ impl Mapped {
         }
     }
 
-    /// Wakes the rank of `control`, if it is parked, after its segment has been written to without regard to words.
+    /// Wakes the rank of `control`, if it is parked, after a write to its segment that need not consist of words.
     #[inline(always)]
     fn notify_any(&self, control: &memory::Control) {
         // Like `notify`, with a fence in place of a sequentially consistent write.
@@ -243,11 +246,11 @@ impl Drop for Mapped {
     }
 }
 
-/// From this many bytes of whole pages on, a clear asks the kernel which of them are there, and touches no others.
+/// From this many bytes of whole pages on, a clear asks the kernel which pages are present, and touches no others.
 const ASKED_AFTER: usize = 64 << 10;
 
-/// Above this many bytes, a clear gives all pages back to the kernel, which zeroes them when they are touched again;
-/// below, those that are there are zeroed and kept, since a page fault costs some ten times as much.
+/// Above this many bytes, a clear gives all pages back to the kernel, which zeroes them at the next access. Below, it
+/// zeroes the pages that are present and keeps them, since a page fault costs about ten times as much.
 const KEPT: usize = 64 << 20;
 
 impl Fabric for Mapped {
@@ -280,7 +283,7 @@ impl Fabric for Mapped {
                 return Ok(0);
             }
             WordOp::Put(value) => {
-                // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
+                // A swap, since `notify` needs the store before its load. On x86 it costs a quarter of a store and a fence.
                 word.swap(value, Ordering::SeqCst);
                 0
             }
@@ -317,7 +320,7 @@ impl Fabric for Mapped {
             Bytes::Get(dest) => {
                 // SAFETY: the caller vouches for `dest` and for the span.
                 unsafe { copy::from_shared(shared, dest, at.len()) };
-                // Pairs with the release of the operation from which this rank knows that the bytes are there.
+                // Pairs with the release of the operation by which this rank has learned that the bytes are there.
                 fence(Ordering::Acquire);
             }
             Bytes::Clear => {
@@ -347,7 +350,7 @@ impl Fabric for Mapped {
 
     #[inline(always)]
     fn keep_order(&self, _target: Rank) -> Result<()> {
-        // Each later put or atomic of a word releases.
+        // Each later put or atomic operation on a word releases.
         Ok(())
     }
 
@@ -394,7 +397,7 @@ impl Leaving for Mapped {
     }
 
     fn forsake(&self, what: &'static str) {
-        // The first is named.
+        // The error names the first failed rank.
         let _ = self.cells.forsaken.set(what);
     }
 
@@ -410,7 +413,7 @@ impl LocalMemory for Mapped {
         if at.rank.0 >= self.view.size() || !at.disp.0.is_multiple_of(WORD) || end > self.view.segment() {
             return None;
         }
-        // SAFETY: the rank is one of the mapping's, and the range lies in its segment and is aligned (all checked); the
+        // SAFETY: the rank belongs to the mapping, and the range lies in its segment and is aligned (all checked). The
         // mapping lives as long as `self`, and all accesses to it are atomic.
         unsafe {
             let block = self.blocks.add(at.rank.index() * self.stride);
@@ -474,7 +477,8 @@ impl Mapped {
         let page = rustix::param::page_size();
         let head = start.align_offset(page).min(bytes);
         let pages = (bytes - head) / page * page;
-        // SAFETY: the parts stay within the range that the caller vouches for; the second one consists of whole pages of it.
+        // SAFETY: the parts stay within the range that the caller vouches for. The second part consists of whole pages of
+        // it.
         unsafe {
             if pages < ASKED_AFTER {
                 copy::zero_shared(start, bytes);
@@ -483,8 +487,8 @@ impl Mapped {
                 copy::zero_shared(start.add(head + pages), bytes - head - pages);
                 if pages <= KEPT || !self.mapping.give_back(start.add(head), pages) {
                     self.mapping.resident(start.add(head), pages, |there, start, len| {
-                        // A page that is not present may be swapped out: only giving it back to the kernel surely makes
-                        // it zero.
+                        // A page that is not present may be swapped out. Only giving it back to the kernel is certain
+                        // to make it zero.
                         if there || !self.mapping.give_back(start, len) {
                             copy::zero_shared(start, len);
                         }

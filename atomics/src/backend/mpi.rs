@@ -1,7 +1,7 @@
 //! The `mpi` backend: ranks are the processes of an MPI job, and operations are MPI-3's remote memory access.
 //!
 //! So rmalab runs on every machine with an MPI, over the network of that MPI, and the MPI's own atomics can be studied,
-//! too. The feature is `mpi`. The program is bound to the MPI whose `mpicc` it was built with, and the `mpirun` of that
+//! too. The feature is `mpi`. The program is bound to the MPI of the `mpicc` that built it, and the `mpirun` of that
 //! same MPI starts it. The variable `MPICC` names an `mpicc` other than the first in the path.
 //!
 //! # Operations
@@ -24,7 +24,7 @@
 //!
 //! # Requirements on an MPI beyond the standard
 //!
-//! * The standard lets an MPI assume that concurrent accumulates at one location are of the same operation, or
+//! * The standard lets an MPI assume that concurrent accumulates at one location have the same operation, or
 //!   `MPI_NO_OP` (`accumulate_ops`, section 11.2.1; the weakest value is the default). Locks add, swap and compare at
 //!   one word. No MPI is known to use the assumption; the conformance suite shows it.
 //! * The standard does not define a put at a location where another rank accumulates. Bulk operations here are atomic for
@@ -110,7 +110,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SEGMENT_BYTES`] and MPI's nodes, unless the environment says otherwise (`RMALAB_SEGMENT_BYTES`,
+    /// Segments of [`SEGMENT_BYTES`] and MPI's nodes, unless the environment sets others (`RMALAB_SEGMENT_BYTES`,
     /// `RMALAB_TOPOLOGY`).
     pub fn new() -> Attach {
         Attach::default()
@@ -185,7 +185,7 @@ fn whole_words(bytes: u64) -> Result<u64> {
     segment.ok_or_else(|| Error::world("a segment must be shorter than 2^63 bytes"))
 }
 
-/// Makes a world of the ranks of `comm`. All ranks take part, also one whose topology is an error.
+/// Makes a world of the ranks of `comm`. All ranks take part, including a rank whose topology is an error.
 fn join(session: Option<Session>, comm: Comm, segment: u64, given: Result<Option<Topology>>) -> Result<Mpi> {
     let handles = Handles::new();
     let (rank, size) = comm.place()?;
@@ -452,13 +452,13 @@ fn operands(op: WordOp) -> [u64; 2] {
 
 /// The direction of a transfer.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Put,
     Get,
 }
 
 impl Mpi {
-    /// Returns the number of flushes before puts to another word of a target than the puts under way to it.
+    /// Returns the number of flushes before a put, made because puts to another word of the same target were under way.
     pub fn ordering_flushes(&self) -> u64 {
         self.ordering_flushes.get()
     }
@@ -605,7 +605,7 @@ impl Mpi {
             let part = (span.len() - start).min(ZEROS);
             let at = at.rank.at(at.disp.plus(start as u64));
             // SAFETY: a part of the span, which exists (the caller's promise); the zeros are never written to.
-            unsafe { self.move_bytes(Way::Put, at, ZERO.as_ptr().cast_mut(), part)? };
+            unsafe { self.move_bytes(Direction::Put, at, ZERO.as_ptr().cast_mut(), part)? };
         }
         self.flush_words(at.rank);
         Ok(())
@@ -615,9 +615,9 @@ impl Mpi {
     ///
     /// # Safety
     ///
-    /// The range at `at` exists. `own` is valid for a transfer of `len` bytes in the direction `way`, until the
+    /// The range at `at` exists. `own` is valid for a transfer of `len` bytes in the direction `direction`, until the
     /// transfer is complete.
-    unsafe fn move_bytes(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<()> {
+    unsafe fn move_bytes(&self, direction: Direction, at: Address, own: *mut u8, len: usize) -> Result<()> {
         self.reach_out_to(at.rank);
         let (win, byte, rank) = (self.window.0, self.handles.byte, at.rank.0 as c_int);
         for start in (0..len).step_by(CALL_BYTES) {
@@ -626,12 +626,12 @@ impl Mpi {
             // SAFETY: the caller's promise, for a part of the ranges.
             let code = unsafe {
                 let own = own.add(start).cast::<c_void>();
-                match way {
-                    Way::Put => ffi::PMPI_Put(own, part, byte, rank, disp, part, byte, win),
-                    Way::Get => ffi::PMPI_Get(own, part, byte, rank, disp, part, byte, win),
+                match direction {
+                    Direction::Put => ffi::PMPI_Put(own, part, byte, rank, disp, part, byte, win),
+                    Direction::Get => ffi::PMPI_Get(own, part, byte, rank, disp, part, byte, win),
                 }
             };
-            if let Err(error) = self.started(code, way.operation(), at) {
+            if let Err(error) = self.started(code, direction.operation(), at) {
                 // Earlier parts are under way; MPI no longer accesses the buffer once they are complete.
                 self.flush_words(at.rank);
                 return Err(error);
@@ -645,10 +645,10 @@ impl Mpi {
     /// # Safety
     ///
     /// The conditions of [`move_bytes`](Self::move_bytes).
-    unsafe fn move_bytes_nb(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<Request> {
+    unsafe fn move_bytes_nb(&self, direction: Direction, at: Address, own: *mut u8, len: usize) -> Result<Request> {
         if len > CALL_BYTES {
             // SAFETY: the caller's promise; it is complete before this returns.
-            unsafe { self.move_bytes(way, at, own, len)? };
+            unsafe { self.move_bytes(direction, at, own, len)? };
             self.flush_words(at.rank);
             return Ok(DONE);
         }
@@ -664,12 +664,12 @@ impl Mpi {
         let (own, disp) = (own.cast::<c_void>(), at.disp.0 as ffi::MPI_Aint);
         // SAFETY: the caller's promise.
         let code = unsafe {
-            match way {
-                Way::Put => ffi::PMPI_Rput(own, len, byte, rank, disp, len, byte, win, &mut request),
-                Way::Get => ffi::PMPI_Rget(own, len, byte, rank, disp, len, byte, win, &mut request),
+            match direction {
+                Direction::Put => ffi::PMPI_Rput(own, len, byte, rank, disp, len, byte, win, &mut request),
+                Direction::Get => ffi::PMPI_Rget(own, len, byte, rank, disp, len, byte, win, &mut request),
             }
         };
-        self.started(code, way.operation(), at)?;
+        self.started(code, direction.operation(), at)?;
         Ok(Request(self.requests.borrow_mut().keep(at.rank, request)))
     }
 
@@ -688,11 +688,11 @@ impl Mpi {
     }
 }
 
-impl Way {
+impl Direction {
     fn operation(self) -> Operation {
         match self {
-            Way::Put => Operation::PutBytes,
-            Way::Get => Operation::GetBytes,
+            Direction::Put => Operation::PutBytes,
+            Direction::Get => Operation::GetBytes,
         }
     }
 }
@@ -738,7 +738,7 @@ impl Fabric for Mpi {
         }
     }
 
-    /// MPI's word operations have no request: a wait for one flushes its target, and so does a test.
+    /// MPI's word operations have no request. A wait for an operation flushes its target, and so does a test.
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         if let WordOp::Put(value) = op {
@@ -762,10 +762,10 @@ impl Fabric for Mpi {
     }
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
-        let (way, own) = match bytes {
+        let (direction, own) = match bytes {
             // The source is only read.
-            Bytes::Put(source) => (Way::Put, source.cast_mut()),
-            Bytes::Get(dest) => (Way::Get, dest),
+            Bytes::Put(source) => (Direction::Put, source.cast_mut()),
+            Bytes::Get(dest) => (Direction::Get, dest),
             Bytes::Clear => {
                 // SAFETY: the caller's promise.
                 unsafe { self.zero(at)? };
@@ -775,10 +775,10 @@ impl Fabric for Mpi {
         let (address, len) = (at.address(), at.len());
         if until == Completion::Request {
             // SAFETY: the caller's promise.
-            return unsafe { self.move_bytes_nb(way, address, own, len) };
+            return unsafe { self.move_bytes_nb(direction, address, own, len) };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.move_bytes(way, address, own, len)? };
+        unsafe { self.move_bytes(direction, address, own, len)? };
         match (bytes, until) {
             (Bytes::Put(_), Completion::Target) => self.complete(Some(at.rank()))?,
             _ => self.complete_here(at.rank()),

@@ -1,7 +1,7 @@
 //! The `shm` backend: ranks are processes of one host that share an anonymous memory file (memfd).
 //!
-//! The file has no name, in `/dev/shm` or anywhere, so nothing can be left: it is gone with the last process that maps
-//! it, in whatever way that process ends. It is sealed against changes of its size, so that no rank can remove the
+//! The file has no name, in `/dev/shm` or elsewhere, so nothing can be left behind: it disappears with the last process
+//! that maps it, however that process ends. It is sealed against changes of its size, so that no rank can remove the
 //! memory while the others use it.
 //!
 //! # How a death is noticed
@@ -12,7 +12,7 @@
 //! world of up to 64 ranks it checks all of them, and beyond that some in turn, so that the waiting ranks share the
 //! work. A rank that departs in good order reports it before it releases its lock.
 //!
-//! The launcher of this crate notices more, and at once: a rank that ends before it has attached, too.
+//! The launcher of this crate notices every end at once, also the end of a rank that has not attached yet.
 
 mod rendezvous;
 
@@ -30,9 +30,9 @@ use crate::{Error, Joined, Rank, Result, SEGMENT_BYTES, SHARED_SEGMENT_BYTES, To
 /// The backend's name for `--backend`.
 const BACKEND: &str = "shm";
 
-/// Joins the world that this process was started in, as the rank that its launcher made it.
+/// Joins the world of this process, as the rank that its launcher has chosen.
 ///
-/// See [`Attach`], which this is with nothing asked for.
+/// This is [`Attach`] without options.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub fn attach() -> Result<Mapped> {
 ///
 /// # Errors
 ///
-/// [`Error::World`] when a variable of the environment has an impossible value; the error names the variable.
+/// [`Error::World`] when an environment variable has an impossible value. The error names the variable.
 pub fn launched_size() -> Result<Option<u32>> {
     Ok(match Environment::own().identity()? {
         Identity::Alone => None,
@@ -57,8 +57,8 @@ pub fn launched_size() -> Result<Option<u32>> {
 ///
 /// Ranks are started by [`Launcher`](crate::Launcher), by an `mpirun` (Open MPI, MPICH, and others that speak Hydra's
 /// variables), or by `srun`. Under the launcher of this crate the memory is inherited. Under the others rank 0 makes it
-/// and hands it to the rest over a Unix socket with an abstract name, which no other user can pass for and which no file
-/// stands for.
+/// and sends it to the rest over a Unix socket with an abstract name. Such a socket has no file, and no other user can
+/// pretend to be rank 0.
 #[derive(Clone, Default, Debug)]
 #[must_use = "nothing happens before `attach`"]
 pub struct Attach {
@@ -67,7 +67,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SHARED_SEGMENT_BYTES`] and the machine's own topology, unless the launcher says otherwise.
+    /// Segments of [`SHARED_SEGMENT_BYTES`] and the machine's own topology, unless the launcher sets others.
     pub fn new() -> Attach {
         Attach::default()
     }
@@ -88,13 +88,13 @@ impl Attach {
 
     /// Joins the world; once in the life of a process.
     ///
-    /// Under `mpirun` and `srun` this waits for the other ranks, 30 seconds or what `RMALAB_TIMEOUT` says.
+    /// Under `mpirun` and `srun` this waits for the other ranks, for 30 seconds or the time in `RMALAB_TIMEOUT`.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when no launcher has started this process, when a variable of the environment has an impossible
-    /// value, when the ranks are not all on this host, when some of them do not come, or when they disagree;
-    /// [`Error::System`] when the system refuses memory, a socket or a lock.
+    /// [`Error::World`] when no launcher has started this process, or an environment variable has an impossible value.
+    /// Also when the ranks are not all on this host, some of them do not arrive, or they disagree. [`Error::System`]
+    /// when the system refuses memory, a socket or a lock.
     pub fn attach(self) -> Result<Mapped> {
         self.attach_as(Environment::own().identity()?)
     }
@@ -151,7 +151,7 @@ impl Attach {
     }
 }
 
-/// A process joins one world once: two handles would share one lock, and the first to go would release it.
+/// A process joins one world once. Two handles would share one lock, and the first drop would release it.
 fn once() -> Result<()> {
     static JOINED: AtomicBool = AtomicBool::new(false);
     if JOINED.swap(true, Ordering::SeqCst) {
@@ -160,7 +160,7 @@ fn once() -> Result<()> {
     Ok(())
 }
 
-/// The layout of `size` ranks that share memory, with segments of the length that was asked for.
+/// Makes the layout of `size` ranks that share memory, with segments of the requested length.
 ///
 /// Refuses more memory than there is. With segments of the default length, a rank is expected to touch no more memory than
 /// it would have on a network.
@@ -187,7 +187,7 @@ pub fn create(layout: Layout) -> Result<OwnedFd> {
     rustix::fs::ftruncate(&fd, len).map_err(failed("sizing"))?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(failed("sealing"))?;
-    // A number above the standard streams, which a child would overwrite with its own.
+    // A number above the standard streams, which a child would replace with its own.
     if fd.as_raw_fd() < 3 { rustix::io::fcntl_dupfd_cloexec(&fd, 3).map_err(failed("keeping")) } else { Ok(fd) }
 }
 
@@ -215,22 +215,22 @@ fn check_memory_file(fd: BorrowedFd<'_>, layout: Layout, from: &str) -> Result<(
 /// Takes the memory file that the launcher has left open at `number`.
 fn inherited(number: RawFd, layout: Layout) -> Result<OwnedFd> {
     let from = format!("{}={number}", environment::SHM_FD);
-    // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it during the checks.
+    // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number. No code of
+    // this process knows a descriptor that it has inherited, so none closes it during the checks.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     check_memory_file(borrowed, layout, &from)?;
     once()?;
-    // SAFETY: it is open and is a sealed memory file of the very size that the launcher speaks of, so it is the
-    // launcher's, which nothing in this process owns; `once` lets one caller through.
+    // SAFETY: it is open, and is a sealed memory file of the size that the launcher has announced. So it is the
+    // launcher's file, which nothing in this process owns. `once` admits one caller.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)
         .map_err(|error| Error::system("keeping the shared memory from child processes", error))?;
     Ok(fd)
 }
 
-/// Maps the memory file, locks the rank's byte, and so joins.
+/// Joins: maps the memory file, and locks the rank's byte.
 fn join(fd: OwnedFd, layout: Layout, rank: Rank, topology: Topology) -> Result<Mapped> {
-    // SAFETY: the memory file of a launcher or of another rank, which is sealed and which its processes only map in this way.
+    // SAFETY: the memory file of a launcher or of another rank is sealed, and its processes only map it in this way.
     let mapping = Arc::new(unsafe { Mapping::shared(fd.as_fd(), layout, false)? });
     if !mapping.is_absent(rank) {
         return Err(Error::world(format!("{rank} has joined this world before, as another process")));
@@ -239,10 +239,10 @@ fn join(fd: OwnedFd, layout: Layout, rank: Rank, topology: Topology) -> Result<M
     Mapped::watching(mapping, rank, topology, BACKEND, Box::new(locks))
 }
 
-/// The number of lock queries that the ranks of a world make together each time that all of them check.
+/// The number of lock queries that the ranks of a world make together, each time that all of them check.
 ///
-/// The kernel keeps the locks of a file in a list, so that a question takes time in proportion to the ranks. If each of
-/// n ranks asked about all, they would take n³ steps together: a thousand ranks on two cores did nothing else.
+/// The kernel keeps the locks of a file in a list, so a query takes time in proportion to the ranks. If each of n ranks
+/// asked about all others, they would take n³ steps together: a thousand ranks on two cores did nothing else.
 const QUESTIONS: u32 = 4096;
 
 /// The record locks that show which ranks of a memory file live.
@@ -276,7 +276,7 @@ impl Locks {
         let mut byte = byte(rank);
         // SAFETY: the descriptor is open, and the kernel writes the structure during the call only.
         let answer = unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_GETLK, &raw mut byte) };
-        // A kernel that gives no answer has not said that the rank is dead.
+        // If the kernel gives no answer, the rank does not count as dead.
         answer == -1 || byte.l_type != libc::F_UNLCK as libc::c_short
     }
 }
@@ -291,16 +291,16 @@ impl Liveness for Locks {
     }
 
     fn is_dead(&self, rank: Rank) -> bool {
-        // A rank attaches after it has locked and departs before it unlocks: unlocked in between, it is dead. The second
-        // look is for a rank that departs between the first and the question.
+        // A rank attaches after it has locked its byte, and departs before it unlocks it. So if the byte is unlocked in
+        // between, the rank is dead. The second look is for a rank that departs between the first look and the query.
         let is_there = || self.mapping.is_attached(rank) || self.mapping.has_failed(rank);
         rank != self.rank && is_there() && !self.held(rank) && is_there()
     }
 }
 
-/// A write lock on the byte of `rank`.
+/// Returns a write lock on the byte of `rank`.
 fn byte(rank: Rank) -> libc::flock {
-    // SAFETY: a structure of integers, of which all may be zero.
+    // SAFETY: a structure of integers, all of which may be zero.
     let mut byte: libc::flock = unsafe { std::mem::zeroed() };
     byte.l_type = libc::F_WRLCK as libc::c_short;
     byte.l_whence = libc::SEEK_SET as libc::c_short;
@@ -335,7 +335,7 @@ mod tests {
         let fd = create(layout()).unwrap();
         assert!(rustix::fs::ftruncate(&fd, 0).is_err());
         assert!(rustix::fs::ftruncate(&fd, layout().total_bytes() + 1).is_err());
-        assert!(rustix::fs::fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE).is_err(), "nor can anybody seal more");
+        assert!(rustix::fs::fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE).is_err(), "no further seal is possible");
         assert_eq!(rustix::fs::fstat(&fd).unwrap().st_mode & 0o777, 0o600);
         assert!(rustix::io::fcntl_getfd(&fd).unwrap().contains(FdFlags::CLOEXEC));
         check_memory_file(fd.as_fd(), layout(), "this").unwrap();
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_living_hold_their_bytes() {
-        // Locks belong to the process, which is every rank here: the process always looks dead to itself.
+        // Locks belong to the process, and here the process is every rank, so it always looks dead to itself.
         let fd = create(layout()).unwrap();
         // SAFETY: a new sealed file, which no other code writes.
         let mapping = Arc::new(unsafe { Mapping::shared(fd.as_fd(), layout(), true).unwrap() });

@@ -45,11 +45,11 @@
 //! * Bytes that the processor has copied (see below) are in memory before a later request is posted. A post of the library
 //!   orders earlier stores to memory, and a flush is also a fence.
 //!
-//! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
-//! may lose a put to an atomic that changes the word at the same time, so
+//! The specification (section 9.4.5) says that atomics are atomic with each other. It does not guarantee that for a write.
+//! An adapter may lose a put to an atomic that changes the word at the same time, so
 //! [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The formal model of RDMA is equally weak: G.
-//! Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct memory access (RDMA^TSO), OOPSLA
-//! 2024.
+//! Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct memory access (RDMA^TSO),
+//! OOPSLA 2024.
 //!
 //! The trait's memory model requires that a failed compare-and-swap writes nothing, so that it loses no put. Soft-RoCE
 //! breaks this rule in Linux 6.1 (6.1.192, rxe_resp.c, `atomic_reply`): it takes a lock, loads the word, compares, and
@@ -107,11 +107,12 @@
 //!
 //! The backend calls the library through `rdma-mummy-sys`, which loads libibverbs when the program starts: a program with
 //! this backend starts on any host, and reports that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the
-//! same program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls
-//! through the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine, took 21.3
-//! and 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second. That shows no further difference.
-//! The safe crate `ibverbs` has only sends and receives. `sideway`, over the first of the two, was not measured. It has the
-//! needed calls, but is MPL-2.0, and this module would still have to define the owner of a buffer, and for how long.
+//! same program does not start (the loader ends it with status 127). Otherwise the two crates are alike: posts and polls are
+//! calls through the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine,
+//! took 21.3 and 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second. That shows no further
+//! difference. The safe crate `ibverbs` has only sends and receives. `sideway`, over the first of the two, was not measured.
+//! It has the needed calls, but is MPL-2.0, and this module would still have to define the owner of a buffer, and for how
+//! long.
 
 mod answering;
 mod attach;
@@ -152,7 +153,7 @@ use device::{Device, Region};
 use failed::Failed;
 use guesses::Guesses;
 use memory::Memory;
-use queue_pair::Place;
+use queue_pair::LocalPort;
 use registered::Registrations;
 use request::read_request;
 
@@ -172,8 +173,8 @@ pub struct Statistics {
 
 /// One rank of a world over RDMA verbs; see [the module](self).
 ///
-/// Dropping it waits until all ranks are dropped, like `MPI_Finalize`, so that no rank loses memory that it still
-/// operates on. It does not wait if a rank has failed, or if this rank is panicking, which it reports to the others.
+/// Dropping it waits until all ranks are dropped, like `MPI_Finalize`, so that no rank loses memory on which it still
+/// operates. It does not wait if a rank has failed, or if this rank is panicking. It reports a panic to the others.
 pub struct Verbs {
     view: WorldView,
     // Connections are dropped before the memory of their requests, and so is the membership with its answering thread.
@@ -183,7 +184,7 @@ pub struct Verbs {
     region: Arc<Region>,
     memory: Arc<Memory>,
     device: Arc<Device>,
-    place: Place,
+    local_port: LocalPort,
     /// Entries of a connection's completion queue: with as many entries as requests it is never full.
     completions: u32,
     failing_part: Option<u64>,
@@ -191,11 +192,11 @@ pub struct Verbs {
     failed: RefCell<Option<Failed>>,
     /// The number of the current burst of puts.
     burst: Cell<u64>,
-    /// When the device was last asked for events.
+    /// The time at which the device was last asked for events.
     looked: Cell<Option<Instant>>,
     guesses: Guesses,
     registrations: RefCell<Registrations>,
-    /// Whether ranks of this host reach each other's data with the processor.
+    /// True if ranks of this host reach each other's data with the processor.
     node_shared: bool,
     /// The memory of other ranks of this host that was mapped, or that cannot be.
     neighbours: RefCell<FxHashMap<u32, Option<Rc<Memory>>>>,

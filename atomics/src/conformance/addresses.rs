@@ -3,7 +3,7 @@
 use super::{Lab, Outcome, require};
 use crate::{Address, Disp, Error, Operation, Rank, RemoteAtomics, Result, Time, Until, WORD};
 
-/// A word operation with its name; all of them would change a word, or end a wait at once, if the address existed.
+/// A word operation with its name. If the address existed, each of them would change a word, or end a wait at once.
 type WordOperation<A> = (Operation, fn(&A, Address) -> Result<()>);
 
 fn word_operations<A: RemoteAtomics + ?Sized>() -> [WordOperation<A>; 6] {
@@ -44,7 +44,7 @@ fn unchanged<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, body: impl FnOnce(Disp
     Ok(())
 }
 
-/// Returns whether `outcome` is the error for an address of no rank.
+/// Returns whether `outcome` is the error for a rank that does not exist.
 fn refuses_rank(outcome: &Result<()>, named: Operation, target: Rank, ranks: u32) -> bool {
     matches!(outcome, Err(Error::RankOutOfRange { operation, rank, size })
         if (*operation, *rank, *size) == (named, target, ranks))
@@ -65,7 +65,7 @@ fn beyond(end: u64) -> [Disp; 6] {
     [end, end + WORD, end + 4096, u64::from(u32::MAX) + 1 + end, half, u64::MAX - 7].map(Disp)
 }
 
-/// Returns displacements that are neither aligned nor in the segment: either error is correct.
+/// Returns displacements that are neither aligned nor in the segment, for which either error is correct.
 fn beyond_and_misaligned(end: u64) -> [Disp; 4] {
     [end - 4, end + 1, u64::MAX, u64::MAX - 6].map(Disp)
 }
@@ -191,7 +191,7 @@ pub(super) fn the_whole_segment_exists<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, 
     require!(end.is_multiple_of(WORD), "a segment of {end} bytes is not a whole number of words");
     for target in lab.ranks() {
         for disp in [Disp(0), Disp(end - WORD)] {
-            // Additions of 0, since the words may belong to others.
+            // Additions of 0, since the words may belong to other code.
             ra.fetch_add(target.at(disp), 0)?;
             ra.get(target.at(disp))?;
         }

@@ -9,7 +9,8 @@ use crate::{Address, Disp, Error, Rank, RemoteAtomics, Request, Result, Until, W
 
 /// Puts `source`, and completes it in one of the three ways.
 fn put_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, source: &[u8], random: &mut Random) -> Result<()> {
-    // SAFETY: `source` is borrowed, hence valid and unwritten, until `complete` has flushed; a failed post reads nothing.
+    // SAFETY: `source` is borrowed, so it is valid and unwritten, until `complete` has flushed. A failed post reads
+    // nothing.
     let request = unsafe { ra.put_bytes_nb(at, source.as_ptr(), source.len())? };
     complete(ra, at.rank, request, random)?;
     // A wait and a test concern only this rank's buffer; the target's memory needs a flush.
@@ -18,7 +19,7 @@ fn put_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, source: &[u8], ra
 
 /// Gets into `dest`, and completes it in one of the three ways.
 fn get_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, dest: &mut [u8], random: &mut Random) -> Result<()> {
-    // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until `complete` has returned.
+    // SAFETY: `dest` is borrowed mutably, so it is valid and untouched, until `complete` has returned.
     let request = unsafe { ra.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
     complete(ra, at.rank, request, random)
 }
@@ -259,7 +260,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by this value, and nothing borrows it any more.
+        // SAFETY: mapped by this value, and nothing borrows it any longer.
         let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
     }
 }
@@ -313,7 +314,7 @@ pub(super) fn clears_zero_just_their_range<A: RemoteAtomics + ?Sized>(lab: &Lab<
             require!(wrong.is_none(), "after a clear of {len} bytes at {start} byte {wrong:?} of {target} is wrong");
         }
         lab.barrier()?;
-        // Cleared memory is memory like any other.
+        // Cleared memory is usable like any other memory.
         if len >= WORD as usize {
             let word = lab.own(at.plus(start.next_multiple_of(WORD as usize) as u64));
             let old = ra.fetch_add(word, 7)?;

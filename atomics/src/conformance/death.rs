@@ -1,5 +1,5 @@
-//! The death of a rank: every operation that could wait for it forever returns an error, on every other rank, until that
-//! rank has acknowledged the failure.
+//! The death of a rank: on every other rank, each operation that could wait for it forever returns an error, until the
+//! caller has acknowledged the failure.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub fn peer_death<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Resu
             require!(false, "this rank should have died here");
         }
         ra.fetch_add(Rank(1).at(word), 1)?;
-        // Rank 1 is dead, now or soon, so its operations never happen. After its first error, each rank gets the error
-        // again in all other ways.
+        // Rank 1 is dead, now or soon, so the awaited operations never happen. After its first error, each rank gets
+        // the error again in all other ways.
         for way in lab.me()..lab.me() + WAYS {
             expect(way, &block(&lab, way, word))?;
         }
@@ -48,11 +48,11 @@ const WAYS: u64 = 6;
 
 /// Rank 1 dies in `die`. All other ranks learn of it, acknowledge it, and go on.
 ///
-/// The conditions are those of [`peer_death`].
+/// The conditions of [`peer_death`] apply.
 ///
 /// # Errors
 ///
-/// Those of [`peer_death`].
+/// The errors of [`peer_death`].
 pub fn survivors_go_on<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
     let body = || -> Outcome {
         let lab = Lab::new(SURVIVAL, ra)?;
@@ -90,7 +90,7 @@ pub fn survivors_go_on<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) ->
         let soon = ra.now().after(Duration::from_micros(10));
         let none = ra.wait_until_deadline(word, Until::Eq(u64::MAX), soon)?;
         require!(none.is_none(), "no rank writes {none:?}");
-        // A token goes around among the survivors. A rank that has left with an error passes none on.
+        // A token goes around among the survivors. A rank that has left with an error passes no token on.
         let me = lab.me() as u32;
         let next = Rank(if u64::from(me) + 1 == lab.size() { 0 } else { (me + 1).max(2) });
         let before = Rank(match me {
@@ -117,7 +117,7 @@ pub fn survivors_go_on<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) ->
 
 const SURVIVAL: &str = "survivors_go_on";
 
-/// Waits, in one of the ways, for something that never happens.
+/// Waits, in one of the ways, for an event that never happens.
 fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {
     let ra = lab.ra;
     match way % WAYS {

@@ -36,7 +36,7 @@ pub struct Litmus {
     pub name: String,
     /// The number of ranks of the world.
     pub ranks: u32,
-    /// Every conceivable outcome, and how often it was seen.
+    /// Every conceivable outcome, with its count.
     pub outcomes: Vec<LitmusOutcome>,
 }
 
@@ -45,9 +45,9 @@ pub struct Litmus {
 pub struct LitmusOutcome {
     /// The reads, as `r1:x=0`: the rank in role 1 read 0 from x; or `x=1`: x was 1 in the end.
     pub reads: String,
-    /// Whether the memory model forbids it.
+    /// True if the memory model forbids it.
     pub forbidden: bool,
-    /// How often it was seen.
+    /// The number of times that it was seen.
     pub seen: u64,
 }
 
@@ -91,13 +91,13 @@ pub struct LitmusTest<A: ?Sized> {
     pub run: fn(&A, u64) -> Result<Litmus, Failure>,
 }
 
-/// Long pauses within instances: one instance of the first number has a pause, of the second number of operations. A
-/// long pause yields the processor where ranks share it.
+/// Long pauses within instances: one instance out of the first number has a pause, whose length is the second number of
+/// operations. A long pause yields the processor where ranks share it.
 const LONG_PAUSE: (u64, u32) = (32, 4_000);
 /// Short pauses, like [`LONG_PAUSE`], of random length up to this many operations.
 const SHORT_PAUSE: (u64, u32) = (8, 64);
 
-/// The homes of the variables of an instance.
+/// The placement of the variables of an instance.
 #[derive(Clone, Copy)]
 enum Homes {
     /// All on one rank.
@@ -115,7 +115,7 @@ struct Shape<A: RemoteAtomics + ?Sized> {
     variables: u64,
     /// The reads, in the order of the bits of an outcome. The last ones are the variables' final values, if `ends`.
     reads: &'static [&'static str],
-    /// Whether the variables are read in the end. The bits of these reads mean that the first write came last.
+    /// True if the variables are read in the end. A set bit of such a read shows that the first write came last.
     ends: bool,
     /// The program of a role, which returns the bits that it has read.
     program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
@@ -142,7 +142,7 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
         self.homes[variable].at(self.words[variable])
     }
 
-    /// Pauses, if this is the place. Every operation calls it first.
+    /// Pauses, if the pause of this instance is due here. Every operation calls it first.
     fn step(&self) -> Outcome {
         match self.pause.get() {
             Some((0, operations)) => {
@@ -247,7 +247,7 @@ fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iteration
             };
             let home = |variable: u64| Rank(((turn + apart * variable) % size) as u32);
             let word = |variable| words.plus((i * shape.variables + variable) * STRIDE);
-            // Every batch has two values, above those of all earlier batches.
+            // Every batch has two values, which are larger than the values of all earlier batches.
             Instance {
                 ra: lab.ra,
                 homes: [home(0), home(1)],
@@ -447,7 +447,7 @@ tests! {
         i.flush(Y)?;
         let fenced = i.ra.fence_everywhere()?;
         let seen = i.get(X, 1)?;
-        // A kernel may refuse it, which is reported.
+        // A kernel may refuse it, and the call reports that.
         let refused = i.ra.capabilities().asymmetric_fence && !fenced;
         Ok(if refused { 1 << 1 } else { seen })
     }, |seen| seen == 0);
@@ -592,7 +592,7 @@ tests! {
         forbidden: |seen| seen == 0b0101,
     };
 
-    /// Two reads of one word do not go back in time.
+    /// The second of two reads of one word does not return an older value.
     coherent_reads Shape {
         roles: 2,
         homes: Homes::Mixed,

@@ -202,7 +202,7 @@ pub(super) fn fetch_store_returns_each_token_once<A: RemoteAtomics + ?Sized>(lab
 }
 
 pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Money on accounts: every kind of operation moves it, including the owners' operations, and none of it is lost.
+    // Money on accounts: every kind of operation moves money, including the owners' operations, and none of it is lost.
     let at = lab.alloc(1)?;
     let mut random = lab.random();
     let mut paid_in = 0u64;
@@ -234,12 +234,12 @@ pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &
     Ok(())
 }
 
-/// How often an idle rank pauses (once in this many times), and for how many operations: long enough to yield the
-/// processor.
+/// An idle rank pauses once in the first number of times, for the second number of operations. That is long enough to
+/// yield the processor.
 const IDLE: (u64, u32) = (8, 4_000);
 
 /// Each rank puts tokens into its own word, and the others take them with all atomics that change a word. If an atomic
-/// overwrites a put unseen, no rank takes that token.
+/// overwrites an unseen put, no rank takes its token.
 pub(super) fn no_put_is_lost_to_atomics<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     /// The bits of a word that hold a token; the other bits count additions.
     const TOKEN: u64 = (1 << 32) - 1;
@@ -320,7 +320,7 @@ pub(super) fn no_put_is_lost_to_a_failed_comparison<A: RemoteAtomics + ?Sized>(l
     while given_back < lab.rounds(1_000) {
         let old = ra.compare_and_swap(word, 0, claim)?;
         require!(old <= lab.size() && old != claim, "{word} held {old} when {claim} took it");
-        // Others compare in vain while this rank pauses.
+        // The comparisons of other ranks fail while this rank pauses.
         sometimes_pause()?;
         if old == 0 {
             ra.put(word, 0)?;

@@ -148,14 +148,14 @@ pub enum Call {
     Now,
     /// Answers the ranks that are known here to have failed: bit i is rank i.
     Failed,
-    /// From here on, waits of this rank go on after the failures of these ranks. Answers those that are not known here to
-    /// have failed: if there are any, none is acknowledged.
+    /// From here on, waits of this rank go on after the failures of these ranks. Answers the ranks of the mask that are
+    /// not known here to have failed. If there are any, none is acknowledged.
     Acknowledge {
         /// The ranks: bit i is rank i.
         ranks: u64,
     },
-    /// Answered when every live rank knows that these ranks have failed, and nothing that they issued takes effect any more.
-    /// Answers those that are not known here to have failed: if there are any, it does nothing.
+    /// Answered when every live rank knows that these ranks have failed, and none of their operations can still take effect.
+    /// Answers the ranks of the mask that are not known here to have failed. If there are any, the call does nothing.
     Silence {
         /// The ranks: bit i is rank i.
         ranks: u64,
@@ -273,7 +273,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// The ranks of a mask of [`Call::Failed`], [`Call::Acknowledge`] and [`Call::Silence`].
+/// Returns the ranks of a mask of [`Call::Failed`], [`Call::Acknowledge`] and [`Call::Silence`].
 pub fn ranks_of(mask: u64) -> Failed {
     (0..u64::BITS).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect()
 }
@@ -286,7 +286,7 @@ fn known(unknown: u64) -> Result<()> {
     }
 }
 
-/// The mask of [`Call::Acknowledge`] and [`Call::Silence`], if all ranks have a bit in it.
+/// Returns the mask of [`Call::Acknowledge`] and [`Call::Silence`], if all ranks have a bit in it.
 fn mask_of(failed: &Failed) -> Result<u64> {
     failed.iter().try_fold(0, |mask, rank| match 1_u64.checked_shl(rank.0) {
         Some(bit) => Ok(mask | bit),
@@ -305,7 +305,7 @@ pub enum Answer {
     TimedOut,
     /// A rank has failed, and so the call fails.
     PeerFailed(Rank),
-    /// The engine needs no further call of the rank. The call fails with an error that no code waits out.
+    /// The engine needs no further call of the rank. The call fails with an error that ends every wait.
     GivenUp,
 }
 
@@ -318,7 +318,7 @@ pub struct Shape {
     pub segment: u64,
     /// The capabilities of the backend.
     pub capabilities: Capabilities,
-    /// Whether every rank's processor reaches all memory: [`RemoteAtomics::local_words`](crate::RemoteAtomics::local_words).
+    /// True if every rank's processor reaches all memory: [`RemoteAtomics::local_words`](crate::RemoteAtomics::local_words).
     pub local_words: bool,
 }
 
@@ -399,11 +399,11 @@ pub fn spawn<R: 'static>(
 }
 
 impl<E: Executor> Controlled<E> {
-    /// Makes rank `rank` of a world of that shape, whose calls `executor` executes.
+    /// Makes rank `rank` of a world of this shape. `executor` executes its calls.
     ///
     /// # Panics
     ///
-    /// If a world of that shape has no such rank, or its segments are not whole words.
+    /// If a world of this shape has no such rank, or its segments are not whole words.
     pub fn new(executor: E, shape: &Shape, rank: Rank) -> Controlled<E> {
         let view = shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}"));
         Controlled::over(executor, view, shape.local_words)
@@ -478,7 +478,7 @@ impl<E: Executor> Controlled<E> {
         Ok(())
     }
 
-    /// Gives up all operations on `target`: nothing accesses their results any more.
+    /// Gives up all operations on `target`, so that nothing accesses their results any longer.
     fn give_up(&self, target: Option<Rank>) {
         for started in self.started.borrow_mut().iter_mut() {
             started.take_if(|started| target.is_none_or(|target| started.at.rank == target));
@@ -537,11 +537,11 @@ impl<E: Executor> Fabric for Controlled<E> {
             let mut value = [0; WORD as usize];
             let part = &mut value[offset..offset + count];
             match bytes {
-                // SAFETY: the caller vouches for the span's length at `source`, and `from + count` is no more.
+                // SAFETY: the caller vouches for the span's length at `source`, and `from + count` is not larger.
                 Bytes::Put(source) => part.copy_from_slice(unsafe { slice::from_raw_parts(source.add(from), count) }),
                 Bytes::Get(dest) => {
                     let bytes = self.answer(Call::BulkGet { at })?.to_ne_bytes();
-                    // SAFETY: the caller vouches for the span's length at `dest`, and `from + count` is no more.
+                    // SAFETY: the caller vouches for the span's length at `dest`, and `from + count` is not larger.
                     unsafe { dest.add(from).copy_from_nonoverlapping(bytes[offset..].as_ptr(), count) };
                     continue;
                 }
@@ -588,7 +588,7 @@ impl<E: Executor> Fabric for Controlled<E> {
         }
     }
 
-    /// A computation is a pause of one operation, since an engine of calls has no other time.
+    /// A computation is a pause of one operation, since an engine of calls has no other notion of time.
     fn delay(&self, delay: Delay) -> Result<()> {
         let operations = match delay {
             Delay::Operations(operations) => operations,
@@ -649,7 +649,7 @@ impl<E: Executor> LocalEngine for Controlled<E> {
 
     fn atomic(&self, at: Word, op: WordOp) -> Result<u64> {
         match op {
-            // This store is in one order with the atomics.
+            // This store is part of the single order of the atomics.
             WordOp::Put(value) => self.word(at, WordOp::FetchStore(value)).map(|_| 0),
             _ => self.word(at, op),
         }

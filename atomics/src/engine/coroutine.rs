@@ -48,8 +48,8 @@ impl<A, C> Port<'_, A, C> {
     }
 }
 
-/// Bytes of a task's stack: address space, of which only touched pages take memory. Unwinding with a message needs some
-/// tens of KiB.
+/// The number of bytes of a task's stack. It is address space, of which only touched pages take memory. Unwinding with
+/// a message needs some tens of KiB.
 const STACK_BYTES: usize = 256 << 10;
 
 /// The number of stacks that are kept for the next tasks on this thread.
@@ -57,7 +57,7 @@ const KEPT: usize = 64;
 
 thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// Whether a task is running on this thread, so that its panic is caught and returned as a value.
+    /// True if a task is running on this thread, so that its panic is caught and returned as a value.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(std::rc::Rc::strong_count(&held), 1);
     }
 
-    /// Returns a task that catches the unwinding with which it is given up, and then panics for another reason.
+    /// Returns a task that catches the unwinding when it is given up, and then panics for another reason.
     fn stubborn() -> Task<(), (), ()> {
         let mut task = Task::new(|port: &Port<'_, (), ()>| {
             panic::catch_unwind(AssertUnwindSafe(|| port.call(()))).expect("an answer");

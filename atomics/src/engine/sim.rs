@@ -2,8 +2,8 @@
 //!
 //! [`Simulator`] runs the same blocking code as every other backend, for as many ranks as memory holds (some 5 KiB each).
 //! It is deterministic: the same profile and seed give the same result, to the bit. A machine is a [`Profile`]: the times
-//! of operations in processors, in adapters and on the way, and the order of waiting messages. `engine.rs` defines the
-//! time of each step.
+//! of operations in processors, in adapters and on the network, and the order of waiting messages. `engine.rs` defines
+//! the time of each step.
 //!
 //! # Limits of the model
 //!
@@ -68,15 +68,15 @@ struct Clock(Cell<u64>);
 pub struct Options {
     /// The number of ranks.
     pub ranks: u32,
-    /// The number of ranks of a node; by default the profile's.
+    /// The number of ranks of a node; by default that number of the profile.
     pub ranks_per_node: Option<u32>,
     /// The placement of ranks; by default the profile's.
     pub placement: Option<Placement>,
     /// The number of engines of an adapter; by default the profile's.
     pub engines: Option<u32>,
-    /// What executes atomics inside a node; by default the profile's setting.
+    /// The part of the machine that executes atomics inside a node; by default the profile's setting.
     pub local_atomics: Option<LocalAtomics>,
-    /// What executes bulk operations inside a node; by default the processor.
+    /// The part of the machine that executes bulk operations inside a node; by default the processor.
     pub local_bulk: Option<LocalAtomics>,
     /// The seed of all irregularities.
     pub seed: u64,
@@ -87,7 +87,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Makes options for that many ranks, with the profile's settings for all else.
+    /// Makes options for this many ranks, with the profile's settings for all else.
     pub fn new(ranks: u32) -> Options {
         Options {
             ranks,
@@ -135,11 +135,11 @@ pub struct Simulator {
     ranks_per_node: u32,
 }
 
-/// The least memory of a rank, in bytes: a page of stack, its part of a page table, and the simulator's own state.
+/// The smallest memory of a rank, in bytes: a page of stack, its part of a page table, and the simulator's own state.
 const BYTES_PER_RANK: u64 = 4096 + 1024;
 
 impl Simulator {
-    /// Makes a machine of that profile.
+    /// Makes a machine with this profile.
     ///
     /// # Errors
     ///
@@ -212,7 +212,8 @@ impl Simulator {
         self.run_with(body, &mut |_| true)
     }
 
-    /// Like [`run`](Self::run), and reports the progress every 65,536 events; it stops when the report returns `false`.
+    /// Like [`run`](Self::run), and also reports the progress every 65,536 events. It stops when the report returns
+    /// `false`.
     ///
     /// # Errors
     ///
@@ -328,7 +329,7 @@ struct Shared {
     topology: Arc<Topology>,
     segment: u64,
     capabilities: Capabilities,
-    /// Whether word operations within a node go through its adapter.
+    /// True if word operations within a node go through its adapter.
     word_adapter: bool,
 }
 

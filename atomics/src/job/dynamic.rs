@@ -28,7 +28,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All backends, also those that this program was built without.
+    /// All backends, including those that are missing in this program.
     pub const ALL: [Backend; 4] = [Backend::Local, Backend::Shm, Backend::Verbs, Backend::Mpi];
 
     /// Returns the name that `--backend` takes.
@@ -51,7 +51,7 @@ impl Backend {
         }
     }
 
-    /// Returns whether this program was built with it.
+    /// Returns whether this program was built with the backend.
     pub const fn is_built(self) -> bool {
         match self {
             Backend::Local | Backend::Shm => true,
@@ -60,7 +60,7 @@ impl Backend {
         }
     }
 
-    /// Returns an error that says how to build it, if this program was built without it.
+    /// Returns an error that explains how to build it, if this program was built without it.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Backend {
         }
     }
 
-    /// Returns how its ranks are started, if only another launcher can start them.
+    /// Returns the way to start its ranks, if only another launcher can start them.
     pub const fn started_by(self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "verbs")]
@@ -101,7 +101,7 @@ impl Backend {
         }
     }
 
-    /// Joins the world that this process was started in. Call it once. See [`Joined::join`].
+    /// Joins the world of this process. Call it once. See [`Joined::join`].
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Backend {
         }
     }
 
-    /// The error of a backend that this program was built without.
+    /// Returns the error for a backend that this program was built without.
     fn missing(self) -> Error {
         match self.check_built() {
             Err(error) => error,

@@ -28,7 +28,7 @@ use crate::join::bootstrap::{Hub, Invitation};
 use crate::join::{environment, limits};
 use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
 
-/// How long the remaining ranks may take to end by themselves after one has failed.
+/// The time in which the remaining ranks may end by themselves after one has failed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One of the two streams that a rank writes.
@@ -58,9 +58,9 @@ pub enum Output {
     Prefixed,
     /// The ranks write to this process's streams themselves.
     Inherit,
-    /// Nowhere: it is discarded.
+    /// Discarded.
     Discard,
-    /// Each line to a function, on a thread of the launcher.
+    /// Each line to a function, which a thread of the launcher calls.
     Lines(Box<dyn FnMut(Line<'_>) + Send>),
 }
 
@@ -85,10 +85,10 @@ enum Placement {
 
 /// Starts a program as the ranks of one world.
 ///
-/// The ranks share an anonymous memory file, which is gone when they have ended in any way. A rank joins it with
-/// [`shm::attach`](crate::backend::shm::attach). Each rank is the leader of its own process group. So a Ctrl-C at the terminal reaches it once,
-/// through the launcher, and processes that a rank leaves in its group end with it. No rank outlives the launcher, even if SIGKILL ends the
-/// launcher. (A rank is the program itself: a wrapper between launcher and program has to `exec` it.) The standard input of ranks is
+/// The ranks share an anonymous memory file, which disappears when they have ended, however they end. A rank joins it with
+/// [`shm::attach`](crate::backend::shm::attach). Each rank is the leader of its own process group. So a Ctrl-C at the terminal reaches it
+/// once, through the launcher, and processes that a rank leaves in its group end with it. No rank outlives the launcher, even if SIGKILL ends
+/// the launcher. (A rank is the program itself: a wrapper between launcher and program has to `exec` it.) The standard input of ranks is
 /// `/dev/null`.
 ///
 /// ```no_run
@@ -112,11 +112,11 @@ pub struct Launcher {
     grace: Duration,
     time_limit: Option<Duration>,
     forward_signals: bool,
-    part: Option<Part>,
+    part: Option<JobPart>,
 }
 
 /// The data of a launcher that starts only some of a job's ranks.
-struct Part {
+struct JobPart {
     /// The number of the first of them.
     first: u32,
     /// The number of ranks of the job.
@@ -127,9 +127,9 @@ struct Part {
     ended: Box<dyn FnMut(Rank, u32, ExitStatus) + Send>,
 }
 
-impl std::fmt::Debug for Part {
+impl std::fmt::Debug for JobPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Part").field("first", &self.first).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("JobPart").field("first", &self.first).field("size", &self.size).finish_non_exhaustive()
     }
 }
 
@@ -152,13 +152,13 @@ impl Launcher {
         }
     }
 
-    /// Makes it start a part of the ranks of a job on several hosts, which share no memory.
-    fn part(mut self, part: Part) -> Launcher {
+    /// Makes the launcher start a part of the ranks of a job on several hosts, which share no memory.
+    fn part(mut self, part: JobPart) -> Launcher {
         self.part = Some(part);
         self
     }
 
-    /// Sets the program and its arguments. A program without a slash is searched in `PATH`.
+    /// Sets the program and its arguments. A program without a slash is searched for in `PATH`.
     pub fn command<A: AsRef<OsStr>>(
         mut self,
         program: impl AsRef<OsStr>,
@@ -202,7 +202,7 @@ impl Launcher {
         self
     }
 
-    /// Sets where the ranks' output goes; [`Output::Prefixed`] by default.
+    /// Sets the destination of the ranks' output; [`Output::Prefixed`] by default.
     ///
     /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error. A slow reader of the output slows only the ranks'
     /// writes: the launcher still handles signals, ends of ranks and the time limit. The job ends once its output has been read, or a second
@@ -212,7 +212,7 @@ impl Launcher {
         self
     }
 
-    /// Sets how long other ranks may take to end after one rank has failed; 5 seconds by default.
+    /// Sets the time in which other ranks may end after one rank has failed; 5 seconds by default.
     ///
     /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. The others get a SIGTERM, and a SIGCONT in case they
     /// are stopped. After the same time again, they get a SIGKILL.
@@ -255,7 +255,7 @@ impl Launcher {
 
     /// Starts the ranks.
     ///
-    /// May raise this process's soft limit on open files; the ranks get the limit as it was.
+    /// May raise this process's soft limit on open files. The ranks get the old limit.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl Launcher {
             set(environment::SEGMENT_BYTES, bytes.to_string());
         }
         let (first, memory, told) = match self.part {
-            Some(Part { first, size, invitation, ended }) => {
+            Some(JobPart { first, size, invitation, ended }) => {
                 set(environment::SIZE, size.to_string());
                 set(environment::HUB, invitation.to_text());
                 (first, None, Ended::Whole(ended))
@@ -313,14 +313,15 @@ impl Launcher {
             lifeline,
         };
         let (started, start) = mpsc::sync_channel(1);
-        // The kernel kills a rank when the *thread* that has started it ends: this one stays until the ranks have gone.
+        // The kernel kills a rank when the *thread* that has started it ends. So this thread stays until the ranks have
+        // gone.
         let thread = std::thread::Builder::new()
             .name("rmalab-launcher".into())
             .spawn(move || supervisor::run(plan, &started))
             .map_err(|error| Error::system("starting the launcher's thread", error))?;
         match start.recv() {
             Ok(ranks) => Ok(Job { ranks, control: Some(control), thread: Some(thread) }),
-            // It has ended without having started the ranks, and says why.
+            // The thread has ended without having started the ranks, and returns the reason.
             Err(mpsc::RecvError) => Err(match ended(thread) {
                 Err(error) => error,
                 Ok(_) => unreachable!("a job that has ended has started"),
@@ -333,7 +334,7 @@ impl Launcher {
 fn shared_memory(size: u32, segment_bytes: Option<u64>) -> Result<(OwnedFd, Mapping)> {
     let map = |layout| {
         let memory = shm::create(layout)?;
-        // SAFETY: a new sealed file, which only the ranks of this job get, to map it in the same way.
+        // SAFETY: a new sealed file, which only the ranks of this job get. They map it in the same way.
         let mapping = unsafe { Mapping::shared(memory.as_fd(), layout, true)? };
         Ok((memory, mapping))
     };
@@ -345,21 +346,21 @@ fn shared_memory(size: u32, segment_bytes: Option<u64>) -> Result<(OwnedFd, Mapp
 }
 
 fn ended(thread: JoinHandle<Result<Outcome>>) -> Result<Outcome> {
-    // Only the caller's output function can panic there.
+    // Only the caller's output function can panic in that thread.
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// One rank's process, as the job's owner sees it.
+/// One rank's process, for the job's owner.
 #[derive(Debug)]
 struct Handle {
     pid: u32,
-    /// Becomes readable when the process has ended; none where the system refuses it.
+    /// A descriptor that becomes readable when the process has ended; `None` where the system refuses it.
     pidfd: Option<OwnedFd>,
-    /// Whether the process has been reaped, after which its number may be another one's.
+    /// True if the process has been reaped. After that its number may belong to another process.
     reaped: Mutex<bool>,
 }
 
-/// Ranks that run. When it is dropped, they are killed.
+/// Running ranks. Dropping this value kills them.
 #[derive(Debug)]
 #[must_use = "a job that is dropped is killed"]
 pub struct Job {
@@ -370,7 +371,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The process id of `rank`.
+    /// Returns the process id of `rank`.
     ///
     /// # Panics
     ///
@@ -401,8 +402,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when the job has run into its time limit, and [`Error::System`] when the system refuses
-    /// something; the ranks have ended then as well. The failure of a rank is not an error here, see [`Outcome`].
+    /// [`Error::World`] when the job has reached its time limit, and [`Error::System`] when the system refuses
+    /// something. The ranks have ended then as well. The failure of a rank is not an error here; see [`Outcome`].
     ///
     /// # Panics
     ///
@@ -423,22 +424,22 @@ impl Drop for Job {
     }
 }
 
-/// How the ranks of a job have ended.
+/// The ends of the ranks of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How each rank has ended.
+    /// The exit status of each rank.
     pub statuses: Vec<ExitStatus>,
     /// The result of each rank (see [`Processes`](crate::Processes)), empty for most.
     pub results: Vec<Vec<u8>>,
     /// The rank that was the first to fail, if one has: by a signal, by an exit code other than 0, or by an exit with 0
-    /// that did not leave the world. Over shared memory, a rank that has told the others that it failed counts from then
-    /// on, even if its process ends after theirs.
+    /// without leaving the world. Over shared memory, a rank counts as failed from its own report on, even if its
+    /// process ends after the others.
     pub first_failure: Option<Rank>,
     /// The ranks that have exited with 0 without leaving the world that they had joined: by `std::process::exit`, or with
     /// a handle that was forgotten. The others may have waited for them.
     pub stayed: Vec<Rank>,
-    /// The process ids that the ranks had.
+    /// The process ids of the ranks.
     pub pids: Vec<u32>,
 }
 
@@ -448,8 +449,8 @@ impl Outcome {
         self.first_failure.is_none()
     }
 
-    /// Returns the first failure like a shell: its exit code, or 128 plus the signal's number; 1 for a rank that has
-    /// exited with 0 without leaving its world, and 0 if there is no failure.
+    /// Returns the first failure like a shell: its exit code, or 128 plus the signal's number. The code is 1 for a rank
+    /// that has exited with 0 without leaving its world, and 0 if there is no failure.
     pub fn exit_code(&self) -> i32 {
         self.first_failure.map_or(0, |rank| exit_code(self.statuses[rank.index()]))
     }
@@ -464,12 +465,12 @@ impl Outcome {
     }
 }
 
-/// The exit code of a job whose first failure ended with `status`.
+/// Returns the exit code of a job whose first failure ended with `status`.
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().map_or_else(|| 128 + status.signal().unwrap_or(0), |code| if code == 0 { 1 } else { code })
 }
 
-/// Describes the end of a rank; `stayed` says that it did not leave the world that it had joined.
+/// Describes the end of a rank. `stayed` is true if it did not leave the world that it had joined.
 fn describe(rank: Rank, pid: u32, status: ExitStatus, stayed: bool) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) if stayed => format!(

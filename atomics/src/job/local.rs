@@ -9,7 +9,7 @@ use crate::model::error::of_rank;
 use crate::model::world::{SEGMENT_BYTES, SHARED_SEGMENT_BYTES, World};
 use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 
-/// The mappings of a thread: its stack, that of its signal handlers, and a guard page of each.
+/// The mappings of a thread: its stack, the stack of its signal handlers, and a guard page of each.
 const MAPPINGS_PER_THREAD: u32 = 4;
 
 /// A result is stored in one move.
@@ -71,8 +71,8 @@ impl Threads {
 
     /// Runs `body` on every rank at the same time and returns the results in the order of the ranks.
     ///
-    /// A result is a value like any other, also an `Err`: that rank has left in good order, and another rank that waits for it waits
-    /// forever. [`try_run`](Self::try_run) is for bodies that can fail.
+    /// A result is a value like any other, even an `Err`. A rank that returns it has left in good order, and another rank that waits
+    /// for it waits forever. [`try_run`](Self::try_run) is for bodies that can fail.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Threads {
                 }) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
-                        // Ranks that run already must not wait for ranks that will never come.
+                        // Running ranks must not wait for ranks that will never start.
                         mapping.mark_failed(rank);
                         refused = Some(Error::system(format!("starting a thread for {rank}"), error));
                         break;

@@ -26,7 +26,7 @@ use crate::{Error, Joined, Rank, Result, Topology, Wishes};
 const EXIT_NO_RANK: i32 = 2;
 /// The exit code of a rank whose body has returned an error.
 const EXIT_ERROR: i32 = 1;
-/// The exit code of a rank that has panicked, as for any Rust program.
+/// The exit code of a rank that has panicked, like any Rust program.
 const EXIT_PANIC: i32 = 101;
 
 /// A world of processes, from [`World::processes`], on the backend `J`, by default over shared memory.
@@ -37,7 +37,7 @@ pub struct Processes<J = Mapped> {
     size: u32,
     segment_bytes: Option<u64>,
     launcher: Launcher,
-    /// Whether the ranks run another program than this one, or this one with other arguments.
+    /// True if the ranks run another program, or this program with other arguments.
     commanded: bool,
 }
 
@@ -114,12 +114,12 @@ impl<J: Joined> Processes<J> {
         self.launcher(|launcher| launcher.env(name, value))
     }
 
-    /// Sets where the ranks' output goes, see [`Launcher::output`].
+    /// Sets the destination of the ranks' output; see [`Launcher::output`].
     pub fn output(self, output: Output) -> Processes<J> {
         self.launcher(|launcher| launcher.output(output))
     }
 
-    /// Sets how long other ranks may take to end after one rank has failed, see [`Launcher::grace`].
+    /// Sets the time in which other ranks may end after one rank has failed; see [`Launcher::grace`].
     pub fn grace(self, grace: Duration) -> Processes<J> {
         self.launcher(|launcher| launcher.grace(grace))
     }
@@ -133,13 +133,13 @@ impl<J: Joined> Processes<J> {
     ///
     /// The effect of the call depends on how this process was started:
     ///
-    /// * Without a launcher, the call starts the ranks and waits for them. Each rank runs the program from its start, so it must reach this
-    ///   call, too, and does everything before it. If a program has several such calls, each starts its own ranks, which must reach *that*
-    ///   call first: a rank that reaches another one ends with an error. Such a program distinguishes its ranks by [`env`](Self::env) or
-    ///   [`command`](Self::command).
-    /// * Started by this call or by a [`Launcher`], the process is a rank. The call does not return. The process exits with 0, with 101 after
-    ///   a panic, with 1 when it has [left something undone](crate::RemoteAtomics::forsake), or with 2 when it could not join (such as a
-    ///   world of another size). A body that ends the process itself has failed, with any exit code.
+    /// * Without a launcher, the call starts the ranks and waits for them. Each rank runs the program from its start, so it also executes
+    ///   everything before this call, and must reach the call. If a program has several such calls, each starts its own ranks, which must
+    ///   reach *that* call first: a rank that reaches another one ends with an error. Such a program distinguishes its ranks by
+    ///   [`env`](Self::env) or [`command`](Self::command).
+    /// * Started by this call or by a [`Launcher`], the process is a rank. The call does not return. The process exits with 0, or with 101
+    ///   after a panic. It exits with 1 when it has [left something undone](crate::RemoteAtomics::forsake), and with 2 when it could not join
+    ///   (for instance a world of another size). A body that ends the process itself has failed, with any exit code.
     /// * Started by `mpirun` or `srun`, the process is a rank without a parent that gathers results. The call returns only this rank's
     ///   result. A launcher that has started a single process does not count.
     ///
@@ -214,7 +214,7 @@ impl<J: Joined> Processes<J> {
         J::join(Wishes { segment_bytes: self.segment_bytes, topology: self.launcher.placed()? })
     }
 
-    /// The parent's part.
+    /// Runs the parent's part.
     fn start<T: DeserializeOwned>(self, call: u32) -> Result<Vec<T>> {
         if let Some(how) = J::STARTED_BY {
             return Err(Error::world(format!("no launcher has started this process as a rank: {how}")));
@@ -224,7 +224,7 @@ impl<J: Joined> Processes<J> {
             let program = std::env::current_exe()
                 .ok()
                 .filter(|program| program.exists())
-                // A program that has been replaced since it was started is still there under this name.
+                // Under this name the program is still available, even if its file has been replaced since the start.
                 .unwrap_or_else(|| "/proc/self/exe".into());
             launcher = launcher.command(program, std::env::args_os().skip(1)).env(environment::CALL, call.to_string());
         }
@@ -244,7 +244,7 @@ impl<J: Joined> Processes<J> {
         results.collect()
     }
 
-    /// A rank's part.
+    /// Runs a rank's part.
     fn be<T: Serialize, E: Display>(self, rank: Rank, body: impl FnOnce(&J) -> Result<T, E>) -> ! {
         let joined = self.join().and_then(|ra| Ok((ra, result_pipe()?)));
         let (ra, result) = match joined {
@@ -271,7 +271,7 @@ impl<J: Joined> Processes<J> {
                 ra.fail();
                 give_up(rank, &error, EXIT_ERROR)
             }
-            // The panic's message has been printed by now.
+            // The panic's message has already been printed.
             Err(_) => {
                 ra.fail();
                 std::process::exit(EXIT_PANIC)
@@ -290,12 +290,12 @@ fn hand_back<T: Serialize>(mut pipe: File, value: &T) -> Result<()> {
     pipe.write_all(&bytes).map_err(|error| Error::system("handing the result back", error))
 }
 
-/// The pipe that takes this rank's result; called once, by the rank that has just joined.
+/// Returns the pipe that takes this rank's result. Called once, by the rank that has just joined.
 fn result_pipe() -> Result<Option<File>> {
     let Some(number) = Environment::own().result_fd()? else { return Ok(None) };
     check_result_pipe(number)?;
-    // SAFETY: it is open and is the writing end of a pipe (just checked) that the environment names as the launcher's,
-    // so nothing in this process owns it; a process joins once, and so calls this once.
+    // SAFETY: it is open and is the writing end of a pipe (just checked). The environment names it as the launcher's
+    // pipe, so nothing in this process owns it. A process joins once, and so calls this once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)
         .map_err(|error| Error::system("keeping the result's pipe from child processes", error))?;
@@ -307,8 +307,8 @@ fn check_result_pipe(number: RawFd) -> Result<()> {
     if number < 3 {
         return Err(Error::world(format!("{name}={number} is a standard stream, not the pipe of the launcher")));
     }
-    // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it during the checks.
+    // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number. No code of
+    // this process knows a descriptor that it has inherited, so none closes it during the checks.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     let failed = |error| Error::system(format!("{name}={number} is not an open descriptor"), error);
     let stat = rustix::fs::fstat(fd).map_err(failed)?;

@@ -1,10 +1,10 @@
-//! How ranks that are processes on one or many hosts find each other, agree, and learn of a death.
+//! The protocol by which ranks that are processes on one or many hosts find each other, agree, and learn of a death.
 //!
-//! Every launcher gives a process its rank and the number of ranks, and carries a few bytes from rank 0 to the others. That
-//! is the trait [`Bootstrap`]. Everything else is the same under all launchers: every rank connects to one *hub* over TCP.
-//! The launcher of this crate hosts the hub itself; under other launchers rank 0 does. Through the hub the ranks exchange
-//! keys ([`Membership::allgather`]), wait for each other, and send each other the requests that connect queue pairs
-//! ([`Membership::request`]). They also learn of a rank that has died: its connection ends without a farewell.
+//! Every launcher gives a process its rank and the number of ranks, and carries a few bytes from rank 0 to the others. The
+//! trait [`Bootstrap`] describes that. Everything else is the same under all launchers: every rank connects to one *hub*
+//! over TCP. The launcher of this crate hosts the hub itself; under other launchers rank 0 does. Through the hub the ranks
+//! exchange keys ([`Membership::allgather`]), wait for each other, and send each other the requests that connect queue
+//! pairs ([`Membership::request`]). They also learn of a rank that has died: its connection ends without a farewell.
 //!
 //! ```text
 //! rank 0 ── hub ── rank 1        one connection a rank, kept as long as the rank lives
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The topology is a star: a rank keeps O(1) memory and descriptors, and all ranks know of a failure after one hop. The
-//! hub keeps one connection a rank. Its messages are rare: a few for each pair of ranks that communicate at all.
+//! hub keeps one connection for each rank. Its messages are rare: a few for each pair of ranks that communicate at all.
 //!
 //! # Under which launchers
 //!
@@ -27,16 +27,16 @@
 //!
 //! # Who may take part
 //!
-//! Both ends of a connection prove that they know the job's secret, by HMAC-SHA-256 over the nonces of both, before
-//! they accept anything else; the secret itself never travels over the connection. Later data are not encrypted: an
+//! Before both ends of a connection accept anything else, they prove that they know the job's secret, by HMAC-SHA-256
+//! over the nonces of both. The secret itself never travels over the connection. Later data are not encrypted: an
 //! attacker who can read the network gets the keys of registered memory, as in RDMA itself. The hub listens on one
 //! address only: the address of the named interface (`RMALAB_INTERFACE`), or the loopback interface where all ranks are
 //! on one host.
 //!
-//! Any process that reaches this address can connect. A rank proves with its first message that it knows the secret, and
-//! connections that have not done so share 64 places, for two seconds each: a further one takes the place of the oldest.
-//! A rank whose connection was closed that way connects again, as long as it waits for the job to start. So a crowd of
-//! connections slows the start down, and does not stop it; the hub reports it on standard error.
+//! Any process that reaches this address can connect. A rank proves with its first message that it knows the secret.
+//! Connections that have not done so share 64 places, for two seconds each. A further connection takes the place of the
+//! oldest. A rank whose connection was closed that way connects again, as long as it waits for the job to start. So a
+//! crowd of connections slows the start down, but does not stop it. The hub reports it on standard error.
 //!
 //! # How a death is noticed
 //!
@@ -64,7 +64,7 @@ pub use secret::Secret;
 
 use crate::{Error, Rank, Result};
 
-/// Opens the hub, in the one process that is asked to.
+/// Opens the hub, in the one process that hosts it.
 pub type Opener<'a> = &'a mut dyn FnMut() -> Result<Invitation>;
 
 /// The data that a launcher gives to the processes that it has started.
@@ -72,7 +72,7 @@ pub trait Bootstrap: fmt::Debug + Send {
     /// The launcher's protocol: `rmalab`, `pmi-1`, `pmix`.
     fn name(&self) -> &'static str;
 
-    /// Which rank this process is.
+    /// Returns the rank of this process.
     fn rank(&self) -> Rank;
 
     /// Returns the number of ranks.
@@ -83,7 +83,7 @@ pub trait Bootstrap: fmt::Debug + Send {
 
     /// Returns the meeting point of the ranks. All ranks call this once.
     ///
-    /// Under a launcher that does not host the meeting itself rank 0 calls `open`, and its invitation reaches the others.
+    /// If the launcher does not host the meeting itself, rank 0 calls `open`, and its invitation reaches the others.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ pub trait Bootstrap: fmt::Debug + Send {
     fn invitation(&mut self, open: Opener<'_>) -> Result<Invitation>;
 }
 
-/// Reads what rank 0 has handed round.
+/// Reads the text that rank 0 has distributed.
 fn from_rank_0(text: &str) -> Result<Invitation> {
     if text.is_empty() {
         return Err(Error::world("rank 0 has not sent the address where the ranks meet; its message says why"));
@@ -101,7 +101,7 @@ fn from_rank_0(text: &str) -> Result<Invitation> {
 
 /// The address where the ranks of a job meet, and the secret that proves membership.
 ///
-/// As text (`127.0.0.1:4242/` and the secret in hexadecimal) it passes through launchers; [`fmt::Debug`] leaves the secret out.
+/// Launchers carry it as text (`127.0.0.1:4242/` and the secret in hexadecimal). [`fmt::Debug`] leaves the secret out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invitation {
     /// The address of the hub.
@@ -113,7 +113,7 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    /// The text that [`FromStr`] reads. It has the secret in it.
+    /// Returns the text that [`FromStr`] reads. It contains the secret.
     pub fn to_text(&self) -> String {
         format!("{}/{}", self.hub, self.secret.to_hex())
     }

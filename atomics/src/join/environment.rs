@@ -22,11 +22,11 @@ pub(crate) const HUB: &str = "RMALAB_HUB";
 pub(crate) const SHM_SEGMENT_BYTES: &str = "RMALAB_SHM_SEGMENT_BYTES";
 /// The requested bytes of a rank's segment.
 pub(crate) const SEGMENT_BYTES: &str = "RMALAB_SEGMENT_BYTES";
-/// Ranks a node and nodes a rack, with a comma between them.
+/// The number of ranks for each node and of nodes for each rack, with a comma between them.
 pub(crate) const TOPOLOGY: &str = "RMALAB_TOPOLOGY";
 /// The descriptor of the pipe that takes the rank's result.
 pub(crate) const RESULT_FD: &str = "RMALAB_RESULT_FD";
-/// Which call of `Processes::run` of the parent started this rank, counted from 1.
+/// The number of the parent's call of `Processes::run` that started this rank, counted from 1.
 pub(crate) const CALL: &str = "RMALAB_CALL";
 /// Seconds that the ranks wait for each other at the start.
 pub(crate) const TIMEOUT: &str = "RMALAB_TIMEOUT";
@@ -37,14 +37,14 @@ pub(crate) const JOB: &str = "RMALAB_JOB";
 
 /// The name of a rank's host in place of the real name, for tests of several hosts on one.
 pub(crate) const HOST: &str = "RMALAB_HOST";
-/// The interface that rank 0 opens the hub on, where the launcher has none.
+/// The interface on which rank 0 opens the hub, where the launcher has none.
 pub(crate) const INTERFACE: &str = "RMALAB_INTERFACE";
 
 /// Variables that are for one rank or one host, and so are not passed on to other hosts.
 pub(crate) const OF_ONE_RANK: [&str; 12] =
     [RANK, SIZE, SHM_FD, SHM_SEGMENT_BYTES, HUB, SEGMENT_BYTES, TOPOLOGY, RESULT_FD, CALL, JOB, HOST, INTERFACE];
 
-/// How long ranks wait for each other at the start, unless `RMALAB_TIMEOUT` says otherwise.
+/// The time for which ranks wait for each other at the start, unless `RMALAB_TIMEOUT` sets another.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The environment's data about this process.
@@ -52,18 +52,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum Identity {
     /// No launcher has started it.
     Alone,
-    /// The launcher of this crate has.
+    /// The launcher of this crate has started it.
     Launched {
         rank: Rank,
         size: u32,
-        /// The descriptor of the shared memory, and the bytes of a segment there. None where its ranks do not share a host.
+        /// The descriptor of the shared memory, and the bytes of a segment there. `None` where its ranks do not share a
+        /// host.
         shm: Option<(RawFd, u64)>,
         /// `None` if the launcher has not opened a hub.
         hub: Option<Invitation>,
         topology: Option<Topology>,
         call: Option<u32>,
     },
-    /// Another launcher has.
+    /// Another launcher has started it.
     Foreign {
         rank: Rank,
         size: u32,
@@ -79,9 +80,9 @@ pub(crate) enum Identity {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Hosts {
     Unknown,
-    /// All are on this one.
+    /// All ranks are on this host.
     One,
-    /// They are on several; in words that name the variables.
+    /// They are on several hosts. The text names the variables.
     Several(Box<str>),
 }
 
@@ -92,13 +93,13 @@ struct Dialect {
     size: &'static [&'static str],
     /// The variable of the number of ranks on this host.
     local: &'static str,
-    /// A variable that must be set too, for the others to mean anything.
+    /// A variable that must also be set for the others to count.
     only_with: Option<&'static str>,
     /// Variables that together name the job.
     job: &'static [&'static str],
 }
 
-/// In the order in which they are looked for: an inner launcher before the outer one that it was started by.
+/// In the order in which they are looked for: an inner launcher before the outer launcher that started it.
 const DIALECTS: [Dialect; 4] = [
     // Open MPI's mpirun, and PRRTE's prun.
     Dialect {
@@ -133,14 +134,14 @@ const DIALECTS: [Dialect; 4] = [
 pub(crate) struct Environment<'a>(pub(crate) &'a dyn Fn(&str) -> Option<OsString>);
 
 impl Environment<'static> {
-    /// This process's.
+    /// The variables of this process.
     pub(crate) fn own() -> Environment<'static> {
         Environment(&|name| std::env::var_os(name))
     }
 }
 
 impl Environment<'_> {
-    /// The value of `name` as text; bytes that are not text cannot be a number, and so are for the parser to refuse.
+    /// Returns the value of `name` as text. Bytes that are not text cannot be a number, so the parser refuses them.
     fn text(&self, name: &str) -> Option<String> {
         (self.0)(name).map(|value: OsString| OsStr::to_string_lossy(&value).into_owned())
     }
@@ -263,7 +264,7 @@ impl Environment<'_> {
             .map_err(|_| Error::world(format!("{TIMEOUT}={seconds} is not a number of seconds")))
     }
 
-    /// After how many seconds of silence another host is lost: 4, or what `RMALAB_SILENCE` says.
+    /// Returns the seconds of silence after which another host is lost: 4, or the value of `RMALAB_SILENCE`.
     pub(crate) fn silence(&self) -> Result<u32> {
         let seconds = self.number::<u32>(SILENCE)?.unwrap_or(4);
         if !(2..=120).contains(&seconds) {
@@ -282,12 +283,12 @@ impl Environment<'_> {
         self.text(name).filter(|text| !text.is_empty())
     }
 
-    /// The number that `name` says.
+    /// Returns the number in the variable `name`.
     pub(crate) fn descriptor(&self, name: &str) -> Result<Option<RawFd>> {
         self.number(name)
     }
 
-    /// The descriptor that takes the result, if there is one.
+    /// Returns the descriptor that takes the result, if there is one.
     pub(crate) fn result_fd(&self) -> Result<Option<RawFd>> {
         self.number(RESULT_FD)
     }

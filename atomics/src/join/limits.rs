@@ -18,7 +18,7 @@ const FDS_BESIDE: u64 = 64;
 
 /// Refuses a world of `ranks` ranks that needs more bytes of memory than are free.
 ///
-/// Pages are only taken when they are touched, so a world that is too large would start well and be killed later.
+/// The kernel allocates pages when they are touched. So a world that is too large would start, and be killed later.
 pub(crate) fn memory(ranks: u32, segment_bytes: u64, needed: u64) -> Result<()> {
     let Some(available) = available_memory() else { return Ok(()) };
     if needed > available {
@@ -81,10 +81,10 @@ pub(crate) fn open_files(more: u64, size: u32) -> Result<Rlimit> {
     Ok(before)
 }
 
-/// Refuses more ranks than this user may have processes.
+/// Refuses more ranks than the number of processes that this user may have.
 pub(crate) fn processes(size: u32) -> Result<()> {
     let limit = rustix::process::getrlimit(Resource::Nproc).current;
-    // The kernel does not hold root to this limit.
+    // The kernel does not apply this limit to root.
     if !rustix::process::geteuid().is_root() && limit.is_some_and(|limit| limit <= u64::from(size)) {
         return Err(Error::world(format!(
             "{size} ranks are more processes than this user may have, {} (ulimit -u)",
@@ -101,7 +101,7 @@ pub(crate) fn processes(size: u32) -> Result<()> {
     Ok(())
 }
 
-/// The file that `program` names: a path when it has a slash, and otherwise to be found in `PATH`.
+/// Returns the file that `program` names: a path if it has a slash, and otherwise a file in `PATH`.
 pub(crate) fn program(program: &OsStr) -> Result<PathBuf> {
     let named = Path::new(program);
     if named.components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {

@@ -65,7 +65,7 @@ pub struct Address {
     pub rank: Rank,
     /// The displacement in the segment.
     pub disp: Disp,
-    /// Whether a rank may wait on this word; see [`unwatched`](Address::unwatched).
+    /// True if a rank may wait on this word; see [`unwatched`](Address::unwatched).
     pub watched: bool,
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn tell(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// An error of a rank, with the rank at its start. Many errors begin with their rank already.
+/// Formats an error of a rank, with the rank at its start. Many errors already begin with their rank.
 pub(crate) fn of_rank(rank: Rank, error: &dyn std::fmt::Display) -> String {
     let (name, text) = (format!("{rank}: "), error.to_string());
     if text.starts_with(&name) { text } else { name + &text }
@@ -103,15 +103,15 @@ pub enum Error {
         "symmetric heap: no room for {requested} bytes aligned to {align}: {free} of {capacity} bytes are free, the largest range has {largest}; give the world larger segments (segment_bytes of World::threads and World::processes)"
     )]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The number of requested bytes.
         requested: u64,
-        /// Alignment asked for, in bytes.
+        /// The requested alignment, in bytes.
         align: u64,
-        /// Bytes free in all.
+        /// The number of free bytes in all ranges.
         free: u64,
-        /// Bytes in the largest free range.
+        /// The number of bytes of the largest free range.
         largest: u64,
-        /// Bytes of the whole heap.
+        /// The number of bytes of the whole heap.
         capacity: u64,
     },
     /// No allocation starts at the displacement to free.
@@ -121,7 +121,7 @@ pub enum Error {
         disp: Disp,
     },
     /// The owner of the memory has not registered it, or has deregistered it.
-    #[error("{rank} registers no memory under {key}, or not any more")]
+    #[error("{rank} has no memory registered under {key}, or has deregistered it")]
     NotRegistered {
         /// The owner.
         rank: Rank,
@@ -141,9 +141,9 @@ pub enum Error {
         bytes: u64,
     },
     /// All places for registered memory, or for pins of it, are taken; their number is fixed.
-    #[error("{rank} has no place for {what} any more: all {limit} are in use; deregister memory or drop pins first")]
+    #[error("{rank} has no place left for {what}: all {limit} are in use; deregister memory or drop pins first")]
     RegistrationFull {
-        /// The rank whose places they are.
+        /// The rank that has these places.
         rank: Rank,
         /// The thing that got no place.
         what: &'static str,
@@ -157,7 +157,7 @@ pub enum Error {
         /// has not acknowledged.
         rank: Rank,
     },
-    /// A failure was acknowledged, or a rank silenced, that is not known here to have failed.
+    /// A rank acknowledged or silenced a rank that is not known here to have failed.
     #[error("{rank} is not known to have failed; pass on only ranks that failed() has returned on this rank")]
     NotFailed {
         /// The rank.
@@ -171,7 +171,7 @@ pub enum Error {
         /// The rank that has left.
         rank: Rank,
     },
-    /// No rank has come further for a while: a lock that is never released, or a lost wake-up. From
+    /// No rank has made progress for a while: a lock that is never released, or a lost wake-up. From
     /// [`Probed`](crate::Probed).
     #[error("{what}")]
     Stuck {
@@ -214,7 +214,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::System`] that says `what` was being done.
+    /// Makes an [`Error::System`], with `what` the rank was doing.
     pub fn system(what: impl Into<Box<str>>, source: impl Into<std::io::Error>) -> Error {
         Error::System { what: what.into(), source: source.into() }
     }
@@ -225,7 +225,7 @@ impl Error {
         Error::Settings(what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
     }
 
-    /// An [`Error::World`] from a sentence.
+    /// Makes an [`Error::World`] from a sentence.
     pub fn world(what: impl Into<Box<str>>) -> Error {
         Error::World(what.into())
     }

@@ -27,8 +27,8 @@ pub struct WorldView {
     segment: u64,
     capabilities: Capabilities,
     topology: Arc<Topology>,
-    /// In its own allocation, so that no field here changes through a shared reference. The compiler may then keep the fields in registers
-    /// across atomics; a load costs a third of an atomic.
+    /// The heap has its own allocation, so that no field here changes through a shared reference. The compiler may then keep the fields in
+    /// registers across atomics. A load costs a third of an atomic.
     heap: Arc<SymmetricHeap>,
 }
 
@@ -93,7 +93,7 @@ impl WorldView {
         self.capabilities
     }
 
-    /// Returns the topology, which says which ranks share a node.
+    /// Returns the topology, which defines the ranks that share a node.
     #[inline(always)]
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -140,7 +140,7 @@ impl WorldView {
         if rank.0 < self.size { Ok(()) } else { Err(self.refusal(operation, rank.0, 0, 0)) }
     }
 
-    /// Returns whether this world has that word.
+    /// Returns whether this world has this word.
     ///
     /// A [`Word`] is a plain value, which safe code can pass to another world. A backend that accesses memory by it asserts this. If
     /// [`word`](Self::word) has just made it, the compiler removes the assertion.
@@ -151,8 +151,8 @@ impl WorldView {
         rank.0 < self.size && disp.0 < self.segment && disp.0.is_multiple_of(WORD)
     }
 
-    /// Takes numbers and not an [`Address`], which a call passes by reference. Every caller would then keep the address in memory, and read it
-    /// there again after each atomic.
+    /// The function takes numbers, since a call passes an [`Address`] by reference. Every caller would then keep the address in memory, and
+    /// read it again after each atomic.
     #[cold]
     #[inline(never)]
     fn refusal(&self, operation: Operation, rank: u32, disp: u64, len: u64) -> Error {
@@ -170,15 +170,15 @@ impl WorldView {
 /// The action of a bulk transfer on the bytes of its span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bytes {
-    /// Writes them from this buffer.
+    /// Writes the bytes from this buffer.
     Put(*const u8),
-    /// Reads them into this buffer.
+    /// Reads the bytes into this buffer.
     Get(*mut u8),
-    /// Zeroes them. The span is in the rank's segment.
+    /// Zeroes the bytes. The span is in the rank's own segment.
     Clear,
 }
 
-/// When the call of a bulk transfer returns.
+/// The point at which the call of a bulk transfer returns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Completion {
     /// At once, with a request to finish.
@@ -192,24 +192,24 @@ pub enum Completion {
 /// The reason and length of a delay.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Delay {
-    /// A pause between two polls, for about the time of that many uncontended word operations.
+    /// A pause between two polls, for about the time of this many uncontended word operations.
     Operations(u32),
-    /// Computation, in place of the program's.
+    /// Computation, in place of the program's computation.
     Compute(Duration),
 }
 
 /// Access of one rank to the memory of all ranks: the trait that a backend implements.
 ///
-/// [`RemoteAtomics`] defines the meaning of each operation, and its memory model holds here, too. Operations that could wait for ever return
-/// [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed that this rank has not
-/// [acknowledged](RemoteAtomics::acknowledge).
+/// [`RemoteAtomics`] defines the meaning of each operation, and its memory model holds here, too. Once a rank of the world has failed and
+/// this rank has not [acknowledged](RemoteAtomics::acknowledge) that failure, operations that could wait forever return
+/// [`PeerFailed`](Error::PeerFailed).
 ///
 /// A caller passes only a [`Word`] or [`Span`] that this fabric's [`view`](Self::view) has made.
 pub trait Fabric {
     /// Returns the rank's view of its world.
     fn view(&self) -> &WorldView;
 
-    /// Carries out an operation on a word, and returns its result.
+    /// Executes an operation on a word, and returns its result.
     ///
     /// # Panics
     ///
@@ -234,9 +234,9 @@ pub trait Fabric {
     ///
     /// # Safety
     ///
-    /// `at` is of this fabric's world. The buffer is valid for the span's length, for reads (put) or writes (get), and
-    /// nothing else writes it (put) or accesses it (get), until the call has returned or, with [`Completion::Request`],
-    /// until the request is finished, [`done`](Self::done), or its target [complete](Self::complete).
+    /// `at` belongs to this fabric's world. The buffer is valid for the span's length, for reads (put) or writes (get).
+    /// Nothing else writes it (put) or accesses it (get) until the call has returned. With [`Completion::Request`],
+    /// that holds until the request is finished, [`done`](Self::done), or its target [complete](Self::complete).
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request>;
 
     /// Returns whether the transfer's buffer may be used again.
@@ -250,7 +250,8 @@ pub trait Fabric {
     /// After an error, operations under way are abandoned, and no longer touch a buffer of this rank.
     fn complete(&self, target: Option<Rank>) -> Result<()>;
 
-    /// Orders the word puts to `target` ahead of later puts and atomics of words. Without a cheaper way, it completes them.
+    /// Orders the word puts to `target` ahead of later puts and atomics of words. A fabric without a cheaper way completes
+    /// them.
     #[inline]
     fn keep_order(&self, target: Rank) -> Result<()> {
         self.complete(Some(target))
@@ -269,7 +270,7 @@ pub trait Fabric {
     fn extras(&self) -> Extras<'_>;
 }
 
-/// A reference to a fabric is the same fabric. Code for any `F: ?Sized` gets a `&dyn` of it this way.
+/// A reference to a fabric is the same fabric. In this way code for any `F: ?Sized` gets a `&dyn` of it.
 impl<F: Fabric + ?Sized> Fabric for &F {
     #[inline(always)]
     fn view(&self) -> &WorldView {
@@ -364,11 +365,11 @@ pub struct Extras<'a> {
     pub fence: Option<&'a dyn AsymmetricFence>,
     /// Registration of the program's memory.
     pub registration: Option<&'a dyn Registration>,
-    /// Tracks which ranks have left.
+    /// Tracks the ranks that have left.
     pub leaving: Option<&'a dyn Leaving>,
-    /// Lets this rank go on after the failure of another one.
+    /// Lets this rank go on after the failure of another rank.
     pub failures: Option<&'a dyn Failures>,
-    /// The world around this one; `None` if this one is the whole world.
+    /// The world around this world; `None` if this world is the whole world.
     pub outer: Option<&'a dyn OuterWorld>,
 }
 
@@ -422,7 +423,7 @@ pub trait Registration {
     fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>>;
 }
 
-/// Tracks which ranks have left, and how this one leaves.
+/// Tracks the ranks that have left, and how this rank leaves.
 pub trait Leaving {
     /// Waits like [`Fabric::wait_on`] without a deadline, see [`RemoteAtomics::wait_until_from`]. `writer` exists.
     ///
@@ -438,7 +439,7 @@ pub trait Leaving {
     fn forsaken(&self) -> Option<&'static str>;
 }
 
-/// Lets a rank go on after the failure of another one. Only a backend that can outlive a rank has it.
+/// Lets a rank go on after the failure of another rank. Only a backend that can outlive a rank has it.
 pub trait Failures {
     /// See [`RemoteAtomics::failed`].
     fn failed(&self) -> Result<Failed>;
@@ -450,7 +451,7 @@ pub trait Failures {
     fn silence(&self, failed: &Failed) -> Result<()>;
 }
 
-/// The world around a handle that is over another one.
+/// The world around a handle that is over another handle.
 pub trait OuterWorld {
     /// See [`RemoteAtomics::world_rank`].
     fn number_of(&self, rank: Rank) -> Rank;

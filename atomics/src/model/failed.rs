@@ -32,7 +32,7 @@ impl Failed {
         self.ranks.binary_search(&rank).is_ok()
     }
 
-    /// The ranks, in ascending order.
+    /// Returns the ranks, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Rank> {
         self.ranks.iter().copied()
     }

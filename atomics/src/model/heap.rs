@@ -1,7 +1,7 @@
 //! The symmetric heap: displacements that are valid on every rank, without communication.
 //!
 //! Every rank runs the same deterministic allocator over the same sequence of calls, so all ranks agree on every displacement without
-//! exchanging any. (For the same reason foMPI's allocated windows need O(1) memory on each rank, SC'13 section 2.2.) The allocator takes the
+//! communication. (For the same reason foMPI's allocated windows need O(1) memory on each rank, SC'13 section 2.2.) The allocator takes the
 //! first fit by address, and merges neighbours on free.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{Disp, Error, Result};
 
-/// The allocator of one rank; see the module's text for how ranks agree.
+/// The allocator of one rank. The module's text explains how ranks agree.
 ///
 /// Allocated memory is zero: new segments are zero, and [`Collectives::free`](crate::Collectives::free) zeroes the
 /// memory that it frees.
@@ -50,8 +50,8 @@ impl SymmetricHeap {
 
     /// Allocates `bytes` bytes (at least one) at a multiple of `align`, which is a power of two.
     ///
-    /// All ranks make the same allocations and releases in the same order. They do not communicate, so a difference is no error. Then one
-    /// displacement names different objects on different ranks.
+    /// All ranks make the same allocations and releases in the same order. They do not communicate, so a difference is not detected. Then
+    /// one displacement names different objects on different ranks.
     ///
     /// # Errors
     ///

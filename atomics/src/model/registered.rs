@@ -1,16 +1,16 @@
 //! Registered memory: memory of the program that other ranks can access.
 //!
 //! A rank [registers](crate::RemoteAtomics::register) memory that it owns, and sends the key to other ranks. When it
-//! [deregisters](crate::RemoteAtomics::deregister) the memory, it gets it back. A rank holds a [`Pinned`] while it accesses the memory, and a
-//! deregistration waits for the pins. So no access touches memory that was returned, for any use of keys by a program. A key is a plain
-//! number. An invented key is refused, or names other registered memory. A key is never used twice.
+//! [deregisters](crate::RemoteAtomics::deregister) the memory, the call returns the memory. A rank holds a [`Pinned`] while it accesses the
+//! memory, and a deregistration waits for the pins. So no access touches memory that was returned, however a program uses keys. A key is a
+//! plain number. An invented key is refused, or names other registered memory. A key is never used twice.
 //!
 //! A deregistration waits forever for a forgotten pin, or for a pin of the caller. Dropping a handle drops its registered memory, but leaks
 //! memory that is pinned, since the holders of the pins may still write to it.
 //!
 //! Between threads an access is a copy, and [`Pinned::words`] returns the memory itself. Between processes the kernel copies
 //! (`process_vm_readv(2)`). It allows that to processes that may debug the owner. These are processes of the same user, unless the system
-//! or a container forbids it; a pin then returns an error. While any memory is registered, a process allows it to every other process of
+//! or a container forbids it. A pin then returns an error. While any memory is registered, a process allows it to every other process of
 //! its user (`PR_SET_PTRACER`). Otherwise only its parents may. Memory of the symmetric heap needs none of this, and costs less to access.
 //!
 //! ```
@@ -59,17 +59,17 @@ pub struct UserMemory {
     owner: Box<dyn Any + Send>,
 }
 
-// SAFETY: the memory belongs to `owner`, which is Send; `start` is only a way to it.
+// SAFETY: the memory belongs to `owner`, which is Send. `start` is only a pointer to it.
 unsafe impl Send for UserMemory {}
 
 impl UserMemory {
-    /// Makes it of the elements of `vec`.
+    /// Makes memory from the elements of `vec`.
     pub fn from_vec<T: bytemuck::Pod + Send>(mut vec: Vec<T>) -> UserMemory {
         let (start, len) = (NonNull::from(vec.as_mut_slice()).cast(), size_of_val(vec.as_slice()));
         UserMemory { start, len, owner: Box::new(vec) }
     }
 
-    /// Makes it from `len` bytes at `start`, such as a mapped file or another language's array.
+    /// Makes memory from `len` bytes at `start`, such as a mapped file or another language's array.
     ///
     /// # Safety
     ///
@@ -110,7 +110,7 @@ impl UserMemory {
         Ok((part(start, len), part(rest, all - len)))
     }
 
-    /// Returns the vector that it was made from, with the peers' writes.
+    /// Returns the vector from which it was made, with the peers' writes.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The refusal of a backend that has no registration.
+    /// Returns the refusal of a backend that has no registration.
     pub(crate) fn unsupported(memory: UserMemory) -> Refused {
         let error = Error::Unsupported {
             what: "a window over the program's own memory",
@@ -174,7 +174,7 @@ pub struct PinnedWords<'a> {
     pub head: u64,
     /// The words. There may be none, and up to 7 bytes of the memory follow them.
     pub words: &'a [AtomicU64],
-    /// Whether every rank has these words, so that atomics on them are atomic with all ranks' atomics.
+    /// True if every rank has these words, so that atomics on them are atomic with all ranks' atomics.
     pub everywhere: bool,
 }
 
@@ -230,8 +230,8 @@ pub trait Pinned: fmt::Debug {
         runs.iter().try_for_each(|run| self.get(run.offset, &mut dest[run.at..run.at + run.len]))
     }
 
-    /// Returns the memory as words, if this rank's processor reaches it: between threads the memory of every rank, between processes this
-    /// rank's.
+    /// Returns the memory as words, if this rank's processor reaches it. Between threads that is the memory of every rank, between
+    /// processes only this rank's memory.
     ///
     /// Copies of ranks that have the words do not tear them. Copies of other processes may.
     fn words(&self) -> Option<PinnedWords<'_>>;

@@ -76,7 +76,7 @@ impl Time {
     }
 }
 
-/// The operations with which network atomics are atomic (the verbs API's `atomic_cap`).
+/// The operations with which network atomics are atomic (`atomic_cap` of the verbs API).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Atomicity {
     /// With all atomics: the network's, and the processor's on the same word.
@@ -93,22 +93,22 @@ pub struct Capabilities {
     pub backend: &'static str,
     /// The operations with which its atomics are atomic.
     pub atomicity: Atomicity,
-    /// Whether `fetch_store` is one network operation; otherwise it is a loop of compare-and-swaps.
+    /// True if `fetch_store` is one network operation. Otherwise it is a loop of compare-and-swaps.
     pub native_fetch_store: bool,
-    /// Whether a posted word put may become visible after its call has returned.
+    /// True if a posted word put may become visible after its call has returned.
     pub late_puts: bool,
-    /// Whether puts of a rank to one target, bulk puts included, take effect in the order of their calls: a rank that sees a word put then
-    /// finds the bytes of earlier bulk puts.
+    /// True if puts of a rank to one target, including bulk puts, take effect in the order of their calls. A rank that sees a word put
+    /// then finds the bytes of earlier bulk puts.
     pub ordered_puts: bool,
-    /// Whether word puts are atomic with atomics on the same word. If not, an atomic of another rank that changes the word at the same time
+    /// True if word puts are atomic with atomics on the same word. If not, an atomic of another rank that changes the word at the same time
     /// may lose the put: see the memory model. On Soft-RoCE of Linux 6.1 a `compare_and_swap` that fails may lose a put, too, which the
     /// memory model excludes.
     pub atomic_puts: bool,
-    /// Whether operations complete while their target makes no call.
+    /// True if operations complete while their target makes no call.
     pub passive_progress: bool,
-    /// Whether a rank can fence for all other ranks: [`RemoteAtomics::fence_everywhere`].
+    /// True if a rank can fence for all other ranks: [`RemoteAtomics::fence_everywhere`].
     pub asymmetric_fence: bool,
-    /// Whether there were more ranks than processors when the world began, so that a rank that waits keeps others from running. All ranks
+    /// True if there were more ranks than processors when the world began, so that a waiting rank keeps others from running. All ranks
     /// have the same value. Without shared memory it is false.
     pub shares_processors: bool,
 }
@@ -139,7 +139,7 @@ pub struct Request(pub u64);
 
 /// Access to the handle of the whole world from any handle of a rank.
 ///
-/// Every sized [`Fabric`] has it. It is a separate trait so that unsized ones have it, too.
+/// Every sized [`Fabric`] has it. It is a separate trait so that unsized fabrics have it, too.
 pub trait WholeWorld {
     /// Returns this rank's handle of the whole world, which numbers ranks like [`RemoteAtomics::world_rank`].
     fn whole_world(&self) -> &dyn RemoteAtomics;
@@ -159,28 +159,28 @@ impl<F: Fabric> WholeWorld for F {
 ///
 /// # Memory model
 ///
-/// A *word* is 64 bits at a displacement that is a multiple of 8 bytes. Word operations are atomic with every other word operation of any
-/// rank through this trait, the owner included. There is one exception, for puts that meet atomics:
+/// A *word* is 64 bits at a displacement that is a multiple of 8 bytes. Word operations are atomic with every other word operation
+/// through this trait by any rank, including the owner. There is one exception, for puts that meet atomics:
 ///
 /// * Without [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank may come between them. The write
 ///   then overwrites the put. This concerns `fetch_add`, `fetch_store` and a `compare_and_swap` that stores. A `compare_and_swap` that
 ///   fails writes nothing, so it loses no put.
-/// * So a put to a word is safe if no other rank changes the word by atomics at the same time: the word has one writer at a time, or
-///   other ranks only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
+/// * So a put to a word is safe if no other rank changes the word by atomics at the same time. That is so if the word has one writer
+///   at a time, or if other ranks only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
 ///
 /// When each operation takes effect:
 ///
 /// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
 ///   sequentially consistent among themselves.
-/// * `put` is *posted*. It is *ordered* after the earlier word operations of this rank to the same target (release), becomes visible some
-///   time later, and is *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible before its next step
-///   flushes, or uses `fetch_store`. If that step is a put or an atomic, to any rank, [`order`](Self::order) is enough.
-/// * A rank's own segment is a target like any other. A rank that posts a put to its own word flushes itself before it, or any rank that it
-///   notifies, may rely on the value.
-/// * Bulk operations are atomic only for each aligned word, and complete at flush. They are ordered neither among themselves nor with the
-///   word operations of the same rank, not even with a later put to the same target, unless the backend keeps them in order
+/// * `put` is *posted*. It is *ordered* after the earlier word operations of this rank to the same target (release). It becomes visible
+///   some time later, and is *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible before its next
+///   step flushes, or uses `fetch_store`. If that step is a put or an atomic, to any rank, [`order`](Self::order) is enough.
+/// * A rank's own segment is a target like any other. A rank that posts a put to its own word flushes itself before it relies on the value,
+///   or notifies a rank that does.
+/// * Bulk operations are atomic only for each aligned word, and complete at flush. They have no order among themselves or with the word
+///   operations of the same rank, not even with a later put to the same target. Some backends keep them in order
 ///   ([`Capabilities::ordered_puts`]). A bulk get reads after the operations of this rank that were complete when it started.
-/// * A [started](Self::start) operation takes effect at one moment between its start and its completion, atomically. It is ordered neither
+/// * A [started](Self::start) operation takes effect atomically, at one moment between its start and its completion. It is ordered neither
 ///   with other started operations nor with later operations of the same rank. It is complete at the target, and its result has arrived,
 ///   once the rank has waited for it or flushed its target.
 /// * A successful [`wait_until`](Self::wait_until) acquires the writes that the operation which made its condition true
@@ -195,7 +195,7 @@ impl<F: Fabric> WholeWorld for F {
 ///
 /// For an address that does not exist, every word and bulk operation does nothing, and returns
 /// [`RankOutOfRange`](crate::Error::RankOutOfRange), [`Misaligned`](crate::Error::Misaligned) or
-/// [`OutOfSegment`](crate::Error::OutOfSegment). Operations that could wait for ever return [`PeerFailed`](crate::Error::PeerFailed) once
+/// [`OutOfSegment`](crate::Error::OutOfSegment). Operations that could wait forever return [`PeerFailed`](crate::Error::PeerFailed) once
 /// any rank of the world has failed.
 ///
 /// # Failures of ranks
@@ -205,11 +205,12 @@ impl<F: Fabric> WholeWorld for F {
 /// first ones arrive and the others do not; which ones is unknown, and they may arrive late. Puts that it has [ordered](Self::order) do
 /// arrive. Of its bulk puts, any words may arrive.
 ///
-/// A program that never asks ends with the failure, since each of its waits does. A program can also go on:
+/// A program that calls none of the following ends with the failure, since each of its waits does. A program can also
+/// go on:
 ///
 /// 1. [`failed`](Self::failed) returns the ranks that are known here to have failed.
 /// 2. [`acknowledge`](Self::acknowledge) makes this rank's waits go on. They end again when another rank fails.
-/// 3. [`silence`](Self::silence) returns when nothing that these ranks have issued can take effect any more, at any rank.
+/// 3. [`silence`](Self::silence) returns when no operation of these ranks can still take effect, at any rank.
 ///
 /// The memory of a rank that has failed stays readable and writable on backends whose ranks share memory, but a portable program does not
 /// use it. A backend that cannot go on after a failure returns [`Unsupported`](crate::Error::Unsupported) from all three.
@@ -226,7 +227,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.view().size()
     }
 
-    /// Returns the topology, which says which ranks share a node.
+    /// Returns the topology, which defines the ranks that share a node.
     #[inline(always)]
     fn topology(&self) -> &Topology {
         self.view().topology()
@@ -283,8 +284,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Safety
     ///
-    /// `result` is valid for writes, and nothing else accesses it, until the request is waited for (or tested successfully)
-    /// or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
+    /// `result` is valid for writes, and nothing else accesses it, until the request is finished by a wait or a successful
+    /// test, or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
     ///
     /// # Errors
     ///
@@ -300,13 +301,13 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Errors
     ///
-    /// After an error nothing is under way with this buffer any more: no part of the operation reads it later. Parts of
-    /// it may have been executed at the target, and others may still be.
+    /// After an error nothing is under way with this buffer any longer: no part of the operation reads it later. Parts
+    /// of it may have been executed at the target, and others may still be.
     ///
     /// # Safety
     ///
-    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is
-    /// waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
+    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is finished
+    /// by a wait or a successful test, or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
     #[inline(always)]
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
         let span = self.view().span(Operation::PutBytes, at, len as u64)?;
@@ -318,13 +319,13 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Errors
     ///
-    /// After an error nothing is under way with this buffer any more: no part of the operation writes it later. Parts of
-    /// it may have been written before.
+    /// After an error nothing is under way with this buffer any longer: no part of the operation writes it later. Parts
+    /// of it may have been written before.
     ///
     /// # Safety
     ///
-    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the
-    /// request is waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the
+    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the request
+    /// is finished by a wait or a successful test, or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the
     /// safe form.
     #[inline(always)]
     unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
@@ -355,15 +356,15 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.complete(Some(target))
     }
 
-    /// Orders the word puts of this rank to `target` ahead of its later puts and atomics of words, to any rank: a rank that finds the effect
-    /// of a later one also finds these puts.
+    /// Orders the word puts of this rank to `target` ahead of its later puts and atomics of words, to any rank. A rank that finds the effect
+    /// of a later operation also finds these puts.
     ///
-    /// They take effect also if this rank fails. A later get of this rank may still come ahead of them, which a [`flush`](Self::flush)
-    /// excludes. On coherent memory this costs nothing, where a flush is a fence. Elsewhere it is a flush.
+    /// They take effect even if this rank fails. A later get of this rank may still come ahead of them, which a [`flush`](Self::flush)
+    /// excludes. On coherent memory, where a flush is a fence, this costs nothing. Elsewhere it is a flush.
     ///
     /// # Errors
     ///
-    /// Those of [`flush`](Self::flush).
+    /// The errors of [`flush`](Self::flush).
     #[inline(always)]
     fn order(&self, target: Rank) -> Result<()> {
         self.view().check_rank(Operation::Order, target)?;
@@ -397,7 +398,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
     /// Waits like [`wait_until`](Self::wait_until), for a word that only `writer` still has to write.
     ///
-    /// A backend that does not know which ranks have left may wait for ever.
+    /// A backend that does not know which ranks have left may wait forever.
     ///
     /// # Errors
     ///
@@ -410,8 +411,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         leaving.wait_on_writer(view.word(Operation::WaitUntil, view.rank().at(own))?, until, writer)
     }
 
-    /// Records that this rank leaves something undone that other ranks may wait for, such as an epoch that it forgot to close. `what` names
-    /// it. When the rank leaves the world, it counts as failed.
+    /// Records that this rank leaves something undone for which other ranks may wait, such as an epoch that it forgot to close. `what`
+    /// describes it. When the rank leaves the world, it counts as failed.
     fn forsake(&self, what: &'static str) {
         if let Some(leaving) = self.extras().leaving {
             leaving.forsake(what);
@@ -423,34 +424,34 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().leaving?.forsaken()
     }
 
-    /// Returns the ranks that are known here to have failed, this one's failure excluded. Once a rank is known, it stays known.
+    /// Returns the ranks that are known here to have failed, except this rank itself. A rank that is known stays known.
     ///
-    /// While no rank has failed, this is one load. It makes no look of its own at the other processes: that is done by waits and
-    /// pauses, twice a second.
+    /// While no rank has failed, this is one load. It does not check the other processes itself. Waits and pauses do that, twice
+    /// a second.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::Error::Unsupported) on a backend that ends with its first failure: a program that has to survive one asks at
-    /// its start.
+    /// [`Unsupported`](crate::Error::Unsupported) on a backend that ends with its first failure. A program that has to survive a failure
+    /// calls this at its start.
     #[inline]
     fn failed(&self) -> Result<Failed> {
         survival(self.extras())?.failed()
     }
 
-    /// Makes this rank's waits and pauses go on after these failures. Others still end them, with the first one that this rank has not
-    /// acknowledged.
+    /// Makes this rank's waits and pauses go on after these failures. Other failures still end them, with the first failed rank that
+    /// this rank has not acknowledged.
     ///
     /// # Errors
     ///
-    /// [`NotFailed`](crate::Error::NotFailed) for a rank that is not known here to have failed; then none is acknowledged.
-    /// [`Unsupported`](crate::Error::Unsupported).
+    /// [`NotFailed`](crate::Error::NotFailed) for a rank that is not known here to have failed. The call then acknowledges
+    /// none. [`Unsupported`](crate::Error::Unsupported).
     fn acknowledge(&self, failed: &Failed) -> Result<()> {
         survival(self.extras())?.acknowledge(failed)
     }
 
-    /// Waits until every live rank knows of these failures, and nothing that these ranks have issued takes effect any more, at any rank.
+    /// Waits until every live rank knows of these failures, and no operation of these ranks can still take effect, at any rank.
     ///
-    /// A repair calls this before it changes a word that a rank may have posted a put to before it failed.
+    /// A repair calls this before it changes a word to which a failed rank may have posted a put.
     ///
     /// # Errors
     ///
@@ -479,7 +480,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
     /// Computes for `time`, in place of a program's computation between its communication, for experiments.
     ///
-    /// On real backends the processor is busy for that long. On a simulator virtual time passes.
+    /// On real backends the processor is busy for this time. On a simulator virtual time passes.
     ///
     /// # Errors
     ///
@@ -488,19 +489,21 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.delay(Delay::Compute(time))
     }
 
-    /// This handle as one that threads of the rank can share, if they can.
+    /// Returns this handle as a handle that threads of the rank can share, if the backend has one.
     #[inline(always)]
     fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
         self.extras().shared
     }
 
-    /// Returns the number in the whole world of rank `rank` of this handle. In a [`Subset`](crate::Subset) it is another number.
+    /// Returns the number of this handle's rank `rank` in the whole world. In a [`Subset`](crate::Subset) the two numbers
+    /// differ.
     #[inline(always)]
     fn world_rank(&self, rank: Rank) -> Rank {
         self.extras().outer.map_or(rank, |outer| outer.number_of(rank))
     }
 
-    /// Returns the handle of the whole world, if this handle is over another one; `None` if this one is the whole world's.
+    /// Returns the handle of the whole world, if this handle is over another handle. Returns `None` if this handle is the
+    /// whole world's.
     ///
     /// Callers use [`whole_world`](WholeWorld::whole_world).
     fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
@@ -515,8 +518,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().memory?.shared_words(at, words)
     }
 
-    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use directly from now on. Returns `None`, too, if operations
-    /// have to use this handle, such as a handle that counts.
+    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use directly from now on. Also returns `None` if
+    /// operations have to use this handle, for instance a handle that counts.
     ///
     /// A store to them is a put. A flush completes it if [`stored`](Self::stored) is called after the store.
     #[inline(always)]
@@ -590,9 +593,9 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Errors
     ///
-    /// [`NotRegistered`](Error::NotRegistered), and [`PeerFailed`](Error::PeerFailed) when a rank has failed and another one
-    /// keeps its pin: the memory is leaked then, since that rank may still write to it. Between processes of a host, the pin
-    /// of a rank that was killed keeps no memory; over `verbs` it does, since the count of the pins names no rank.
+    /// [`NotRegistered`](Error::NotRegistered), and [`PeerFailed`](Error::PeerFailed) when a rank has failed and another
+    /// rank keeps its pin. The memory is leaked then, since that rank may still write to it. Between processes of a host,
+    /// the pin of a killed rank does not keep memory. Over `verbs` it does, since the count of the pins names no rank.
     fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
         let registration = self.extras().registration.ok_or(Error::NotRegistered { rank: self.view().rank(), key })?;
         registration.deregister(key)
@@ -634,7 +637,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
 impl<F: Fabric> RemoteAtomics for F {}
 
-/// Returns what lets a rank go on after a failure, if its backend can.
+/// Returns the part that lets a rank go on after a failure, if its backend has it.
 fn survival(extras: Extras<'_>) -> Result<&dyn Failures> {
     extras.failures.ok_or(Error::Unsupported {
         what: "going on after the failure of a rank",

@@ -1,4 +1,4 @@
-//! Which ranks share a node, and which nodes share a rack.
+//! The placement of ranks: the ranks that share a node, and the nodes that share a rack.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ struct Table {
     racks: Vec<u32>,
 }
 
-/// A topology as it is written down. That of blocks has no table.
+/// The serialized form of a topology. A topology of blocks has no table.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Plain {
     size: u32,
@@ -115,13 +115,13 @@ impl Topology {
         Topology { size, ranks_per_node: size.max(1).div_ceil(nodes), nodes_per_rack: nodes, table: None }
     }
 
-    /// The places of `ranks`, numbered anew from 0 in their order, as are their nodes and racks.
+    /// Returns the topology of `ranks`. Ranks, nodes and racks are numbered anew from 0, in their order.
     pub(crate) fn of_subset(&self, ranks: impl Iterator<Item = Rank>) -> Topology {
         Topology::of_places(ranks.map(|rank| (self.node_of(rank), self.rack_of(rank))))
     }
 
-    /// Makes a topology of ranks at the given places, each a node and its rack. Both are renumbered, in the order of
-    /// their first use.
+    /// Makes a topology of ranks at the given places, each a node and its rack. Nodes and racks are renumbered, in the
+    /// order of their first use.
     pub fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
         let (mut new_nodes, mut new_racks) = (HashMap::new(), HashMap::new());
         let (mut nodes, mut racks) = (Vec::new(), Vec::new());
@@ -190,7 +190,7 @@ impl Topology {
         }
     }
 
-    /// Returns how far `a` and `b` are from each other.
+    /// Returns the distance between `a` and `b`.
     pub fn distance(&self, a: Rank, b: Rank) -> Distance {
         if a == b {
             Distance::Own
@@ -202,7 +202,7 @@ impl Topology {
     }
 }
 
-/// Returns how often the most frequent number occurs in `numbers`, which count from 0; at least 1.
+/// Returns the number of times that the most frequent number occurs in `numbers`, which count from 0; at least 1.
 fn largest(numbers: &[u32]) -> u32 {
     let mut counts = vec![0; numbers.iter().max().map_or(0, |&most| most as usize + 1)];
     for &number in numbers {
@@ -211,7 +211,7 @@ fn largest(numbers: &[u32]) -> u32 {
     counts.into_iter().max().unwrap_or(1)
 }
 
-/// Returns how many numbers a kernel list such as `0-3,8` names.
+/// Returns the number of numbers in a kernel list such as `0-3,8`.
 fn count_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -264,7 +264,7 @@ mod tests {
                 assert_eq!(mixed.distance(Rank(i), Rank(j)), whole.distance(Rank(a), Rank(b)), "{a} to {b}");
             }
         }
-        // A subset of the subset goes through the table.
+        // A subset of the subset uses the table.
         let inner = mixed.of_subset([3, 5, 4].map(Rank).into_iter());
         assert_eq!(inner, whole.of_subset([3, 1, 2].map(Rank).into_iter()));
         assert_eq!((mixed.node_of(Rank(7)), mixed.rack_of(Rank(7))), (u32::MAX, u32::MAX));

@@ -9,7 +9,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// Whose segment it lies in.
+    /// Returns the rank of the segment that contains it.
     #[inline(always)]
     pub fn rank(self) -> Rank {
         self.at.rank
@@ -33,13 +33,13 @@ impl Word {
         self.at
     }
 
-    /// The word `index` words further on, which the caller has checked to exist.
+    /// Returns the word `index` words further on, which exists (the caller has checked that).
     #[inline(always)]
     pub(crate) fn next(self, index: u64) -> Word {
         Word { at: Address { disp: self.at.disp.word(index), ..self.at } }
     }
 
-    /// The same word, where its rank has the number `rank`.
+    /// Returns the same word in a world where its rank has the number `rank`.
     #[inline(always)]
     pub(crate) fn renumbered(self, rank: Rank) -> Word {
         Word { at: Address { rank, ..self.at } }
@@ -84,7 +84,7 @@ impl Span {
         self.len == 0
     }
 
-    /// The same bytes, where their rank has the number `rank`.
+    /// Returns the same bytes in a world where their rank has the number `rank`.
     #[inline(always)]
     pub(crate) fn renumbered(self, rank: Rank) -> Span {
         Span { at: Address { rank, ..self.at }, len: self.len }
@@ -94,25 +94,25 @@ impl Span {
 /// An operation on one word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WordOp {
-    /// Adds, modulo 2^64; the result is the old word.
+    /// Adds, modulo 2^64. The result is the old word.
     FetchAdd(u64),
-    /// Stores `desired` if the word is `expected`; the result is the old word.
+    /// Stores `desired` if the word is `expected`. The result is the old word.
     CompareAndSwap {
         /// The value that the word must have.
         expected: u64,
         /// The new value.
         desired: u64,
     },
-    /// Stores; the result is the old word.
+    /// Stores. The result is the old word.
     FetchStore(u64),
     /// The result is the word.
     Get,
-    /// Stores, posted; the result is 0.
+    /// Stores, posted. The result is 0.
     Put(u64),
 }
 
 impl WordOp {
-    /// The operation's name, for errors.
+    /// Returns the operation's name, for errors.
     #[inline(always)]
     pub fn operation(self) -> Operation {
         match self {

@@ -26,7 +26,7 @@ pub trait LocalEngine {
     /// Writes a word.
     fn store(&self, at: Word, value: u64) -> Result<()>;
 
-    /// Carries out an atomic operation, and returns its result.
+    /// Executes an atomic operation, and returns its result.
     fn atomic(&self, at: Word, op: WordOp) -> Result<u64>;
 }
 
@@ -52,17 +52,17 @@ impl<'a> LocalWords<'a> {
         LocalWords { words, engine: None }
     }
 
-    /// The `count` words from `first` on, which `engine` accesses.
+    /// Makes the local words of the `count` words from `first` on, which `engine` accesses.
     pub fn by(engine: &'a dyn LocalEngine, first: Word, count: u64) -> LocalWords<'a> {
         LocalWords { words: &[], engine: Some(EngineWords { engine, first, count }) }
     }
 
-    /// Returns their number.
+    /// Returns the number of words.
     pub fn len(&self) -> u64 {
         self.engine.map_or(self.words.len() as u64, |words| words.count)
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -111,25 +111,25 @@ impl fmt::Debug for LocalWords<'_> {
 pub struct MemoryWord<'a>(&'a AtomicU64);
 
 impl MemoryWord<'_> {
-    /// Reads it, and acquires.
+    /// Reads the word, and acquires.
     #[inline(always)]
     pub fn load(self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Writes it, and releases: see the module's text for when that is complete.
+    /// Writes the word, and releases. The module's text explains when that is complete.
     #[inline(always)]
     pub fn store(self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Adds to it, modulo 2^64, and returns the old word.
+    /// Adds to the word, modulo 2^64, and returns the old word.
     #[inline(always)]
     pub fn fetch_add(self, value: u64) -> u64 {
         self.0.fetch_add(value, Ordering::SeqCst)
     }
 
-    /// Replaces it, and returns the old word.
+    /// Replaces the word, and returns the old word.
     #[inline(always)]
     pub fn fetch_store(self, value: u64) -> u64 {
         self.0.swap(value, Ordering::SeqCst)
@@ -143,7 +143,7 @@ impl MemoryWord<'_> {
         }
     }
 
-    /// Carries out an atomic operation, sequentially consistent; returns the old word, and 0 for a put.
+    /// Executes an atomic operation, sequentially consistent. Returns the old word, and 0 for a put.
     #[inline(always)]
     pub fn atomic(self, op: WordOp) -> u64 {
         match op {
@@ -172,7 +172,7 @@ impl fmt::Debug for EngineWord<'_> {
     }
 }
 
-/// A word that this rank's processor reaches, or an engine in its place.
+/// A word that this rank's processor, or an engine in its place, accesses.
 #[derive(Clone, Copy, Debug)]
 pub enum LocalWord<'a> {
     /// In memory.
@@ -182,11 +182,11 @@ pub enum LocalWord<'a> {
 }
 
 impl LocalWord<'_> {
-    /// Reads it, and acquires.
+    /// Reads the word, and acquires.
     ///
     /// # Errors
     ///
-    /// The errors of the engine; there are none over memory.
+    /// The errors of the engine. Over memory there are no errors.
     #[inline(always)]
     pub fn load(self) -> Result<u64> {
         match self {
@@ -195,7 +195,7 @@ impl LocalWord<'_> {
         }
     }
 
-    /// Writes it, and releases: see the module's text for when that is complete.
+    /// Writes the word, and releases. The module's text explains when that is complete.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl LocalWord<'_> {
         }
     }
 
-    /// Carries out an atomic operation, sequentially consistent; returns the old word, and 0 for a put.
+    /// Executes an atomic operation, sequentially consistent. Returns the old word, and 0 for a put.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Worlds: the number of ranks, the memory of each, and where they run.
+//! Worlds: the number of ranks, the memory of each, and their places.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

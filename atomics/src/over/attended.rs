@@ -1,8 +1,8 @@
 //! The `attended` wrapper: a handle that works for other ranks while it waits.
 //!
-//! A rank that waits inside a lock or a barrier may be needed by the rank that it waits for, where a layer above serves
-//! requests. [`Attended`] forwards every operation, and calls a function of that layer again and again while it waits. A handle
-//! that is not wrapped pays nothing.
+//! Where a layer above serves requests, the awaited rank may need a rank that waits inside a lock or a barrier. [`Attended`]
+//! forwards every operation, and calls a function of that layer repeatedly while it waits. A handle that is not wrapped pays
+//! nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::model::fabric::{
 };
 use crate::{Rank, RemoteAtomics, Request, Result, Time, Until};
 
-/// A deadline that has passed, by any clock: such a wait only looks at the word, as often as a wait does before it looks at the clock.
+/// A deadline that has passed, by any clock. Such a wait only looks at the word, for the number of times before a wait looks at the
+/// clock.
 const PASSED: Time = Time(0);
 
 /// The first wait between two calls of the function.
@@ -22,21 +23,22 @@ const SHORTEST: Duration = Duration::from_micros(2);
 /// earlier call takes time from that rank.
 const SHORTEST_SHARING: Duration = Duration::from_micros(20);
 
-/// The longest wait between two calls of the function: each one that finds nothing doubles the wait up to here.
+/// The longest wait between two calls of the function. Each call that finds nothing doubles the wait, up to this
+/// length.
 const LONGEST: Duration = Duration::from_millis(2);
 
 /// The result of a call of an [`Attended`] handle's function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// There is nothing that could ever need this rank: the wait goes on without further calls.
+    /// No request can ever need this rank. The wait goes on without further calls.
     Never,
     /// There was nothing to serve.
     Nothing,
-    /// Something has come and is done.
+    /// A request has arrived, and was served.
     Something,
 }
 
-/// A rank whose waits call a function again and again.
+/// A rank whose waits call a function repeatedly.
 ///
 /// ```
 /// use rmalab_atomics::{Attended, Rank, RemoteAtomics, Served, Until, World};
@@ -57,12 +59,12 @@ pub struct Attended<'a, A: RemoteAtomics + ?Sized, F> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F> {
-    /// The handle `inner`, whose waits call `serve`.
+    /// Wraps the handle `inner`, so that its waits call `serve`.
     pub fn new(inner: &'a A, serve: F) -> Self {
         Attended { inner, serve, first: Duration::ZERO }
     }
 
-    /// Returns the handle with waits that first wait for some microseconds, and then call the function.
+    /// Returns the handle with waits that begin to call the function after some microseconds.
     ///
     /// It is for functions that cost more than most waits take.
     #[must_use]
@@ -71,7 +73,8 @@ impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F
         Attended { first, ..self }
     }
 
-    /// Serves until the word is as waited for, and returns it; `None` once no more calls of the function are needed.
+    /// Serves until the word meets the condition, and returns it. Returns `None` once no further call of the function
+    /// is needed.
     fn attend(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let mut step = SHORTEST.max(self.first);
         if !self.first.is_zero() {
@@ -171,7 +174,7 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'
         self.inner.clock()
     }
 
-    /// The function belongs to one thread: there is no handle for several.
+    /// The function belongs to one thread, so there is no handle for several.
     #[inline(always)]
     fn extras(&self) -> Extras<'_> {
         let inner = self.inner.extras();
@@ -181,7 +184,7 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'
 }
 
 impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Leaving for Attended<'_, A, F> {
-    /// Learns that `writer` has left only once there is nothing to serve any more.
+    /// Learns that `writer` has left only once there is nothing left to serve.
     fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
         match self.attend(own, until, None)? {
             Some(value) => Ok(value),

@@ -1,6 +1,6 @@
 //! Non-blocking operations on bytes and on words, whose buffers stay alive long enough.
 //!
-//! Like in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns,
+//! As in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns,
 //! fails or panics. Buffers are borrowed for the whole scope, so no `mem::forget` ends a borrow early.
 
 use std::marker::PhantomData;
@@ -115,7 +115,7 @@ where
     result
 }
 
-/// A piece of a non-contiguous operation: where in the buffer, in bytes, where in the target, and how long.
+/// A piece of a non-contiguous operation: its place in the buffer, its place at the target, and its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Offset in the buffer, in bytes.
@@ -138,9 +138,9 @@ pub struct Owned<'a, A: RemoteAtomics + ?Sized, T: Pod> {
     requests: Vec<Request>,
 }
 
-/// Which way an owned buffer's bytes go.
+/// The direction in which an owned buffer's bytes move.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Put,
     Get,
 }
@@ -150,13 +150,14 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`RemoteAtomics::put_bytes_nb`]; pieces that have begun are waited for, and the buffer is dropped.
+    /// The errors of [`RemoteAtomics::put_bytes_nb`]. The call then waits for the pieces that have begun, and drops the
+    /// buffer.
     ///
     /// # Panics
     ///
     /// When a piece reaches outside of the buffer.
     pub fn put(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
-        Self::start(ra, buffer, pieces, Way::Put)
+        Self::start(ra, buffer, pieces, Direction::Put)
     }
 
     /// Starts to read pieces of `buffer`, which must not overlap each other.
@@ -167,16 +168,17 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Panics
     ///
-    /// The errors of [`put`](Self::put), and an error when a piece does not start after the previous one.
+    /// As for [`put`](Self::put), and when a piece does not start after the end of the previous one.
     pub fn get(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
-        Self::start(ra, buffer, pieces, Way::Get)
+        Self::start(ra, buffer, pieces, Direction::Get)
     }
 
     /// Starts word operations whose results go to the elements of `buffer`, in their order.
     ///
     /// # Errors
     ///
-    /// The errors of [`RemoteAtomics::start`]; operations that have begun are waited for, and the buffer is dropped.
+    /// The errors of [`RemoteAtomics::start`]. The call then waits for the operations that have begun, and drops the
+    /// buffer.
     ///
     /// # Panics
     ///
@@ -188,15 +190,15 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
         let mut owned = Owned { ra, buffer: parts, requests: Vec::new() };
         for (i, (at, op)) in words.into_iter().enumerate() {
             assert!(i < parts.1, "an operation without an element of the {} for its result", parts.1);
-            // SAFETY: element `i` is in the buffer (just checked) and is a word (checked above); no other operation has its
+            // SAFETY: element `i` is in the buffer (just checked) and is a word (checked above). No other operation has its
             // result there, and nothing else can reach it until `self` has waited. T is Pod, so that any word is a value.
-            // If the call fails, nothing is under way with it, and the drop of `owned` waits for those before it.
+            // If the call fails, nothing is under way with it, and the drop of `owned` waits for the operations before it.
             owned.requests.push(unsafe { ra.start(at, op, parts.0.add(i).cast::<u64>())? });
         }
         Ok(owned)
     }
 
-    fn start(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>, way: Way) -> Result<Self> {
+    fn start(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>, direction: Direction) -> Result<Self> {
         let mut buffer = ManuallyDrop::new(buffer);
         let parts = (buffer.as_mut_ptr(), buffer.len(), buffer.capacity());
         let bytes = size_of_val(buffer.as_slice());
@@ -212,9 +214,9 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
             // piece, and the drop of `owned` waits for the pieces before it.
             let request = unsafe {
                 let start = parts.0.cast::<u8>().add(offset);
-                match way {
-                    Way::Put => ra.put_bytes_nb(at, start, len)?,
-                    Way::Get => {
+                match direction {
+                    Direction::Put => ra.put_bytes_nb(at, start, len)?,
+                    Direction::Get => {
                         assert!(offset >= behind, "a piece at {offset} of a buffer overlaps one that ends at {behind}");
                         behind = offset + len;
                         ra.get_bytes_nb(at, start, len)?

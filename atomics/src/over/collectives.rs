@@ -9,7 +9,7 @@
 //!   D. Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing systems,
 //!   IEEE TPDS 8, 1997, <https://doi.org/10.1109/71.642949>.
 //! * Centralized barrier, where ranks share processors: J. Mellor-Crummey, M. Scott, Algorithms for scalable synchronization
-//!   on shared-memory multiprocessors, ACM TOCS 9(1), 1991, section 3.1. Each rank has its own copy of the paper's flag here.
+//!   on shared-memory multiprocessors, ACM TOCS 9(1), 1991, section 3.1. Here each rank has its own copy of the paper's flag.
 //! * Reduce-scatter is that allgather run backwards, with additions in place of copies. Broadcast is a binomial tree.
 //! * Allreduce is a dissemination of results over windows of ranks, see [`allreduce`](Collectives::allreduce).
 //!
@@ -25,7 +25,7 @@
 //! | slots | successor | predecessor | message n is in slot n mod 2 |
 //! | taken | predecessor | successor | number of the last message that was copied out of its slot |
 //!
-//! Where ranks share processors, each has these words, too:
+//! Where ranks share processors, each rank also has these words:
 //!
 //! | word | home | written by | value |
 //! | --- | --- | --- | --- |
@@ -37,35 +37,38 @@
 //!
 //! In dissemination each of R rounds waits for other ranks. Where ranks share processors, each of these waits may cost a
 //! switch to another rank. So every rank counts itself at rank 0 and waits once. The last one releases all others. With
-//! 8 processes on 2 processors that takes 3.3 us in place of 4.9 us.
+//! 8 processes on 2 processors, that takes 3.3 us instead of 4.9 us.
 //!
-//! * C1. `count` is epoch × p exactly when all ranks have reached that barrier: nobody reaches the next one before.
-//! * C2. A rank does not know who will be the last one. So it waits for the rank behind it; one that has left the world
-//!   after the barrier has reached it. If a rank leaves before, the rank ahead of it gets an error and ends, and then the
-//!   ranks ahead of that one.
+//! * C1. `count` is epoch × p exactly when all ranks have reached that barrier, since no rank reaches the next one
+//!   before.
+//! * C2. A rank does not know which rank will be the last one. So it waits for the rank behind it. A rank that has left
+//!   the world after the barrier has reached the barrier. If a rank leaves before, the rank ahead of it gets an error and
+//!   ends, and then so do the ranks ahead of that rank.
 //!
 //! # Invariants
 //!
 //! * I1. Every word and slot of a link has one writer, and the values of every word only grow; all words start as 0.
-//! * I2. `arrived` = n implies that the data of messages up to n is in the slots: Short messages are word puts, and the
+//! * I2. `arrived` = n implies that the data of messages up to n is in the slots. Short messages are word puts, and the
 //!   put of `arrived` to the same target is ordered after them. Long messages are bulk puts, flushed before that put.
-//! * I3. `taken` = n implies that messages up to n are copied: gets are complete when they return, and the put follows.
-//! * I4. Message n is written only once `taken` ≥ n − 2, so that by I3 no rank needs the old content of its slot; and
-//!   the puts of message n − 2 took effect before, since by I2 the successor saw `arrived` ≥ n − 2 after them.
+//! * I3. `taken` = n implies that messages up to n are copied, since gets are complete when they return, and the put
+//!   follows.
+//! * I4. Message n is written only once `taken` ≥ n − 2, so by I3 no rank needs the old content of its slot. The puts
+//!   of message n − 2 took effect before, since by I2 the successor saw `arrived` ≥ n − 2 after them.
 //! * I5. All ranks make the same calls in the same order, and a call is the same sequence of steps (chunk, link) on all of
-//!   them; within a step a rank sends before it receives. So no rank waits forever: consider a waiting rank whose step is
+//!   them. Within a step a rank sends before it receives. So no rank waits forever: consider a waiting rank whose step is
 //!   the earliest. If it receives, its predecessor sends at the same step, and can wait only at an earlier place. If it
 //!   sends, it waits for a receive of an earlier step, at which its successor would have to wait. Both contradict the
 //!   choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links. In an
-//!   allgather of different lengths a rank may have no message at a step; then its successor expects none.)
-//! * I6. Operations may follow each other without a barrier, since numbers continue from one to the next (I1), and the
-//!   link has the flow control for all operations on it (I4).
+//!   allgather of different lengths a rank may have no message at a step. Then its successor expects none.)
+//! * I6. Operations may follow each other without a barrier: numbers continue from one to the next (I1), and the link
+//!   controls the flow of all operations on it (I4).
 //!
 //! # Memory
 //!
-//! Every rank has 24 bytes and two chunks for each of the R links, for any length of messages: with the default chunk,
-//! 4 KiB for each link. Where ranks share processors, there are 24 bytes more. These words stay allocated as long as the
-//! world lives: the last barrier before they could be taken back would itself need them. Make one for a world and share it.
+//! Every rank has 24 bytes and two chunks for each of the R links, for any length of messages: with the default chunk, 4
+//! KiB for each link. Where ranks share processors, there are 24 bytes more. These words stay allocated as long as the
+//! world lives, since the last barrier before their release would itself need them. Make one object for each world, and
+//! share it.
 
 use std::cell::{Cell, RefCell};
 
@@ -73,21 +76,22 @@ use crate::{Attended, Disp, Error, Rank, RemoteAtomics, Result, Served, Until, W
 
 /// Default number of bytes of a chunk.
 ///
-/// Half a page: long enough that the two word puts of a message are little beside its data, short enough that a million
-/// simulated ranks with 20 links each take 80 KiB a rank.
+/// Half a page. It is long enough that the two word puts of a message cost little compared to its data. It is short
+/// enough that each of a million simulated ranks with 20 links takes 80 KiB.
 pub const CHUNK_BYTES: u64 = 2048;
 
 /// Slots of a link: one is filled while the other is emptied.
 const SLOTS: u64 = 2;
 
-/// Messages up to this many words (a cache line) travel as word puts, which need no flush: one trip, not two.
+/// Messages of up to this many words (a cache line) travel as word puts, which need no flush. That is one trip, not
+/// two.
 const SHORT: usize = 8;
 
 /// Collective operations of all ranks of a world.
 ///
-/// Every method that communicates is collective: all ranks call it, in the same order, and with arguments that agree as the method says.
-/// The ranks do not check this. If lengths, roots or the order of calls disagree, a call waits forever or returns other data.
-/// After an error the ranks may be at different points, and the object cannot be used any more. Errors come from wrong arguments, from a
+/// Every method that communicates is collective: all ranks call it, in the same order, and with arguments that agree as the method
+/// requires. The ranks do not check this. If lengths, roots or the order of calls disagree, a call waits forever or returns other data.
+/// After an error the ranks may be at different points, and the object is no longer usable. Errors come from wrong arguments, from a
 /// failed peer, or from a peer that has left before it made the call ([`PeerLeft`](crate::Error::PeerLeft), on backends that know).
 ///
 /// The methods keep their state in plain cells, so a rank's object is not [`Sync`].
@@ -112,11 +116,11 @@ pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
     centralized: Option<Centralized>,
     /// Words of a chunk.
     chunk: usize,
-    /// The number of barriers of this rank.
+    /// The number of barriers that this rank has called.
     epoch: Cell<u64>,
     /// A buffer of one chunk, for the conversion between words and bytes.
     bytes: RefCell<Vec<u8>>,
-    /// Whether waits need to call the function, and the function.
+    /// The function that waits call, and a flag that tells whether they need to call it.
     serve: Option<(fn() -> bool, Serve)>,
 }
 
@@ -156,7 +160,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Collectives::with_chunk(ra, CHUNK_BYTES)
     }
 
-    /// Like [`new`](Self::new), with chunks of `bytes` bytes, rounded up to whole words; all ranks pass the same.
+    /// Like [`new`](Self::new), with chunks of `bytes` bytes, rounded up to whole words. All ranks pass the same value.
     ///
     /// # Errors
     ///
@@ -170,7 +174,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         let (me, size) = (u64::from(ra.rank().0), u64::from(ra.size()));
         let chunk = bytes.div_ceil(WORD).max(1);
         let rounds = u64::from(rounds(ra.size()));
-        // Three words a link, those of the centralized barrier, then the slots, each at the start of a cache line.
+        // Three words for each link, the words of the centralized barrier, then the slots, each at the start of a cache
+        // line.
         let words = (3 * rounds + if is_centralized { 3 } else { 0 }).next_multiple_of(8);
         let slots = rounds.saturating_mul(SLOTS).saturating_mul(chunk);
         let base =
@@ -208,7 +213,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Collectives { serve: Some((is_needed, serve)), ..self }
     }
 
-    /// Waits for a word that only `writer` is still to write.
+    /// Waits for a word that only `writer` still has to write.
     fn wait(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
         match self.serve {
             Some((is_needed, serve)) if is_needed() => self.wait_and_serve(serve, own, until, writer),
@@ -222,20 +227,20 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         attended.wait_until_from(own, until, writer)
     }
 
-    /// The rank whose operations these are.
+    /// Returns the rank handle of these operations.
     pub fn ra(&self) -> &'a A {
         self.ra
     }
 
-    /// Returns once all ranks have called it. After the barrier, every rank sees operations that were *complete* at any
+    /// Waits until all ranks have called it. After the barrier, every rank sees operations that were *complete* at any
     /// rank's call.
     ///
     /// It flushes nothing by itself. A rank's earlier puts without a flush are *posted*, and need not be visible to any
     /// rank after the barrier: call [`flush_all`](RemoteAtomics::flush_all) first if they must be. Gets, fetching
     /// operations and flushed puts are complete already.
     ///
-    /// R = ⌈log₂ p⌉ word puts and as many waits. Where ranks [share processors](crate::Capabilities::shares_processors): an addition and a
-    /// wait, and p − 1 word puts of the last rank.
+    /// It takes R = ⌈log₂ p⌉ word puts and as many waits. Where ranks [share processors](crate::Capabilities::shares_processors), it
+    /// takes an addition and a wait, and p − 1 word puts of the last rank.
     ///
     /// # Errors
     ///
@@ -266,11 +271,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         loop {
             let until = Until::Ge(epoch);
             let Some(awaited) = others.next() else {
-                // All have reached it, so the last one is about to release this one.
+                // All ranks have reached the barrier, so the last one is about to release this rank.
                 return ra.wait_until(words.released, until).map(drop);
             };
             match self.wait(words.released, until, awaited) {
-                // C2: the last rank may have released that one, which has left since, and not yet this one.
+                // C2: the last rank may have released that rank, which has left since, and not yet this rank.
                 Err(Error::PeerLeft { .. }) if ra.get(awaited.at(words.reached).unwatched())? >= epoch => {}
                 ended => return ended.map(drop),
             }
@@ -279,9 +284,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
 
     /// Copies `words` of rank `root` to `words` of all ranks, which have the same length.
     ///
-    /// Ranks may leave before others have come. An empty broadcast is nothing at all.
+    /// Ranks may leave before others have arrived. An empty broadcast does nothing.
     ///
-    /// R rounds for one chunk; further chunks follow in a pipeline.
+    /// It takes R rounds for one chunk. Further chunks follow in a pipeline.
     ///
     /// # Errors
     ///
@@ -348,8 +353,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
 
     /// Gathers `words` of all ranks on all ranks: `words` of rank i are at i × `words.len()`; all lengths are equal.
     ///
-    /// R rounds and p − 1 blocks sent and received by each rank, which is the least for both; so there is
-    /// no other algorithm for long blocks.
+    /// It takes R rounds, and each rank sends and receives p − 1 blocks. Both are the minimum, so there is no other
+    /// algorithm for long blocks.
     ///
     /// # Errors
     ///
@@ -375,8 +380,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
 
     /// Gathers `bytes` of all ranks, of any length each, on all ranks: element i comes from rank i.
     ///
-    /// An [`allgather`](Self::allgather) of the lengths, and then of blocks of those lengths, in whole words: 2 R rounds,
-    /// and no rank sends or receives a block twice.
+    /// It is an [`allgather`](Self::allgather) of the lengths, and then of blocks with these lengths, in whole words. It
+    /// takes 2 R rounds, and no rank sends or receives a block twice.
     ///
     /// # Errors
     ///
@@ -412,7 +417,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     }
 
     /// Sends block number i of `words` to rank i, and returns the blocks for this rank, with the block of rank i at index
-    /// i; there is one block for each rank, and all have the same length, on all ranks.
+    /// i. There is one block for each rank, and all blocks of all ranks have the same length.
     ///
     /// It takes R rounds, in each of which half of the blocks travel, which is best for short blocks. Put long blocks
     /// directly to their targets.
@@ -423,13 +428,13 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     ///
     /// # Panics
     ///
-    /// When the words are not as many for each rank.
+    /// When the number of words is not a multiple of the number of ranks.
     pub fn alltoall(&self, words: &[u64]) -> Result<Vec<u64>> {
         let (me, size) = (self.ra.rank().index(), self.ra.size() as usize);
         assert!(words.len().is_multiple_of(size), "alltoall: a block for each rank, all of the same length");
         let len = words.len() / size;
         let block = |i: usize| i % size * len..(i % size + 1) * len;
-        // Block number k has to go k ranks further on: a hop on link r for each bit r of k.
+        // Block number k has to move k ranks further on, with a hop on link r for each bit r of k.
         let mut blocks: Vec<u64> = (0..size).flat_map(|k| &words[block(me + k)]).copied().collect();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for (r, link) in self.links.iter().enumerate() {
@@ -452,12 +457,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     /// `combine` is associative and commutative, and the same on all ranks: `u64::wrapping_add`, `u64::max`, `u64::min`, or
     /// a closure such as `|a, b| a ^ b`.
     ///
-    /// A rank's window of n is the result over the n ranks that end with it. Windows of 2^r double from link to link, and
-    /// where p has bit r, one of 2^r continues the window of the lower bits of p, which the predecessor sends as well. So no
+    /// A rank's window of n is the result over the n ranks that end with it. Windows of 2^r double from link to link. Where
+    /// p has bit r, a window of 2^r continues the window of the lower bits of p, which the predecessor sends as well. So no
     /// rank is counted twice, for any p.
     ///
-    /// R rounds, each with one message of as many words, or of twice as many where p has the bit. Long vectors are better
-    /// reduced in parts, each rank one, and gathered.
+    /// It takes R rounds, each with one message of as many words, or of twice as many where p has the bit. Long vectors
+    /// are better reduced in parts, one for each rank, and then gathered.
     ///
     /// # Errors
     ///
@@ -489,9 +494,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
 
     /// Adds up `values` of all ranks, element by element, and returns to rank i the sum of the elements number i.
     ///
-    /// Sums are modulo 2^64. As MPI_Reduce_scatter_block with one element for each rank (MPI 4.1, section 6.10.1).
+    /// Sums are modulo 2^64. It is like MPI_Reduce_scatter_block with one element for each rank (MPI 4.1, section
+    /// 6.10.1).
     ///
-    /// R rounds and p − 1 words sent and received by each rank.
+    /// It takes R rounds, and each rank sends and receives p − 1 words.
     ///
     /// # Errors
     ///
@@ -521,8 +527,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
 
     /// Gives the allocation at `disp` back to the symmetric heap on all ranks, zeroed.
     ///
-    /// This happens between two barriers: no memory is zeroed while a rank may still use it, and no rank gets it again
-    /// before it is zero on all ranks. This rank's operations are flushed first, so that no late put lands in it.
+    /// This happens between two barriers. So no memory is zeroed while a rank may still use it, and no rank gets it
+    /// again before it is zero on all ranks. The call flushes this rank's operations first, so that no late put lands
+    /// in the memory.
     ///
     /// # Errors
     ///
@@ -600,14 +607,14 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     }
 }
 
-/// Up to 8 bytes as a word, filled up with zeros.
+/// Returns up to 8 bytes as a word, filled up with zeros.
 fn word_of(part: &[u8]) -> u64 {
     let mut word = [0; WORD as usize];
     word[..part.len()].copy_from_slice(part);
     u64::from_ne_bytes(word)
 }
 
-/// ⌈log₂ size⌉: after that many doublings, every rank has been reached.
+/// Returns ⌈log₂ size⌉: after that many doublings, every rank has been reached.
 fn rounds(size: u32) -> u32 {
     size.saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1)
 }
@@ -798,7 +805,7 @@ mod tests {
                     let barrier = ra.take();
                     let others = u64::from(size) - 1;
                     assert_eq!(barrier.fetch_add.total(), 1);
-                    // Its own word, and either those of all others or a wait.
+                    // The rank's own word, and either the words of all others or a wait.
                     assert!([(1 + others, 0), (1, 1)].contains(&(barrier.put.total(), barrier.wait)), "{barrier:?}");
                     collectives.reduce_scatter(&vec![1; size as usize]).unwrap();
                     let sums = ra.take();
@@ -873,7 +880,8 @@ mod tests {
             |collectives| collectives.barrier(),
             |collectives| collectives.broadcast(Rank(1), &mut [0]),
             |collectives| collectives.allgather(&[0; 2 * SHORT]).map(drop),
-            // More messages than a link has slots for: the rank ahead of the one that has left waits for its receipts.
+            // There are more messages than a link has slots. The rank ahead of the rank that has left waits for its
+            // receipts.
             |collectives| collectives.allgather(&[0; 2048]).map(drop),
         ];
         for operation in operations {
@@ -902,7 +910,7 @@ mod tests {
                     let collectives = Collectives::new(ra).unwrap();
                     collectives.barrier().unwrap();
                     if ra.rank() == Rank(delayed) {
-                        // Most often the others have left by then, as far as they can.
+                        // Usually the others have left by then, as far as they can.
                         std::thread::sleep(std::time::Duration::from_millis(5));
                     }
                     let mut words = [u64::from(ra.rank().0); 12];

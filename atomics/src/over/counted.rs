@@ -3,9 +3,9 @@
 //! Costs of locks are stated in remote operations of an acquire and a release. [`Counted`] measures them, so that a table of costs is a test
 //! and not prose. It wraps any backend and forwards every call. A backend that is not wrapped pays nothing.
 //!
-//! One call counts as one operation. A call that fails is not counted, since it has done nothing. A backend's own operations for the
-//! emulation of another one are not counted. A put or get through a [`Pinned`] is a bulk operation on the memory's owner. Taking a pin is
-//! not counted, since it is set-up. Accesses to the words of a pin are not calls, and are not counted.
+//! One call counts as one operation. A call that fails is not counted, since it has done nothing. If a backend emulates an operation by
+//! several others, only the emulated operation is counted. A put or get through a [`Pinned`] is a bulk operation on the memory's owner.
+//! Taking a pin is not counted, since it is set-up. Accesses to the words of a pin are not calls, and are not counted.
 
 use std::cell::Cell;
 use std::fmt;
@@ -62,7 +62,7 @@ impl ByDistance {
 pub struct Counts {
     /// Calls of [`fetch_add`](RemoteAtomics::fetch_add).
     pub fetch_add: ByDistance,
-    /// Calls of [`compare_and_swap`](RemoteAtomics::compare_and_swap), also those that stored nothing.
+    /// Calls of [`compare_and_swap`](RemoteAtomics::compare_and_swap), including calls that stored nothing.
     pub compare_and_swap: ByDistance,
     /// Calls of [`fetch_store`](RemoteAtomics::fetch_store).
     pub fetch_store: ByDistance,
@@ -76,7 +76,7 @@ pub struct Counts {
     pub put_bytes: ByDistance,
     /// Calls of [`flush`](RemoteAtomics::flush), by its target; [`put_bytes`](RemoteAtomics::put_bytes) makes one.
     pub flush: ByDistance,
-    /// Calls of [`flush_all`](RemoteAtomics::flush_all), which has no one target.
+    /// Calls of [`flush_all`](RemoteAtomics::flush_all), which has no single target.
     pub flush_all: u64,
     /// Calls of [`wait_until`](RemoteAtomics::wait_until) and its form with a deadline, on words of the local rank.
     pub wait: u64,
@@ -89,8 +89,8 @@ pub struct Counts {
 impl Counts {
     /// Word and bulk operations on other ranks: the cost of a lock as papers count it.
     ///
-    /// Waits and pauses do not count, since they act on this rank alone. Flushes do not, since a flush waits for
-    /// operations that were counted already and is no operation at the target.
+    /// Waits and pauses do not count, since they act on this rank alone. Flushes do not count, since a flush waits for
+    /// operations that were already counted, and is not an operation at the target.
     pub fn remote_operations(&self) -> u64 {
         self.operations().map(|(_, counts)| counts.others()).sum()
     }
@@ -164,13 +164,13 @@ impl Sub for Counts {
     ///
     /// # Panics
     ///
-    /// When `earlier` is not a snapshot that these counts have grown from.
+    /// When `earlier` is not an earlier snapshot of these counts.
     fn sub(self, earlier: Counts) -> Counts {
         self.zip(&earlier, |now, then| now.checked_sub(then).expect("the earlier counts are not larger"))
     }
 }
 
-/// A table with a line for each kind that was issued, and the bulk bytes in the last line.
+/// Writes a table with a line for each kind that was issued, and the bulk bytes in the last line.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<18}{:>10}{:>10}{:>10}", "operation", "own", "node", "remote")?;
@@ -248,7 +248,7 @@ pub struct Counted<'a, A: RemoteAtomics + ?Sized> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
-    /// Counts operations through the new wrapper; operations through `inner` itself are not counted.
+    /// Makes a wrapper that counts the operations through it. Operations through `inner` itself are not counted.
     pub fn new(inner: &'a A) -> Counted<'a, A> {
         Counted {
             inner,
@@ -436,7 +436,8 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Counted<'_, A> {
         self.inner.clock()
     }
 
-    /// The counters belong to one thread: there is no handle for several, whose operations would not be counted.
+    /// Returns `None`. The counters belong to one thread, so the operations of a handle for several would not be
+    /// counted.
     #[inline(always)]
     fn extras(&self) -> Extras<'_> {
         let inner = self.inner.extras();
@@ -456,13 +457,13 @@ impl<A: RemoteAtomics + ?Sized> LocalMemory for Counted<'_, A> {
         self.inner.shared_words(at, words)
     }
 
-    /// `None`: a load or a store is not a call, and would not be counted.
+    /// Returns `None`: a load or a store is not a call, and would not be counted.
     #[inline(always)]
     fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
         None
     }
 
-    /// `None`, like [`direct_words`](LocalMemory::direct_words).
+    /// Returns `None`, like [`direct_words`](LocalMemory::direct_words).
     #[inline(always)]
     fn local_words(&self, _at: Address, _words: u64) -> Option<LocalWords<'_>> {
         None

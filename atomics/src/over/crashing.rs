@@ -1,4 +1,4 @@
-//! A rank that is killed, stopped or unwound ahead of an operation of a given number: real failures that can be repeated.
+//! A rank that is killed, stopped or unwound ahead of its n-th operation: real failures that can be repeated.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,22 +18,22 @@ pub struct Unwound;
 /// Kills or stops this process, or unwinds its caller, ahead of one of its operations, and passes on all others.
 ///
 /// Word and bulk operations, flushes, waits, pauses and calls about failures are numbered from 1. Between two operations
-/// a rank only computes. So the deaths ahead of each number are all deaths between operations; a death amid a bulk
-/// operation, or between a store and its wake-up, is not among them. It has no loads and stores of local memory, which
-/// nobody could number.
+/// a rank only computes. So the deaths ahead of each number are all deaths between operations. A death amid a bulk
+/// operation, or between a store and its wake-up, is not among them. The handle has no loads and stores of local memory,
+/// since it could not number them.
 ///
 /// One thread uses it.
 pub struct Crashing<'a, A: ?Sized> {
     inner: &'a A,
     view: &'a WorldView,
-    /// The number of operations that are still passed on; `None` is no end.
+    /// The number of operations that are still passed on; `None` for all.
     left: Cell<Option<u64>>,
     /// The signal that this process gets then; `None` unwinds.
     signal: Cell<Option<Signal>>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
-    /// Kills this process by SIGKILL ahead of operation number `ahead_of`, counted from 1; never if there is none.
+    /// Kills this process by SIGKILL ahead of operation number `ahead_of`, counted from 1. `None` stands for never.
     pub fn new(inner: &'a A, ahead_of: Option<u64>) -> Crashing<'a, A> {
         let crashing = Crashing { inner, view: inner.view(), left: Cell::new(None), signal: Cell::new(None) };
         crashing.arm(ahead_of);
@@ -54,7 +54,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
     }
 
     /// Numbers the operations from 1 again, and unwinds the caller of operation number `ahead_of`, once, by a panic with the payload
-    /// [`Unwound`], which prints nothing. The operation is not carried out. A program that catches the panic goes on.
+    /// [`Unwound`], which prints nothing. The operation is not executed. A program that catches the panic goes on.
     pub fn arm_unwind(&self, ahead_of: u64) {
         self.arm(Some(ahead_of));
         self.signal.set(None);
@@ -66,8 +66,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Crashing<'a, A> {
             Some(0) => {
                 self.left.set(None);
                 let Some(signal) = self.signal.get() else { resume_unwind(Box::new(Unwound)) };
-                // To this thread: another one that gets a SIGSTOP may run late, and this one would go on until then. If the kernel
-                // refuses, the test that waits for this failure says so.
+                // The signal goes to this thread. Another thread that gets a SIGSTOP may run late, and this thread would go on
+                // until then. If the kernel refuses, the test that waits for this failure reports it.
                 let _ = signal_hook::low_level::raise(signal.as_raw());
             }
             Some(left) => self.left.set(Some(left - 1)),

@@ -1,8 +1,8 @@
-//! The `probed` wrapper: a handle for trying out a lock that may be wrong.
+//! The `probed` wrapper: a handle for tests of a lock that may be wrong.
 //!
-//! A broken lock shows its fault where other ranks run between two of its operations, and a lock that is never released
-//! makes all ranks wait for ever. [`Probed`] forwards every operation, lets other threads run before some of them, and gives
-//! up with an error once no rank has come further for a while.
+//! A broken lock shows its fault if other ranks run between two of its operations, and a lock that is never released makes
+//! all ranks wait forever. [`Probed`] forwards every operation, and lets other threads run before some of them. It gives up
+//! with an error once no rank has made progress for a while.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,13 +11,14 @@ use std::time::Duration;
 use crate::model::fabric::{Bytes, Completion, Delay, Extras, Fabric, OuterWorld, Span, Word, WordOp, WorldView};
 use crate::{Address, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, Time, Until};
 
-/// Operations between two looks at the clock, and the length of a stretch in which other threads are let run.
+/// The number of operations between two looks at the clock, which is also the length of a stretch in which other
+/// threads run.
 const STRETCH: u64 = 64;
 
-/// One operation of this many, of a stretch, lets other threads run first.
+/// In a stretch, one operation out of this many lets other threads run first.
 const ONE_IN: u64 = 8;
 
-/// A rank whose operations fail once no rank comes further.
+/// A rank whose operations fail once no rank makes progress.
 ///
 /// Every rank reports its next step with [`begin`](Self::begin), which counts as progress.
 pub struct Probed<'a, A: RemoteAtomics + ?Sized> {
@@ -30,13 +31,14 @@ pub struct Probed<'a, A: RemoteAtomics + ?Sized> {
     doing: Cell<&'static str>,
     last: Cell<(Operation, Address)>,
     operations: Cell<u64>,
-    /// Since when no rank has come further, and the sum of all ranks' beats then; no sum before the first look.
+    /// The time since which no rank has made progress, and the sum of all ranks' beats then; no sum before the first
+    /// look.
     since: Cell<(Time, Option<u64>)>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
-    /// Wraps the handle `inner`, for a trial of the lock `name`. `beats` is a word at every rank that nothing else uses; all
-    /// ranks wait `patience` for one of them to make progress.
+    /// Wraps the handle `inner`, for a test of the lock `name`. `beats` is a word at every rank that nothing else uses.
+    /// Ranks wait for the time `patience` until one of them makes progress.
     pub fn new(inner: &'a A, name: &'a str, beats: Disp, patience: Duration) -> Self {
         let view = inner.view();
         Probed {
@@ -64,7 +66,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
         Ok(())
     }
 
-    /// Notes an operation, and lets other threads run before it, if it is its turn.
+    /// Notes an operation, and lets other threads run before it, if its turn has come.
     fn note(&self, operation: Operation, at: Address) -> Result<()> {
         self.last.set((operation, at));
         let number = self.operations.get() + 1;
@@ -72,7 +74,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
         if number.is_multiple_of(STRETCH) {
             self.look()?;
         }
-        // In every other stretch: in between ranks run undisturbed.
+        // In every other stretch. In between, ranks run undisturbed.
         let mixed = (number + u64::from(self.view.rank().0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         if (number / STRETCH).is_multiple_of(2) && mixed.is_multiple_of(ONE_IN) {
             std::thread::yield_now();
@@ -80,7 +82,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
         Ok(())
     }
 
-    /// Fails if no rank has come further for too long.
+    /// Fails if no rank has made progress for too long.
     fn look(&self) -> Result<()> {
         let (since, sum) = self.since.get();
         let now = self.inner.clock();
@@ -171,7 +173,7 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Probed<'_, A> {
         }
     }
 
-    /// Looks at the clock every time: a pause is longer than that.
+    /// Looks at the clock every time, since a pause takes longer than that.
     fn delay(&self, delay: Delay) -> Result<()> {
         self.inner.delay(delay)?;
         self.look()
@@ -181,7 +183,7 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Probed<'_, A> {
         self.inner.clock()
     }
 
-    /// The notes belong to one thread: there is no handle for several.
+    /// The notes belong to one thread, so there is no handle for several.
     fn extras(&self) -> Extras<'_> {
         Extras { shared: None, outer: Some(self), ..self.inner.extras() }
     }
@@ -204,15 +206,15 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(50);
 
-    /// Rank 0 holds what rank 1 waits for, and waits for rank 1.
+    /// Rank 0 holds the lock for which rank 1 waits, and waits for rank 1.
     fn stuck(wait: impl Fn(&Probed<'_, crate::Mapped>, Disp) -> Result<u64> + Sync) -> Error {
         let failed = World::threads(2).run(|ra| {
             let (beats, word) = (ra.heap().alloc(WORD, WORD).unwrap(), ra.heap().alloc(WORD, WORD).unwrap());
             let probed = Probed::new(ra, "never-free", beats, PATIENCE);
             probed.begin("acquire").unwrap();
             match wait(&probed, word).unwrap_err() {
-                // Both ranks may report it, or only one: then the other gets no error, since the first rank is still
-                // there.
+                // Both ranks may report it, or only one. Then the other gets no error, since the first rank still
+                // exists.
                 error @ Error::Stuck { .. } => error,
                 other => panic!("{other}"),
             }

@@ -1,18 +1,19 @@
-//! A range of every rank's segment with a symmetric heap of its own.
+//! A range of every rank's segment, with its own symmetric heap.
 //!
-//! A symmetric heap hands out equal displacements only where all ranks make the same calls in the same order. A program
-//! with millions of objects, each made by a rank at its first use, has no such order. It gives each object a fixed range
-//! instead, and makes it on a [`Region`] of that range: the ranks agree, whenever each makes its part.
+//! A symmetric heap returns equal displacements only where all ranks make the same calls in the same order. A program
+//! with millions of objects, each of which a rank makes at its first use, has no such order. It gives each object a
+//! fixed range instead, and makes it on a [`Region`] of that range. So the ranks agree, at whatever time each makes its
+//! part.
 
 use std::fmt;
 
 use crate::model::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use crate::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until};
 
-/// The same ranks, memory and operations as those of another [`RemoteAtomics`], with a heap over one range of the
+/// A handle with the ranks, memory and operations of another [`RemoteAtomics`], and with a heap over one range of the
 /// segments.
 ///
-/// Displacements are those of the parent, so an object that was made on a region is used on the parent.
+/// Displacements are the parent's displacements, so an object that was made on a region is used on the parent.
 ///
 /// ```
 /// use rmalab_atomics::{Disp, Region, RemoteAtomics, World};
@@ -36,7 +37,7 @@ pub struct Region<'a, A: ?Sized> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Region<'a, A> {
-    /// The `bytes` bytes from `start` on of the segments of `inner`, all of them free and zero.
+    /// Makes a handle over `bytes` bytes from `start` on of the segments of `inner`, all of them free and zero.
     ///
     /// The range is an allocation of the heap of `inner`, or a range that nothing else uses.
     pub fn new(inner: &'a A, start: Disp, bytes: u64) -> Region<'a, A> {
@@ -68,7 +69,7 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Region<'_, A> {
     }
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
-        // SAFETY: the caller's promise, passed on: this view has the parent's ranks and segments.
+        // SAFETY: the caller's promise, passed on, since this view has the parent's ranks and segments.
         unsafe { self.inner.transfer(at, bytes, until) }
     }
 

@@ -12,21 +12,21 @@
 //!
 //! * The members: a number, three numbers, or a list with an index, whichever is sufficient.
 //! * The *arena*: a range of the parent's symmetric heap that all ranks of the parent reserve when the subset is made.
-//!   The subset's own heap is over the arena. Displacements mean the same in the subset as in the parent.
+//!   The subset's own heap is over the arena. Displacements name the same memory in the subset and in the parent.
 //! * The members' topology: 3 numbers where they form blocks, 4 bytes for each member where they do not.
 //!
 //! # Invariants
 //!
-//! * I1. All ranks of the parent reserve and free arenas in the same order and of the same sizes, members or not, so that
+//! * I1. All ranks of the parent, members or not, reserve and free arenas in the same order and of the same sizes. So
 //!   their heaps agree before and after.
 //! * I2. Subsets that share an arena (the subsets of one split) have no member in common. So no word has two owners: a
-//!   displacement in the arena of a rank belongs to the one subset that the rank is in.
+//!   displacement in the arena of a rank belongs to the one subset with that rank.
 //! * I3. An arena is zero when it is allocated, like all memory of a heap.
 //!
 //! # Cost
 //!
-//! An operation costs a comparison and the translation of its rank: nothing for all ranks, a multiplication for strided
-//! ones, a load for listed ones. Only `split` and `free` communicate.
+//! An operation costs a comparison and the translation of its rank: nothing for a subset of all ranks, a multiplication
+//! for strided ranks, and a load for listed ranks. Only `split` and `free` communicate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,24 +44,24 @@ use crate::{
 
 /// A default arena is the parent's free memory divided by this number.
 ///
-/// So several splits leave room for each other, and for the parent's own windows: four take 41 % together.
+/// So several splits leave room for each other, and for the parent's own windows: four arenas take 41 % together.
 const ARENA_SHARE: u64 = 8;
 
-/// The smallest size of a default arena in bytes, unless that is more than half of the free memory.
+/// The smallest size of a default arena in bytes, unless it is more than half of the free memory.
 ///
-/// Collectives take 4 KiB for each of ⌈log₂ p⌉ links: they, and some locks, have room in it.
+/// Collectives take 4 KiB for each of ⌈log₂ p⌉ links. Such an arena has room for them and for some locks.
 const ARENA_LEAST: u64 = 64 << 10;
 
 /// The size of a default arena is a multiple of this number.
 const ARENA_UNIT: u64 = 4096;
 
-/// The alignment of an arena: two cache lines, as locks want them.
+/// The alignment of an arena: two cache lines, which locks require.
 const ARENA_ALIGN: u64 = 128;
 
-/// The number of no rank: the largest world ends before it.
+/// A number that no rank has, since the largest world ends before it.
 const NOWHERE: Rank = Rank(u32::MAX);
 
-/// Which ranks of the parent are members, in the order of their numbers here.
+/// The ranks of the parent that are members, in the order of their numbers here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Members {
     /// All `count` ranks, in their own order.
@@ -72,13 +72,13 @@ enum Members {
     List {
         /// The parent's numbers, by number in the subset.
         outer: Arc<[u32]>,
-        /// Numbers of the parent with those here, in ascending order.
+        /// The parent's numbers with the numbers here, in ascending order.
         index: Arc<[(u32, u32)]>,
     },
 }
 
 impl Members {
-    /// The ranks `members`, which are different ranks of a parent of `size` ranks.
+    /// Makes the set of the ranks `members`, which are different ranks of a parent of `size` ranks.
     fn new(members: &[Rank], size: u32) -> Members {
         let count = members.len() as u32;
         let first = members.first().map_or(0, |first| first.0);
@@ -108,18 +108,18 @@ impl Members {
         }
     }
 
-    /// The parent's number of a member.
+    /// Returns the parent's number of a member.
     #[inline(always)]
     fn outer(&self, rank: Rank) -> Option<Rank> {
         match self {
             Members::All { count } => (rank.0 < *count).then_some(rank),
-            // It does not overflow: the product ends at a rank of the parent.
+            // This does not overflow, since the product ends at a rank of the parent.
             Members::Strided { first, stride, count } => (rank.0 < *count).then(|| Rank(first + stride * rank.0)),
             Members::List { outer, .. } => outer.get(rank.index()).map(|&outer| Rank(outer)),
         }
     }
 
-    /// The number here of a rank of the parent.
+    /// Returns the number here of a rank of the parent.
     fn inner(&self, outer: Rank) -> Option<Rank> {
         match self {
             Members::All { count } => (outer.0 < *count).then_some(outer),
@@ -168,8 +168,8 @@ pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
     members: Members,
     view: WorldView,
     arena: Disp,
-    /// The same subset over the parent's handle for threads. It is made at once and not on demand, since a cell would make
-    /// the type invariant in `'a`.
+    /// The same subset over the parent's handle for threads. It is made at once, since a cell for making it later would
+    /// make the type invariant in `'a`.
     shared: Option<Box<Subset<'a, dyn RemoteAtomics + Sync + 'a>>>,
 }
 
@@ -192,12 +192,13 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         (share / ARENA_UNIT).max(1) * ARENA_UNIT
     }
 
-    /// The ranks that give the same `colour` as this one, ordered by `key` and, where keys are equal, by their old number
-    /// (`MPI_Comm_split`).
+    /// Makes the subset of the ranks with the same `colour` as this rank, ordered by `key` and, where keys are equal, by
+    /// their old number (`MPI_Comm_split`).
     ///
-    /// Collective over the parent: all its ranks call it. One that gives no colour is in no subset, and gets `None`.
+    /// Collective over the parent: all its ranks call it. A rank that gives no colour is in no subset, and gets `None`.
     ///
-    /// An allgather of two words; the time and the passing memory grow with the number of the parent's ranks.
+    /// It makes an allgather of two words. The time and the temporary memory grow with the number of the parent's
+    /// ranks.
     ///
     /// # Errors
     ///
@@ -207,7 +208,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Subset::split_with_arena(parent, colour, key, arena_bytes)
     }
 
-    /// Like [`split`](Self::split), with arenas of `arena_bytes` bytes; all ranks of the parent pass the same.
+    /// Like [`split`](Self::split), with arenas of `arena_bytes` bytes. All ranks of the parent pass the same value.
     ///
     /// # Errors
     ///
@@ -231,7 +232,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Subset::make(parent.ra(), if mine == NONE { &[] } else { &members }, arena_bytes)
     }
 
-    /// The ranks of this rank's node, in their old order (`MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
+    /// Makes the subset of the ranks of this rank's node, in their old order (`MPI_Comm_split_type` with
+    /// `MPI_COMM_TYPE_SHARED`).
     ///
     /// All ranks of the parent call it at the same point of their sequences of allocations; nothing is communicated.
     ///
@@ -242,7 +244,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Subset::by_node_with_arena(parent, Subset::default_arena_bytes(parent))
     }
 
-    /// Like [`by_node`](Self::by_node), with arenas of `arena_bytes` bytes; all ranks of the parent pass the same.
+    /// Like [`by_node`](Self::by_node), with arenas of `arena_bytes` bytes. All ranks of the parent pass the same
+    /// value.
     ///
     /// # Errors
     ///
@@ -255,20 +258,21 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Ok(subset.expect("a rank is on its own node"))
     }
 
-    /// The ranks `members`, numbered in this order; `None` on the other ranks (`MPI_Comm_create`).
+    /// Makes the subset of the ranks `members`, numbered in this order. Returns `None` on the other ranks
+    /// (`MPI_Comm_create`).
     ///
     /// All ranks of the parent call it at the same point of their sequences of allocations, with the same list; nothing
     /// is communicated. An empty list reserves nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when a rank does not exist or is listed twice, and [`OutOfMemory`](Error::OutOfMemory); both on all
-    /// ranks alike.
+    /// [`Error::World`] when a rank does not exist or is listed twice, and [`OutOfMemory`](Error::OutOfMemory); all ranks
+    /// get the same error.
     pub fn of(parent: &'a A, members: &[Rank]) -> Result<Option<Subset<'a, A>>> {
         Subset::of_with_arena(parent, members, Subset::default_arena_bytes(parent))
     }
 
-    /// Like [`of`](Self::of), with an arena of `arena_bytes` bytes; all ranks of the parent pass the same.
+    /// Like [`of`](Self::of), with an arena of `arena_bytes` bytes. All ranks of the parent pass the same value.
     ///
     /// # Errors
     ///
@@ -324,22 +328,22 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Ok(Some(Subset { parent, members, view, arena, shared }))
     }
 
-    /// Gives the arena back, zeroed, with everything in it; collective over the parent.
+    /// Gives the arena back, zeroed, with everything in it. Collective over the parent.
     ///
     /// All ranks of the parent call it: members with their subset (members of one split in one call), the others with
     /// `None`. If there is no member at all, nothing is done.
     ///
-    /// An allreduce of two words, and [`Collectives::free`].
+    /// It makes an allreduce of two words, and calls [`Collectives::free`].
     ///
     /// # Errors
     ///
     /// [`Error::World`] on all ranks alike, before anything is freed, when the subsets were not made in one call, or
-    /// not of this parent; and [`PeerFailed`](Error::PeerFailed). The arena stays reserved then.
+    /// not of this parent. [`PeerFailed`](Error::PeerFailed). The arena stays reserved then.
     pub fn free(subset: Option<Subset<'a, A>>, parent: &Collectives<'_, A>) -> Result<()> {
-        // The largest and the smallest displacement; non-members know none.
+        // The largest and the smallest displacement. Ranks that are not members know no displacement.
         let mut arena = match subset {
             Some(subset) if std::ptr::addr_eq(subset.parent, parent.ra()) => [subset.arena.0 + 1, !subset.arena.0],
-            // A subset of another parent: the numbers disagree, on all ranks.
+            // A subset of another parent. The numbers disagree, on all ranks.
             Some(_) => [u64::MAX; 2],
             None => [0; 2],
         };
@@ -358,18 +362,18 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         self.parent
     }
 
-    /// The parent's number of `rank`. If the subset has no such rank, it is a number that no rank has.
+    /// Returns the parent's number of `rank`. If the subset has no such rank, it is a number that no rank has.
     #[inline(always)]
     pub fn outer(&self, rank: Rank) -> Rank {
         self.members.outer(rank).unwrap_or(NOWHERE)
     }
 
-    /// The number here of the parent's rank `outer`, if it is a member.
+    /// Returns the number here of the parent's rank `outer`, if it is a member.
     pub fn inner(&self, outer: Rank) -> Option<Rank> {
         self.members.inner(outer)
     }
 
-    /// An error of the parent, with the numbers that its ranks have here.
+    /// Returns an error of the parent, with the numbers that its ranks have here.
     #[cold]
     fn renamed(&self, mut error: Error) -> Error {
         match &mut error {
@@ -500,7 +504,7 @@ impl<A: RemoteAtomics + ?Sized> Leaving for Subset<'_, A> {
     }
 }
 
-/// The failures of members. Those of other ranks end waits here, too, and are acknowledged through the parent.
+/// The failures of members. Failures of other ranks end waits here, too, and are acknowledged through the parent.
 impl<A: RemoteAtomics + ?Sized> Failures for Subset<'_, A> {
     fn failed(&self) -> Result<Failed> {
         Ok(self.parent.failed()?.iter().filter_map(|rank| self.inner(rank)).collect())
@@ -533,7 +537,8 @@ impl<A: RemoteAtomics + ?Sized> Registration for Subset<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> OuterWorld for Subset<'_, A> {
-    /// The number in the whole world, through all levels. If the subset has no such rank, it is a number that no rank has.
+    /// Returns the number in the whole world, through all levels. If the subset has no such rank, it is a number that no
+    /// rank has.
     fn number_of(&self, rank: Rank) -> Rank {
         self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
     }
@@ -692,7 +697,7 @@ mod tests {
                     }
                     Subset::free(subset, &world).unwrap();
                 }
-                // One that is dropped stays reserved.
+                // The arena of a dropped subset stays reserved.
                 drop(Subset::split_with_arena(&world, Some(0), 0, ARENA).unwrap());
                 let refused = Subset::split_with_arena(&world, Some(0), 0, ARENA).unwrap_err();
                 assert!(matches!(refused, Error::OutOfMemory { requested: ARENA, .. }), "{refused}");
@@ -724,7 +729,7 @@ mod tests {
         let arena = |free| World::threads(1).segment_bytes(free).run(Subset::default_arena_bytes).unwrap()[0];
         assert_eq!([8 << 20, 1 << 20, 256 << 10, 100 << 10].map(arena), [1 << 20, 128 << 10, 64 << 10, 48 << 10]);
         assert_eq!(arena(4096), 4096);
-        // Splits by halves, as long as there are pages.
+        // Splits into halves, as long as there are pages.
         World::threads(1)
             .segment_bytes(64 << 10)
             .run(|ra| {
@@ -760,7 +765,7 @@ mod tests {
                     [Some(1), Some(2), None, None, Some(0)][ra.rank().index()]
                 );
                 if let Some(subset) = &subset {
-                    // An operation is one of the parent's.
+                    // An operation is a single operation of the parent.
                     let word = subset.heap().alloc(8, 8).unwrap();
                     subset.fetch_add(Rank(0).at(word), 1).unwrap();
                     assert_eq!(ra.counts().fetch_add.total(), 1);
@@ -785,7 +790,7 @@ mod tests {
                 let error = Subset::free(mine, &world).unwrap_err();
                 assert!(error.to_string().contains("were not made in one call"), "{error}");
                 assert_eq!(ra.heap().free_bytes(), free);
-                // The right parent's type, but not the right parent.
+                // The parent has the right type, but is not the right parent.
                 let [right, wrong] = [0; 2].map(|_| Subset::by_node(ra).unwrap());
                 let inner = Subset::by_node(&right).unwrap();
                 let error = Subset::free(Some(inner), &Collectives::new(&wrong).unwrap()).unwrap_err();

@@ -18,13 +18,14 @@
 //! * I1. `decided` changes once, by a compare-and-swap, after the proposal of the rank that it names is complete. So all ranks that
 //!   shrink read the same proposal.
 //! * I2. A proposal names only ranks that have failed, so every live rank is a member.
-//! * I3. The words and the arena are reserved while all ranks live. So the survivors need not agree on what they have allocated since.
+//! * I3. The words and the arena are reserved while all ranks live. So the survivors need not agree on their later allocations.
 
 use crate::{Disp, Error, Failed, Rank, RemoteAtomics, Result, Subset, WORD};
 
-/// What the ranks of a world reserve to go on after a failure: room for a world of the survivors.
+/// The memory that the ranks of a world reserve to go on after a failure: room for a world of the survivors.
 ///
-/// One is for one failure, or for several at a time. The survivors reserve the next one in their new world.
+/// One such object serves one failure, or several at the same time. The survivors reserve the next one in their new
+/// world.
 ///
 /// ```
 /// use rmalab_atomics::{RemoteAtomics, Result, Subset, Survivors};
@@ -52,7 +53,7 @@ pub struct Survivors<'a, A: RemoteAtomics + ?Sized> {
 
 impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
     /// Reserves the room, `arena_bytes` bytes of each rank's symmetric heap for the new world's own heap. All ranks call it at the same
-    /// point of their sequences of allocations; nothing is communicated.
+    /// point of their sequences of allocations; the ranks do not communicate.
     ///
     /// # Errors
     ///
@@ -68,11 +69,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
     /// Makes a world of the ranks that have not failed, numbered in their old order. Acknowledges the failures, and silences the ranks that
     /// have failed. Returns these ranks, by their old numbers.
     ///
-    /// Every live rank calls it once a call of it has returned [`PeerFailed`](Error::PeerFailed); every wait of every rank does that until its
-    /// rank has acknowledged the failure. All of them get the same world. A rank that fails later may be a member: waits of the new world then
-    /// return that failure.
+    /// Every live rank calls it once one of its calls has returned [`PeerFailed`](Error::PeerFailed). Every wait of every rank does that
+    /// until its rank has acknowledged the failure. All of them get the same world. A rank that fails later may be a member. Waits of the new
+    /// world then return that failure.
     ///
-    /// The parent's rank 0 may be among the failed ones: on the backends that go on after failures, its memory stays.
+    /// The parent's rank 0 may be among the failed ranks, since its memory stays on the backends that go on after
+    /// failures.
     ///
     /// # Errors
     ///
@@ -89,7 +91,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
             let bits = of_word.fold(0, |bits, rank| bits | 1 << (rank.0 % 64));
             parent.put(me.at(at(word)), bits)?;
         }
-        // I1: others read it once they have seen the decision.
+        // I1: other ranks read the proposal once they have seen the decision.
         parent.flush(me)?;
         let first = match parent.compare_and_swap(Rank(0).at(self.decided), 0, u64::from(me.0) + 1)? {
             0 => me,

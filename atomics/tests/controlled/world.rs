@@ -16,7 +16,7 @@ pub(crate) type Ra<'t> = Controlled<&'t Port<'t, Answer, Call>>;
 /// The virtual time of a call, and of one operation of a pause, in nanoseconds.
 const OPERATION: u64 = 100;
 
-/// More calls than any test makes: a world with more calls would never end.
+/// More calls than any test makes. A world with more calls would never end.
 const MOST_CALLS: u64 = 1 << 28;
 
 /// When puts take effect.
@@ -42,7 +42,7 @@ impl Chance {
 struct Post {
     at: Address,
     what: What,
-    /// Whether later puts and atomics of words come after it.
+    /// True if later puts and atomics of words come after it.
     ahead: bool,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct World<T: 'static> {
     pauses: Vec<Option<u64>>,
     /// Ranks whose call may be executed, unordered.
     runnable: Vec<usize>,
-    /// Whether a rank is not runnable, since its wait or pause is not over.
+    /// True if a rank is not runnable, since its wait or pause is not over.
     blocked: Vec<bool>,
     /// Ranks that may wait for a word. A rank that no longer waits only looks once more.
     waiting: HashMap<Word, Vec<usize>>,
@@ -119,7 +119,7 @@ pub(crate) struct World<T: 'static> {
 ///
 /// # Panics
 ///
-/// If no step is possible any more, with the call of each rank.
+/// If no further step is possible, with the call of each rank.
 pub(crate) fn run<T: 'static>(
     ranks: u32,
     segment: u64,
@@ -271,7 +271,7 @@ impl<T: 'static> World<T> {
         Some(Answer::Done)
     }
 
-    /// Lets put number `index` of `rank` take effect, or the put that has to come before it.
+    /// Makes put number `index` of `rank` take effect, or the put that has to come before it.
     fn arrive(&mut self, rank: usize, index: usize) {
         let posts = &mut self.posts[rank];
         let mut index = index;

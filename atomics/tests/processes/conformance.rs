@@ -28,7 +28,7 @@ fn all_checks_fit_into_one_world() {
     assert!(outcome.success(), "{outcome:?}");
 }
 
-/// A check with one rank's death.
+/// A check with the death of one rank.
 type Deadly = fn(&Mapped, fn()) -> Result<(), Failure>;
 
 /// Runs `check` on worlds of processes, in which rank 1 is killed.

@@ -129,7 +129,7 @@ fn a_rank_that_exits_without_leaving_has_failed_for_the_others() {
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
     let told: Vec<Option<String>> = super::results(&outcome);
     assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
-    // Its exit code is a success, but it has failed.
+    // Its exit code reports success, but the rank has failed.
     assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 1));
     let described = outcome.describe(Rank(1));
     assert!(

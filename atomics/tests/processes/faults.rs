@@ -21,7 +21,7 @@ fn ring(ra: &Mapped, token: Disp, rounds: std::ops::Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// A queue like that of the MCS lock: the tail on rank 0, and on every rank a next and a flag.
+/// A queue like the MCS lock's: the tail on rank 0, and on every rank a next and a flag.
 fn queue(ra: &Mapped, words: Disp, times: u32) -> Result<()> {
     let (tail, next, blocked, counter) = (Rank(0).at(words), words.word(1), words.word(2), Rank(0).at(words.word(3)));
     let me = u64::from(ra.rank().0) + 1;

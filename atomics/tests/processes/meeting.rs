@@ -1,4 +1,4 @@
-//! Ranks that another launcher has started: how they find each other, and detect a death without a launcher's report.
+//! Ranks that another launcher has started. They find each other, and detect a death without a launcher's report.
 //!
 //! These tests are that launcher, with Hydra's variables.
 

@@ -23,7 +23,7 @@ use rmalab_atomics::{Launcher, Mapped, Outcome, Output, Processes, World, shm};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How long a test may take before it counts as hung.
+/// The time after which a test counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
 
 /// The variable that marks a driver.
@@ -87,7 +87,7 @@ fn results<T: DeserializeOwned>(outcome: &Outcome) -> Vec<Option<T>> {
 
 /// Returns a command for this test alone, with [`DRIVER`] set.
 fn driver(test: &str) -> Command {
-    // Whoever started this program may ignore signals, as `nohup` does.
+    // The program that started this one may ignore signals, as `nohup` does.
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT").arg(own_binary());
     command.args(only(test)).env(DRIVER, "1").stdin(Stdio::null());

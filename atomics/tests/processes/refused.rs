@@ -53,7 +53,7 @@ fn ranks_are_watched_where_pidfd_open_is_refused() {
     });
 }
 
-/// A rank of a world that is not to be.
+/// A rank of a world that must not start.
 fn never(_: &Mapped) {
     unreachable!("there is no world");
 }
@@ -64,7 +64,7 @@ fn a_refused_memory_file_is_an_error_that_names_it() {
         refuse(libc::SYS_memfd_create, libc::EPERM);
         let error = super::world(here!(), 2).run(never).unwrap_err().to_string();
         assert!(error.contains("creating a memory file of ") && error.contains("not permitted"), "{error}");
-        // Threads need none.
+        // Threads need no such call.
         assert_eq!(World::threads(2).run(|ra| ra.rank().0).unwrap(), [0, 1]);
     });
 }

@@ -179,7 +179,7 @@ pub(crate) fn refusals(ra: &impl RemoteAtomics) {
         not_registered(rank, keys[rank.index()]);
     }
     collectives.barrier().unwrap();
-    // The place may be the same, but never the key.
+    // The place may be the same, but the key never is.
     let again = ra.register(UserMemory::from_vec(pattern)).unwrap();
     collectives.barrier().unwrap();
     for rank in (0..ra.size()).map(Rank) {
@@ -189,7 +189,7 @@ pub(crate) fn refusals(ra: &impl RemoteAtomics) {
     ra.deregister(again).unwrap();
 }
 
-/// Rank 0 deregisters while the others have pins; returns the processor time that the wait took, in nanoseconds.
+/// Rank 0 deregisters while the others have pins. Returns the processor time that the wait took, in nanoseconds.
 pub(crate) fn a_deregistration_waits_for_the_pins(ra: &impl RemoteAtomics) -> u64 {
     let clock = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -1,7 +1,7 @@
-//! One target's reader-writer lock: a word, and a queue before it that contains only waiting ranks.
+//! One target's reader-writer lock: a word, and a queue ahead of it that contains only waiting ranks.
 //!
-//! A rank can hold many targets at once, but waits for one at a time. So holding a target takes no memory of the rank, and one queue node for
-//! each rank serves all targets.
+//! A rank can hold many targets at once, but waits for one at a time. So a rank needs no memory for the targets that it holds, and one queue
+//! node for each rank serves all targets.
 //!
 //! # State
 //! | word | at | home | values |
@@ -9,19 +9,19 @@
 //! | target | words | each rank | see below |
 //! | target_tail | words + 8 | each rank | the tail of the [`Mcs`] mutex around waiting |
 //! | target_node | node | each rank | its node |
-//! | granted | node + 16 | each rank | 0, or 1 from when a waiter is admitted until it has seen that |
+//! | granted | node + 16 | each rank | 0, or 1 from the admission of a waiter until it has seen that |
 //!
 //! | bits of target | 63 | 62 | 61–32 | 31–0 |
 //! | --- | --- | --- | --- | --- |
-//! | | EXCLUSIVE: held exclusively | of the waiter: shared | shared holders, and attempts | nil, or the pointer to the waiter |
+//! | | EXCLUSIVE: held exclusively | the waiter asks for a shared lock | shared holders, and attempts | nil, or the pointer to the waiter |
 //!
 //! # Invariants
 //! - T1: only the holder of the queue's mutex is the waiter, and it holds the mutex until it is admitted. So there is one waiter at a time.
 //! - T2: while there is a waiter, no other rank enters. An exclusive attempt finds a word other than 0. A shared attempt counts itself, finds
 //!   the waiter, takes its count back and queues. Each call does so at most once.
-//! - T3: the atomic step from (no rank inside, this waiter) to EXCLUSIVE admits a waiter for an exclusive lock, so of several ranks that try
-//!   it one succeeds. Each rank that leaves such a waiter with no rank inside tries it, the waiter itself included. A try fails only because
-//!   of an attempt (T2), whose end leaves no rank inside again.
+//! - T3: the atomic step from (no rank inside, this waiter) to EXCLUSIVE admits a waiter for an exclusive lock. So of several ranks that try
+//!   this step, one succeeds. Each rank that leaves such a waiter with no rank inside tries it, the waiter itself included. The step fails
+//!   only because of an attempt (T2), whose end leaves no rank inside again.
 //! - T4: the rank that clears EXCLUSIVE admits a waiter for a shared lock. If it was clear when the waiter came, the waiter admits itself.
 //!
 //! # Cost
@@ -48,7 +48,7 @@ pub(super) const RANKS: u32 = 1 << 29;
 /// One rank's part of the locks of all targets.
 #[derive(Debug)]
 pub(super) struct Targets {
-    /// Where a target's words are, in every rank's segment.
+    /// The displacement of a target's words, in every rank's segment.
     words: Disp,
     node: Disp,
     granted: Disp,
@@ -105,7 +105,7 @@ impl Targets {
         }
     }
 
-    /// Queues, becomes the waiter by `come`, which returns whether it is admitted already, and waits if it is not.
+    /// Queues, and becomes the waiter by `come`, which returns whether it is admitted already. Waits if it is not.
     #[cold]
     fn wait<A: RemoteAtomics + ?Sized>(
         &self,
@@ -114,7 +114,7 @@ impl Targets {
         come: fn(&Self, &A, Address) -> Result<bool>,
     ) -> Result<()> {
         let mut queue = self.queue(ra, target)?;
-        // Its flush completes the reset of `granted`, too.
+        // The flush of that put completes the reset of `granted`, too.
         queue.acquire(ra)?;
         if !come(self, ra, self.at(target))? {
             ra.wait_until(self.granted, Until::Ne(0))?;

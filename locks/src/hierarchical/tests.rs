@@ -25,7 +25,7 @@ fn run<T: Send>(
     world.unwrap()
 }
 
-/// The operations on the rank's own memory and on that of its node, and those on other nodes.
+/// Returns the operations on memory of the rank and of its node, and the operations on other nodes.
 fn operations(counts: &Counts) -> (u64, u64) {
     let words = [counts.fetch_add, counts.compare_and_swap, counts.fetch_store, counts.get, counts.put];
     let kinds = words.into_iter().chain([counts.get_bytes]);
@@ -80,7 +80,7 @@ fn the_parameters_are_bounded() {
     world.unwrap();
 }
 
-/// In the steady state an atomic operation on the node, at any number of ranks, and a look at the gate.
+/// In the steady state: one atomic operation on the node, at any number of ranks, and a look at the gate.
 #[test]
 fn lock_all_costs_one_atomic_operation_on_its_node() {
     for ranks in [2, 4, 8, 16] {
@@ -109,9 +109,10 @@ fn the_first_lock_all_of_a_gate_pays_for_the_phase_lock_and_the_tree() {
                 ra.reset();
                 lock.lock_all(ra).unwrap();
                 let (near, remote) = operations(&ra.take());
-                // The word above a gate is at the first of its gates, the second of them stops there.
+                // The word above a gate is at the first of its gates, and the second gate stops there.
                 assert_eq!(remote, far, "{turn}");
-                // On the leaf 5, on the gate 3, on its mutex 3, on the own node of the phase lock 1, and the word of the tree.
+                // 5 on the leaf, 3 on the gate, 3 on its mutex, 1 on this rank's node of the phase lock, and the word of the
+                // tree.
                 assert_eq!(near, 12 + u64::from(turn != 2), "{turn}");
                 lock.unlock_all(ra).unwrap();
             }
@@ -142,19 +143,20 @@ fn an_exclusive_lock_costs_four_and_four_without_lock_all() {
     });
 }
 
-/// Closing k gates: two operations for each, one for each word of the tree above them, and those for mutex and root.
+/// Closing k gates: two operations for each gate, one for each word of the tree above them, and the operations for
+/// mutex and root.
 #[test]
 fn an_exclusive_lock_costs_as_much_as_gates_are_open() {
     for open in 1..=8 {
         run(20, 2, 4, |ra, all, lock| {
             assert_eq!(lock.tree.levels, 2);
-            // Of ten gates the first ones, below words of four.
+            // The first of ten gates, below words of four.
             if ra.rank().0 < 2 * open {
                 lock.lock_all(ra).unwrap();
                 lock.unlock_all(ra).unwrap();
             }
             all.barrier().unwrap();
-            // On the node after the last one of these, and not on that of the root.
+            // On the node after the last of these, and not on the root's node.
             if ra.rank() == Rank(17) {
                 ra.reset();
                 lock.lock(ra, EXCLUSIVE, Rank(0)).unwrap();
@@ -169,7 +171,7 @@ fn an_exclusive_lock_costs_as_much_as_gates_are_open() {
     }
 }
 
-/// The same with holders inside: one operation more for each leaf, and one by the last rank that leaves it.
+/// The same with holders inside: one more operation for each leaf, and one by the last rank that leaves it.
 #[test]
 fn closing_a_gate_costs_one_more_for_each_leaf_that_is_held() {
     for open in 1..=8 {
@@ -183,7 +185,7 @@ fn closing_a_gate_costs_one_more_for_each_leaf_that_is_held() {
             let mut remote = 0;
             ra.reset();
             if holds {
-                // Until the leaf is being closed, or nobody would have to be told.
+                // Until the leaf is being closed. Otherwise no rank would have to be informed.
                 while !closing(lock) {
                     ra.pause(50).unwrap();
                 }
@@ -200,7 +202,7 @@ fn closing_a_gate_costs_one_more_for_each_leaf_that_is_held() {
         });
         let words = u64::from(open.div_ceil(4));
         assert_eq!(inside[17], 4 + 4 + words + 3 * u64::from(open), "{open} leaves");
-        // Of the two ranks of each leaf one tells.
+        // One of the two ranks of each leaf informs the closing rank.
         assert_eq!(inside[..2 * open as usize].iter().sum::<u64>(), u64::from(open), "{open} leaves");
     }
 }

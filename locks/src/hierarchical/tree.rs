@@ -9,30 +9,31 @@ use super::target::RANKS;
 use super::{HierarchicalParams, update};
 use crate::Result;
 
-/// Where the words of the tree are, and what their bits mean.
+/// The places of the tree's words, and the meaning of their bits.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) root: Rank,
-    /// Where a rank's word of the lowest level is.
+    /// The displacement of a rank's word of the lowest level.
     pub(super) words: Disp,
     pub(super) levels: u32,
     pub(super) fan_out: u64,
-    /// Ranks of a gate.
+    /// The number of ranks of a gate.
     pub(super) gate: u64,
 }
 
-/// The numbers of children that a word can have: each is a bit of it.
+/// The numbers of children that a word can have: each child is one bit.
 pub(super) const FAN_OUTS: RangeInclusive<u32> = 2..=u64::BITS;
 
 impl HierarchicalParams {
-    /// The largest number of levels of the tree, in any world that the lock supports: the number of its words in each rank's
-    /// memory, at most. A `fan_out` outside its range, with which there is no lock, counts as the nearest in it.
+    /// Returns the largest number of levels of the tree in any world that the lock supports, which is the largest number of
+    /// its words in a rank's memory. A `fan_out` outside its range, which the lock refuses, counts as the nearest value in
+    /// the range.
     pub fn most_levels(&self) -> u32 {
         levels(RANKS.into(), self.fan_out.clamp(*FAN_OUTS.start(), *FAN_OUTS.end()).into())
     }
 }
 
-/// The number of levels above so many gates.
+/// Returns the number of levels above this many gates.
 fn levels(gates: u64, fan_out: u64) -> u32 {
     let mut levels = 1;
     let mut covered = fan_out;
@@ -50,7 +51,7 @@ impl Tree {
         Tree { root, words: Disp(0), levels, fan_out, gate }
     }
 
-    /// The word number `index` of a level; the one of the highest is the root.
+    /// Returns word number `index` of a level. The word of the highest level is the root.
     pub(super) fn word(&self, level: u32, index: u64) -> Address {
         let rank = if level + 1 == self.levels {
             self.root
@@ -64,7 +65,7 @@ impl Tree {
         self.word(self.levels - 1, 0)
     }
 
-    /// The first rank of gate number `index`.
+    /// Returns the first rank of gate number `index`.
     pub(super) fn child(&self, index: u64) -> Rank {
         Rank((index * self.gate) as u32)
     }
@@ -81,7 +82,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Zeroes all words below the root, whose value is `root`, level by level; returns the gates that were registered.
+    /// Zeroes all words below the root, whose value is `root`, level by level. Returns the gates that were registered.
     pub(super) fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, root: u64) -> Result<Vec<u64>> {
         let mut children = self.children(&[0], &[root]);
         for level in (0..self.levels - 1).rev() {
@@ -91,7 +92,7 @@ impl Tree {
         Ok(children)
     }
 
-    /// The numbers of the children whose bits are set in the words of these numbers.
+    /// Returns the numbers of the children whose bits are set in the words with these numbers.
     fn children(&self, indices: &[u64], words: &[u64]) -> Vec<u64> {
         let of = |(&index, &word): (&u64, &u64)| {
             let set = (0..self.fan_out).filter(move |bit| word >> bit & 1 != 0);

@@ -10,12 +10,12 @@ pub const MAX_VALUE: u32 = LOW as u32;
 
 /// A word of 24 bits that is written with the token of a [`Lease`], and keeps the token of its last write.
 ///
-/// A write with a smaller token than that is refused: the writer has lost the lock, and a later holder has written. All backends
-/// can do that, since it is a compare-and-swap. None can do it for a put. So data of more than 24 bits need two copies, or more:
-/// a holder writes one that no rank reads, flushes it, and then writes its number to this word.
+/// The word refuses a write with a smaller token: the writer has lost the lock, and a later holder has written. All backends can
+/// do that, since it is a compare-and-swap. No backend can do it for a put. So data of more than 24 bits need two or more
+/// copies. A holder writes a copy that no rank reads, flushes it, and then writes its number to this word.
 ///
-/// All words that one lock protects have to be written before reads of several of them agree: a late write of an old holder to a
-/// word that the new holder has not written yet is not refused.
+/// Before a rank may rely on several words of one lock together, the new holder has to write all of them. A word that it has not
+/// written yet does not refuse a late write of an old holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FencedWord {
     at: Address,
@@ -31,9 +31,9 @@ impl FencedWord {
         Ok(FencedWord::at(home.at(ra.heap().alloc(WORD, WORD)?)))
     }
 
-    /// The word at this address, which is 0 or was written as a fenced word.
+    /// Makes a handle of the word at this address, which is 0 or was written as a fenced word.
     pub const fn at(at: Address) -> FencedWord {
-        // No rank waits for it, so a write need not look for one that sleeps.
+        // No rank waits for the word, so a write need not look for a sleeping rank.
         FencedWord { at: at.unwatched() }
     }
 
@@ -51,7 +51,7 @@ impl FencedWord {
     ///
     /// # Errors
     ///
-    /// [`Expired`](Error::Expired) if one has, and those of the network.
+    /// [`Expired`](Error::Expired) if such a rank has, and the errors of the network.
     ///
     /// # Panics
     ///

@@ -91,7 +91,7 @@ impl<A: RemoteAtomics + ?Sized> LeaseGuard<'_, '_, A> {
         self.grant.until
     }
 
-    /// Returns whether the lease has passed by now. It may pass directly after this.
+    /// Returns whether the lease has passed by now. It may pass directly after this call.
     pub fn has_passed(&self) -> bool {
         self.lock.ra.now() >= self.grant.until
     }
@@ -121,7 +121,7 @@ impl<A: RemoteAtomics + ?Sized> LeaseGuard<'_, '_, A> {
         Ok(())
     }
 
-    /// Releases the lock, and returns the error that dropping would not.
+    /// Releases the lock, and returns its error, which dropping the guard would not do.
     ///
     /// # Errors
     ///

@@ -54,7 +54,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RecoverableRw> RobustRwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
         ra.failed()?;
         Ok(RobustRwLock { ra, raw: L::bind(ra, place, params)?, failed: None })
@@ -96,7 +96,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RecoverableRw> RobustRwLock<'a, A, L> {
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
 pub enum AcquiredRw<'l, 'a, A: RemoteAtomics + ?Sized, L: RecoverableRw> {
-    /// No rank has failed inside as a writer since the last rank that was told.
+    /// No rank has failed inside as a writer since the last rank that got `OwnerDead`.
     Clean(RobustRwGuard<'l, 'a, A, L>),
     /// A rank may have failed inside as a writer, so the data may be half written. This rank is alone.
     OwnerDead(InconsistentRw<'l, 'a, A, L>),
@@ -117,7 +117,8 @@ impl<'l, 'a, A: RemoteAtomics + ?Sized, L: RecoverableRw> InconsistentRw<'l, 'a,
         &self.failed
     }
 
-    /// Declares the data consistent, after their repair. A rank that came to read lets others read, too, from here on.
+    /// Declares the data consistent, after this rank has repaired them. If it acquired for reading, other ranks may
+    /// read, too, from here on.
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl<A: RemoteAtomics + ?Sized, L: RecoverableRw> RobustRwGuard<'_, '_, A, L> {
 
 impl<A: RemoteAtomics + ?Sized, L: RecoverableRw> Drop for RobustRwGuard<'_, '_, A, L> {
     fn drop(&mut self) {
-        // As for a mutex: the rank is about to fail, and the next one is told.
+        // As for a mutex: the rank is about to fail, and the next holder learns of the failure.
         if std::thread::panicking() {
             return;
         }

@@ -24,14 +24,15 @@ fn one_level_is_first_come_first_served() {
     suite::mutex_order::<RmaMcs>(RmaMcsParams::default(), |rank| (0, pointer(rank)));
 }
 
-/// Rank 0 holds the lock; rank 2, of the other node, waits for it, and then rank 1, of its own. The order of the others.
+/// Rank 0 holds the lock. Rank 2, of the other node, waits for it, and then rank 1, of rank 0's node. Returns the order
+/// of the other ranks.
 fn served_with(t_l: u16) -> Vec<u32> {
     let world = World::threads(4);
     let served = world.run(|ra| {
         let place = Place::alloc(ra, Rank(0), RmaMcs::WORDS, RmaMcs::NODE).unwrap();
         let turn = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
         let mut lock = RmaMcs::bind(ra, place, blocks([2, 0, 0], t_l)).unwrap();
-        // Links at rank 0 to those who wait behind its node, and behind itself.
+        // Links at rank 0 to the ranks that wait behind its node, and behind rank 0 itself.
         let next = [1, 2].map(|level| Rank(0).at(lock.0.next(level)));
         let linked = |next, waiter| suite::poll(ra, next, |next| next == pointer(Rank(waiter))).unwrap();
         match ra.rank().0 {
@@ -78,7 +79,7 @@ fn a_threshold_of_0_is_refused() {
         RmaMcs::bind(ra, place, params).unwrap_err().to_string()
     };
     let why = World::threads(1).run(refused).unwrap().remove(0);
-    assert_eq!(why, "rma-mcs: t_l: T_L,3 is 0, so that nobody could ever acquire; it has to be at least 1");
+    assert_eq!(why, "rma-mcs: t_l: T_L,3 is 0, so no rank could ever acquire; it has to be at least 1");
 }
 
 #[test]
@@ -86,8 +87,8 @@ fn costs_as_mcs_on_one_level() {
     assert_eq!(suite::mutex_cost::<RmaMcs>(RmaMcsParams::default()), (1, 1));
 }
 
-/// Operations at other nodes and at other ranks of the node, of acquire and of release, by `rank` of a world of 8 in
-/// nodes of 2 and racks of 4, with the home at rank 0.
+/// Returns the operations at other nodes and at other ranks of the node, of an acquire and a release by `rank`. The
+/// world has 8 ranks in nodes of 2 and racks of 4, with the home at rank 0.
 fn cost(rank: Rank) -> [(u64, u64); 2] {
     let world = World::threads(8).topology(Topology::blocks(8, 2, 2).unwrap());
     let costs = world.run(|ra| {

@@ -1,4 +1,4 @@
-//! RMA-RW: thresholds, the counter word by word, and what writers pay.
+//! RMA-RW: thresholds, the counter word by word, and the costs of writers.
 
 use rmalab_atomics::{Counted, Mapped, Topology, World};
 
@@ -35,7 +35,7 @@ fn t_w_is_the_product() {
     assert_eq!([1, 2, 4].map(|levels| params.t_w(levels)), [2, 6, 210]);
 }
 
-/// Rank 0 is inside as a reader when the writer, rank 2, comes. Of T_R = 2, one more reader enters before it.
+/// Rank 0 is inside as a reader when the writer, rank 2, comes. With T_R = 2, one more reader enters before it.
 #[test]
 fn t_r_readers_enter_before_a_writer() {
     suite::scenario::<RmaRw>(3, params(3, 1, 2), |ra, mut lock, _, word| {
@@ -73,7 +73,7 @@ fn a_full_counter_waits_until_it_is_idle() {
     suite::scenario::<RmaRw>(2, params(2, 1, 1), |ra, mut lock, _, word| {
         let counter = lock.counter;
         if ra.rank().0 == 0 {
-            // Somebody is inside, after so many others.
+            // A reader is inside, after this many others.
             ra.fetch_store(counter, PHASE + FULL * ARRIVE + INSIDE)?;
             ra.fetch_add(word, 1)?;
             suite::poll(ra, counter, |counter| (arrive(counter), inside(counter)) == (FULL + 1, 1))?;
@@ -92,14 +92,14 @@ fn a_full_counter_waits_until_it_is_idle() {
 
 #[test]
 fn costs_on_two_nodes_of_a_rank() {
-    // The rank's own counter is no remote one.
+    // The rank's own counter is not remote.
     assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams::default()), [(0, 0), (2, 2)]);
     assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams { t_dc: 2, ..RmaRwParams::default() }), [(1, 1), (2, 2)]);
 }
 
 #[test]
 fn writers_pay_for_counters() {
-    // Three nodes of two ranks; rank 3 is the second one of the second node.
+    // Three nodes of two ranks. Rank 3 is the second rank of the second node.
     let world = World::threads(6).topology(Topology::blocks(6, 2, 1).unwrap());
     let costs = world.run(|ra| {
         let place = Place::alloc(ra, Rank(0), RmaRw::WORDS, RmaRw::NODE).unwrap();
@@ -135,5 +135,5 @@ fn a_threshold_of_0_is_refused() {
         RmaRw::bind(ra, place, params).unwrap_err().to_string()
     };
     let why = World::threads(1).run(refused).unwrap().remove(0);
-    assert_eq!(why, "rma-rw: t_l: T_L,1 is 0, so that nobody could ever acquire; it has to be at least 1");
+    assert_eq!(why, "rma-rw: t_l: T_L,1 is 0, so no rank could ever acquire; it has to be at least 1");
 }

@@ -1,29 +1,29 @@
-//! The repair of the robust MCS mutex, by one rank at a time: it puts ranks that wait behind failed ones elsewhere.
+//! The repair of the robust MCS mutex, by one rank at a time. It moves ranks that wait behind failed ranks.
 
 use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 
 use super::{GRANTED, NOT_RECOVERABLE, RobustMcs};
 use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
-use crate::spot::{HAS, NEXT, OUTSIDE, Spot, chain};
+use crate::word_ref::{HAS, NEXT, OUTSIDE, WordRef, chain};
 use crate::{Error, RawMutex, Result};
 
 /// The outcome of a repair for the rank that makes it.
 pub(super) enum Placed {
     Inside(Entry),
-    /// Behind this pointer, which has a link to this rank already, or not.
+    /// Behind this pointer, which may already have a link to this rank.
     Behind(u64, bool),
     NotRecoverable,
 }
 
 impl RobustMcs {
-    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent.
+    /// Runs `body` with the ranks that have failed and are silent, while no other rank repairs.
     fn alone<A: RemoteAtomics + ?Sized, T>(
         &mut self,
         ra: &A,
         body: impl Fn(&RobustMcs, &A, &Failed) -> Result<Option<T>>,
     ) -> Result<T> {
-        // A rank that has failed in a repair has left nothing half done that this one relies on.
+        // A rank that has failed in a repair has left nothing half done on which this repair relies.
         let _ = self.repairs.recoverable_acquire(ra)?;
         let done = loop {
             let failed = recoverable::acknowledged(ra)?;
@@ -31,32 +31,35 @@ impl RobustMcs {
             if let Some(done) = body(self, ra, &failed)? {
                 break done;
             }
-            // A repair may take any number of rounds, and must not have any number of puts under way.
+            // A repair may take any number of rounds, so it has to bound its puts under way.
             ra.flush(self.node.me)?;
             recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
         };
-        // What this rank has announced is there for the next repair.
+        // The next repair sees what this rank has announced.
         ra.flush(self.node.me)?;
         self.repairs.release(ra)?;
         Ok(done)
     }
 
-    /// What the live ranks other than this one announce, if no step of theirs is under way and none has changed.
-    fn spots<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<Spot>>> {
+    /// Returns the announcements of the other live ranks, if none of them has a step under way, and no announcement has
+    /// changed.
+    fn word_refs<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<WordRef>>> {
         let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank));
         let look = || {
-            live().map(|rank| Ok(Spot::of(rank, ra.get(self.node.announced_by(rank))?))).collect::<Result<Vec<Spot>>>()
+            live()
+                .map(|rank| Ok(WordRef::of(rank, ra.get(self.node.announced_by(rank))?)))
+                .collect::<Result<Vec<WordRef>>>()
         };
-        let spots = look()?;
-        let quiet = spots.iter().all(|spot| matches!(spot.what, OUTSIDE | HAS));
-        Ok((quiet && look()? == spots).then_some(spots))
+        let word_refs = look()?;
+        let quiet = word_refs.iter().all(|word_ref| matches!(word_ref.what, OUTSIDE | HAS));
+        Ok((quiet && look()? == word_refs).then_some(word_refs))
     }
 
     fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<bool> {
         Ok(ra.get(self.node.grant_of(waiter))? & !NOT_RECOVERABLE == waiter >> 32)
     }
 
-    /// Gives this rank, which waits behind a rank that has failed, another place.
+    /// Gives another place to this rank, which waits behind a rank that has failed.
     #[cold]
     pub(super) fn repair<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Placed> {
         self.alone(ra, |lock, ra, failed| lock.place(ra, failed))
@@ -67,10 +70,10 @@ impl RobustMcs {
             return Ok(Some(Placed::Inside(Entry::Clean)));
         }
         let tail = ra.get(self.tail)?;
-        let Some(spots) = self.spots(ra, failed)? else { return Ok(None) };
-        let (mine, last) = chain(&spots, self.pointer());
+        let Some(word_refs) = self.word_refs(ra, failed)? else { return Ok(None) };
+        let (mine, last) = chain(&word_refs, self.pointer());
         if !mine.contains(&tail) {
-            // The last rank is to look for a successor again, since it may be linked to one that has failed.
+            // The last rank has to look for a successor again, since it may be linked to a rank that has failed.
             let link = self.node.next_of(last);
             let old = ra.get(link)?;
             if old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old)) {
@@ -85,11 +88,11 @@ impl RobustMcs {
                 _ => Some(Placed::Behind(before, false)),
             });
         }
-        let Some(first) = self.first(ra, failed, &spots, &mine)? else {
+        let Some(first) = self.first(ra, failed, &word_refs, &mine)? else {
             self.announce(ra, HAS, NIL)?;
             return Ok(Some(Placed::Inside(Entry::OwnerDead(failed.clone()))));
         };
-        let (_, before) = chain(&spots, first);
+        let (_, before) = chain(&word_refs, first);
         self.announce(ra, HAS, before)?;
         let link = self.node.next_of(before);
         let old = ra.get(link)?;
@@ -97,36 +100,36 @@ impl RobustMcs {
         if is_free && ra.compare_and_swap(link, old, self.pointer())? == old {
             return Ok(Some(Placed::Behind(before, true)));
         }
-        // The announcement is right again in the next round, before the end of this repair.
+        // The next round corrects the announcement, before the end of this repair.
         Ok(None)
     }
 
-    /// The live rank outside of `mine` that holds the lock or is granted it.
+    /// Returns the live rank outside of `mine` that holds the lock or is granted it.
     fn first<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
         failed: &Failed,
-        spots: &[Spot],
+        word_refs: &[WordRef],
         mine: &[u64],
     ) -> Result<Option<u64>> {
-        for spot in spots.iter().filter(|spot| spot.what == HAS && !mine.contains(&spot.rank)) {
-            let is_first = if spot.behind == NIL {
+        for word_ref in word_refs.iter().filter(|word_ref| word_ref.what == HAS && !mine.contains(&word_ref.rank)) {
+            let is_first = if word_ref.behind == NIL {
                 true
-            } else if failed.contains(rank_of(spot.behind)) {
-                self.is_granted(ra, spot.rank)?
+            } else if failed.contains(rank_of(word_ref.behind)) {
+                self.is_granted(ra, word_ref.rank)?
             } else {
-                let others = spots.iter().filter(|other| other.what == HAS).map(|other| other.rank);
-                !others.chain([self.pointer()]).any(|other| other == spot.behind)
+                let others = word_refs.iter().filter(|other| other.what == HAS).map(|other| other.rank);
+                !others.chain([self.pointer()]).any(|other| other == word_ref.behind)
             };
             if is_first {
-                return Ok(Some(spot.rank));
+                return Ok(Some(word_ref.rank));
             }
         }
         Ok(None)
     }
 
-    /// Releases to a rank that waits behind one that has failed, or leaves the lock free. Returns false if a live successor
-    /// is going to link itself, or has.
+    /// Releases the lock to a rank that waits behind a failed rank, or leaves it free. Returns false if a live successor
+    /// has linked itself, or is going to.
     #[cold]
     pub(super) fn leave_to_another<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         self.alone(ra, |lock, ra, failed| {
@@ -134,15 +137,15 @@ impl RobustMcs {
             if next as u32 != 0 && !failed.contains(rank_of(next)) {
                 return Ok(Some(false));
             }
-            let Some(spots) = lock.spots(ra, failed)? else { return Ok(None) };
-            if spots.iter().any(|spot| spot.what == HAS && spot.behind == lock.pointer()) {
-                // Its link may be on its way. A dead one's must not end the wait for it.
+            let Some(word_refs) = lock.word_refs(ra, failed)? else { return Ok(None) };
+            if word_refs.iter().any(|word_ref| word_ref.what == HAS && word_ref.behind == lock.pointer()) {
+                // Its link may be on its way. The link of a dead rank must not end the wait for it.
                 return Ok(if next as u32 == 0 { Some(false) } else { None });
             }
-            for spot in spots.iter().filter(|spot| spot.what == HAS && spot.behind != NIL) {
-                if failed.contains(rank_of(spot.behind)) && !lock.is_granted(ra, spot.rank)? {
+            for word_ref in word_refs.iter().filter(|word_ref| word_ref.what == HAS && word_ref.behind != NIL) {
+                if failed.contains(rank_of(word_ref.behind)) && !lock.is_granted(ra, word_ref.rank)? {
                     lock.node.own(ra).put(NEXT, GRANTED)?;
-                    ra.fetch_store(lock.node.grant_of(spot.rank), spot.rank >> 32 | lock.leaves)?;
+                    ra.fetch_store(lock.node.grant_of(word_ref.rank), word_ref.rank >> 32 | lock.leaves)?;
                     lock.leave(ra)?;
                     return Ok(Some(true));
                 }

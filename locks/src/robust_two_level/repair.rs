@@ -1,4 +1,4 @@
-//! What a rank does that has to wait: it polls, and repairs what failed ranks have left in its way.
+//! The steps of a rank that has to wait: it polls, and repairs the words in which failed ranks are in its way.
 
 use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 
@@ -11,14 +11,14 @@ use crate::{Error, RawMutex, Result, WindowLock};
 
 const LOST: Error = Error::NotRecoverable { lock: RobustTwoLevel::NAME };
 
-/// The owner in a target's word, if it has failed.
+/// Returns the owner in a target's word, if it has failed.
 fn orphaned(word: u64, failed: &Failed) -> Option<u64> {
     let owner = word & LOW;
     (owner != NIL && owner != NOT_RECOVERABLE && failed.contains(rank_of(owner))).then_some(owner)
 }
 
 impl RobustTwoLevel {
-    /// Waits for the owner of a target in which this rank is counted; `word` is the target's.
+    /// Waits for the owner of a target in which this rank is counted. `word` is the target's word.
     #[cold]
     pub(super) fn wait_for_owner<A: RemoteAtomics + ?Sized>(
         &mut self,
@@ -44,11 +44,11 @@ impl RobustTwoLevel {
         Ok(Entry::Clean)
     }
 
-    /// The attempts at an exclusive lock after the first one.
+    /// Makes the attempts at an exclusive lock after the first one.
     #[cold]
     pub(super) fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, recovers: bool) -> Result<Entry> {
         self.backoff.reset();
-        // The failed ranks that are in no count which keeps this rank out.
+        // The failed ranks that are not in any count which keeps this rank out.
         let mut recounted = Failed::default();
         loop {
             let word = ra.get(self.word_of(target))?;
@@ -72,7 +72,7 @@ impl RobustTwoLevel {
         }
     }
 
-    /// A later attempt, where the target was free. It leaves no trace beside a lock_all (I4).
+    /// Makes a later attempt, after the target was free. It leaves no trace beside a lock_all (I4).
     pub(super) fn attempt_again<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
         if self.exclusives > 0 {
             return self.takes(ra, target);
@@ -84,7 +84,7 @@ impl RobustTwoLevel {
         let (own, announced) = (self.own_announced(ra), self.announced);
         begin(&own, announced)?;
         if ra.compare_and_swap(self.master, master, master + EXCLUSIVE)? != master {
-            // No change, and no new number: these would have no end.
+            // No change, and no new number, since these would have no end.
             own.put(0, announced)?;
             return Ok(false);
         }
@@ -96,7 +96,7 @@ impl RobustTwoLevel {
         Ok(taken)
     }
 
-    /// Waits in lock_all, in which this rank is counted, for all exclusive locks; `master` is the master's word.
+    /// Waits in lock_all, in which this rank is counted, for all exclusive locks. `master` is the master's word.
     #[cold]
     pub(super) fn wait_for_exclusives<A: RemoteAtomics + ?Sized>(
         &mut self,
@@ -105,7 +105,7 @@ impl RobustTwoLevel {
         recovers: bool,
     ) -> Result<Entry> {
         self.backoff.reset();
-        // The failed ranks that are not counted any more.
+        // The failed ranks that are no longer counted.
         let mut recounted = Failed::default();
         while master & LOW != 0 {
             if master & SOME_LOST != 0 {
@@ -129,10 +129,11 @@ impl RobustTwoLevel {
         Ok(Entry::Clean)
     }
 
-    /// Makes the targets where this rank was told, and has not declared the data consistent, lost for all ranks.
+    /// Makes the targets unusable for all ranks for which this rank got `OwnerDead` and has not declared the data
+    /// consistent.
     #[cold]
     pub(super) fn give_up<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        // First, so that no lock_all gets in when this rank is not counted any more.
+        // First, so that no lock_all gets in when this rank is no longer counted.
         let mut master = ra.get(self.master)?;
         while master & SOME_LOST == 0 {
             let before = ra.compare_and_swap(self.master, master, master | SOME_LOST)?;
@@ -153,15 +154,15 @@ impl RobustTwoLevel {
         if recovers { recoverable::interruptible(paused) } else { paused }
     }
 
-    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent (I6): `failed`, and in the next round all
-    /// that are known then.
+    /// Runs `body` while no other rank repairs, with the ranks that have failed and are silent (I6). These are `failed`, and in the next
+    /// round all failed ranks that are known then.
     fn alone<A: RemoteAtomics + ?Sized, T>(
         &mut self,
         ra: &A,
         mut failed: Failed,
         body: impl Fn(&mut RobustTwoLevel, &A, &Failed) -> Result<Option<T>>,
     ) -> Result<T> {
-        // A rank that has failed in a repair has left nothing half done that this one relies on.
+        // A rank that has failed in a repair has left nothing half done on which this repair relies.
         let _ = self.repairs.recoverable_acquire(ra)?;
         let done = loop {
             ra.silence(&failed)?;
@@ -175,7 +176,7 @@ impl RobustTwoLevel {
         Ok(done)
     }
 
-    /// Makes this rank the owner of a target whose owner has failed. Returns whether that is still so.
+    /// Makes this rank the owner of a target whose owner has failed. Returns whether that owner was still there.
     fn takes_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, failed: &Failed, target: Rank) -> Result<bool> {
         self.alone(ra, failed.clone(), |lock, ra, failed| {
             let owner = orphaned(ra.get(lock.word_of(target))?, failed);
@@ -186,10 +187,10 @@ impl RobustTwoLevel {
         })
     }
 
-    /// Puts this rank in the place of an owner that has failed. Its caller is alone (I6).
+    /// Replaces an owner that has failed by this rank. The caller is alone (I6).
     fn own<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
         if self.exclusives == 0 {
-            // Beside lock_alls that wait: the owner's count keeps them out (I7).
+            // Lock_alls may wait at the same time. The owner's count keeps them out (I7).
             self.count(ra, EXCLUSIVE, IN_EXCLUSIVES)?;
         }
         ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner))?;
@@ -198,7 +199,7 @@ impl RobustTwoLevel {
         Ok(())
     }
 
-    /// What the live ranks other than this one announce, with their ranks, if no count of theirs is about to change.
+    /// Returns the announcements of the other live ranks, with their ranks, if none of them is about to change a count.
     fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<(Rank, u64)>>> {
         let mut announced = Vec::new();
         for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != self.me && !failed.contains(rank)) {
@@ -234,12 +235,12 @@ impl RobustTwoLevel {
         Ok(Some(()))
     }
 
-    /// If no live rank holds an exclusive lock: takes over all targets whose owners have failed, and takes the other failed ranks out of
+    /// If no live rank holds an exclusive lock, takes over all targets whose owners have failed, and takes the other failed ranks out of
     /// the master's count. Returns whether no failed rank is counted.
     fn take_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, failed: &Failed) -> Result<Option<bool>> {
         let Some(announced) = self.look(ra, failed)? else { return Ok(None) };
         if announced.iter().any(|(_, word)| word & IN_EXCLUSIVES != 0) {
-            // That one keeps this rank out in any case.
+            // That owner keeps this rank out in any case.
             return Ok(Some(false));
         }
         let mut owned = Vec::new();

@@ -8,13 +8,13 @@ const SHARED_KIND: LockKind = LockKind::Shared;
 const EXCLUSIVE_KIND: LockKind = LockKind::Exclusive;
 const TARGET: Rank = Rank(65);
 
-/// The master, the target, and the two words of rank 0 that have announced it; without the number of changes.
+/// Returns the master, the target, and rank 0's two words of announcements, without the number of changes.
 fn words(ra: &Mapped, lock: &RobustTwoLevel) -> [u64; 4] {
     let own = |word| ra.get(lock.own_word(Rank(0), word)).unwrap();
     [ra.get(lock.master).unwrap(), ra.get(lock.word_of(TARGET)).unwrap(), own(0) % NUMBER, own(2)]
 }
 
-/// Runs `body` on rank 0 of so many that the bit of [`TARGET`] is in a second word.
+/// Runs `body` on rank 0 of enough ranks that the bit of [`TARGET`] is in a second word.
 fn alone(body: impl Fn(&Mapped, RobustTwoLevel) + Sync) {
     let world = World::threads(66).run(|ra| {
         let lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default()).unwrap();

@@ -18,7 +18,7 @@ pub fn leases_on<A: RemoteAtomics + ?Sized>(ra: &A, params: LeaseParams) -> Resu
     let all = Collectives::new(ra)?;
     let word = FencedWord::create(ra, middle(ra))?;
     let mut lock = LeaseMutex::create(ra, middle(ra), params)?;
-    // Without a rank that stops, all get it, and the token of the word never goes back.
+    // If no rank stops, all acquire it, and the token of the word never decreases.
     let mut last = word.get(ra)?.1;
     for _ in 0..ROUND {
         let mut guard = lock.acquire()?;
@@ -40,7 +40,8 @@ pub fn leases_on<A: RemoteAtomics + ?Sized>(ra: &A, params: LeaseParams) -> Resu
     taken_over_on(ra, params, |done| poll(ra, done, |word| word != 0).map(drop))
 }
 
-/// Rank 0 stops while it holds the lock, until rank 1 has taken it over and written. All that it does then is refused.
+/// Rank 0 stops while it holds the lock, until rank 1 has taken it over and written. Then the lock and the word refuse
+/// all calls of rank 0.
 ///
 /// `stop` gets the word that rank 1 sets when rank 0 is to go on.
 pub fn taken_over_on<A: RemoteAtomics + ?Sized>(

@@ -119,8 +119,8 @@ pub fn mutex_timed_on<L: RawMutexTimed, A: RemoteAtomics + ?Sized>(ra: &A, param
     at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE_AT_REST)
 }
 
-/// Checks that a mutex serves in the order of arrival: `arrived` gives the word (by number) and its value once a rank
-/// has arrived, in a world where ranks arrive in order.
+/// Checks that a mutex serves ranks in the order of their arrival. `arrived` returns the number of a word and its value
+/// once a rank has arrived, in a world where ranks arrive in order.
 pub fn mutex_order<L: RawMutex>(params: L::Params, arrived: impl Fn(Rank) -> (u64, u64) + Sync) {
     on_threads(|ra| {
         let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
@@ -219,15 +219,16 @@ pub enum Death {
 /// The acquisitions of each survivor.
 pub(super) const SURVIVALS: u64 = 100;
 
-/// One rank's part of [`recoverable`] with a death: rank 1 dies in `die`, and all others go on acquiring. Exactly one of them is told that a
-/// rank has failed inside, if it has. Then one of them gives the lock up for all.
+/// One rank's part of [`recoverable`] with a death: rank 1 dies in `die`, and all other ranks go on acquiring. If rank 1 has failed inside,
+/// exactly one of them gets `OwnerDead`. Then one of them makes the lock unusable for all.
 pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
     ra: &A,
     params: L::Params,
     death: Death,
     die: impl FnOnce(),
 ) -> Result<()> {
-    // On rank 0, and not in the memory of the dead: how many are there, told and done.
+    // On rank 0, and not in the memory of the dead rank: the numbers of ranks that have arrived, got `OwnerDead`, and
+    // finished.
     let words = ra.heap().alloc(3 * WORD, WORD)?;
     let [arrived, told, done] = [0, 1, 2].map(|word| Rank(0).at(words.word(word)));
     let place = Place::alloc(ra, Rank(0), L::WORDS, L::NODE)?;
@@ -253,7 +254,7 @@ pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
             Entry::Clean => {}
             Entry::OwnerDead(failed) => {
                 assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
-                assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank is told");
+                assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank gets OwnerDead");
             }
         }
         pair.increment(ra)?;

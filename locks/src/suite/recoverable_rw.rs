@@ -69,15 +69,16 @@ pub fn recoverable_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     Ok(())
 }
 
-/// One rank's part of [`recoverable_rw`] with a death: rank 1 dies in `die`, and all others go on acquiring. If a writer has failed
-/// inside, exactly one of them is told, and is alone then. At the end one of them makes the lock unusable for all.
+/// One rank's part of [`recoverable_rw`] with a death: rank 1 dies in `die`, and all other ranks go on acquiring. If a writer has
+/// failed inside, exactly one of them gets `OwnerDead`, and is alone then. At the end one of them makes the lock unusable for all.
 pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     ra: &A,
     params: L::Params,
     death: DeathRw,
     die: impl FnOnce(),
 ) -> Result<()> {
-    // On rank 0, and not in the memory of the dead: how many are there, told and done, and how often they wrote.
+    // On rank 0, and not in the memory of the dead rank: the numbers of ranks that have arrived, got `OwnerDead`, and
+    // finished, and the number of writes.
     let words = ra.heap().alloc(4 * WORD, WORD)?;
     let [arrived, told, done, written] = [0, 1, 2, 3].map(|word| Rank(0).at(words.word(word)));
     let place = Place::alloc(ra, Rank(0), L::words(ra.size()), L::NODE)?;
@@ -108,8 +109,8 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
         let entry = if writes { lock.recoverable_acquire_write(ra)? } else { lock.recoverable_acquire_read(ra)? };
         if let Entry::OwnerDead(failed) = entry {
             assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
-            assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank is told");
-            // It is alone, also if it came to read.
+            assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank gets OwnerDead");
+            // The rank is alone, even if it acquired for reading.
             pair.increment(ra)?;
             increments += 1;
             lock.share(ra)?;

@@ -8,13 +8,13 @@ use super::*;
 use crate::Resumable;
 use crate::recoverable::Stage;
 
-/// The last operation, by its number within a call, ahead of which a rank fails: no call without waiting has more.
+/// The number of the last operation of a call ahead of which a rank fails. No call without waiting has more operations.
 const OPERATIONS: u64 = 24;
 
 /// Acquisitions of a rank in each round.
 const TURNS: u32 = 4;
 
-/// The percentage of calls in which a rank fails where all do.
+/// The percentage of calls in which a rank fails in the round where all ranks do.
 const FAILING: u32 = 40;
 
 /// Checks a mutex against [`Resumable`], on threads.
@@ -25,7 +25,7 @@ pub fn resumable<L: Resumable>(params: L::Params) {
 }
 
 /// One rank's part of [`resumable`]: exclusion, progress and rest, while a rank loses its handle ahead of an operation of its calls and comes
-/// back. First one rank at a time does, in each of its calls ahead of the operation of one number, for each number. Then all do, at random.
+/// back. First one rank at a time fails, in each of its calls, ahead of the n-th operation, for each n. Then all ranks fail at random.
 pub fn resumable_on<L: Resumable, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let pair = Pair::alloc(ra)?;
@@ -66,7 +66,7 @@ pub fn resumable_on<L: Resumable, A: RemoteAtomics + ?Sized>(ra: &A, params: L::
     Ok(())
 }
 
-/// One rank, which fails and comes back.
+/// Runs one rank, which fails and comes back.
 struct Failing<'a, A: ?Sized, P> {
     ra: &'a Crashing<'a, A>,
     place: Place,
@@ -75,12 +75,12 @@ struct Failing<'a, A: ?Sized, P> {
 }
 
 impl<A: RemoteAtomics + ?Sized, P: Copy> Failing<'_, A, P> {
-    /// Acquires, increments and releases once. `next` returns ahead of which operation the next call fails, if it does. Returns a handle, and the
-    /// number of failures.
+    /// Acquires, increments and releases once. `next` returns the operation ahead of which the next call fails, if it fails. Returns a
+    /// handle, and the number of failures.
     fn turn<L: Resumable<Params = P>>(&self, lock: L, next: &mut dyn FnMut() -> Option<u64>) -> Result<(L, u64)> {
         let (mut handle, mut is_inside, mut has_written) = (Some(lock), false, false);
         let mut failures = 0;
-        // Whether it has failed inside: ahead of the first operation of its release.
+        // True if the rank has failed inside, which is ahead of the first operation of its release.
         let mut keeps = false;
         loop {
             if is_inside && !has_written {

@@ -85,7 +85,7 @@ fn attempts_that_fail_leave_nothing_behind() {
     });
 }
 
-/// A second exclusive lock is not kept out by a lock_all that waits for the first: it would wait for ever.
+/// A lock_all that waits for the first exclusive lock does not keep out a second one, which would wait forever.
 #[test]
 fn a_waiting_lock_all_does_not_stop_its_obstacle() {
     alone(|ra, mut lock| {
@@ -99,7 +99,7 @@ fn a_waiting_lock_all_does_not_stop_its_obstacle() {
     });
 }
 
-/// The obstacle that the module's text warns of, and why retracting removes it.
+/// The deadlock that the module's text warns about, and how retracting avoids it.
 #[test]
 fn a_waiting_lock_all_stops_a_first_exclusive_lock() {
     alone(|ra, mut lock| {

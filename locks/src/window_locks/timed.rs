@@ -1,4 +1,4 @@
-//! Locks that are tried, and locks with a deadline.
+//! Tries of locks, and locks with a deadline.
 
 use rmalab_atomics::{Rank, RemoteAtomics, Time};
 
@@ -6,11 +6,11 @@ use super::{Assert, Held, WindowLocks};
 use crate::{LockKind, Result, WindowLockTimed};
 
 impl<W: WindowLockTimed> WindowLocks<W> {
-    /// Locks `target` if that needs no waiting; `false` if it would.
+    /// Locks `target` if that needs no waiting. Returns `false` if it would need to wait.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock).
+    /// The errors of [`lock`](Self::lock).
     pub fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool> {
         self.check_lock("try_lock", target)?;
         let locked = self.policy.try_lock(ra, kind, target)?;
@@ -20,11 +20,11 @@ impl<W: WindowLockTimed> WindowLocks<W> {
         Ok(locked)
     }
 
-    /// Locks `target` unless that takes until `deadline`; `false` if it gave up, after one attempt at least.
+    /// Locks `target`, or gives up at `deadline` and returns `false`. Makes at least one attempt.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock).
+    /// The errors of [`lock`](Self::lock).
     pub fn lock_until<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -40,11 +40,11 @@ impl<W: WindowLockTimed> WindowLocks<W> {
         Ok(locked)
     }
 
-    /// Locks every target in shared mode if that needs no waiting; `false` if it would.
+    /// Locks every target in shared mode if that needs no waiting. Returns `false` if it would need to wait.
     ///
     /// # Errors
     ///
-    /// Those of [`lock_all`](Self::lock_all).
+    /// The errors of [`lock_all`](Self::lock_all).
     pub fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         self.check_lock_all()?;
         let locked = self.policy.try_lock_all(ra)?;
@@ -54,12 +54,11 @@ impl<W: WindowLockTimed> WindowLocks<W> {
         Ok(locked)
     }
 
-    /// Locks every target in shared mode unless that takes until `deadline`; `false` if it gave up, after one attempt at
-    /// least.
+    /// Locks every target in shared mode, or gives up at `deadline` and returns `false`. Makes at least one attempt.
     ///
     /// # Errors
     ///
-    /// Those of [`lock_all`](Self::lock_all).
+    /// The errors of [`lock_all`](Self::lock_all).
     pub fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
         self.check_lock_all()?;
         let locked = self.policy.lock_all_until(ra, deadline)?;

@@ -1,6 +1,7 @@
 //! The calls that programs see, and all unsafe code of the crate.
 //!
-//! Each call has the host's name and signature. It finds the window's state, asks it, and then passes the call on, or not.
+//! Each call has the host's name and signature. It finds the window's state, which decides whether the call goes to the
+//! host.
 
 #![allow(unsafe_code, reason = "C calls these functions, and they call C's")]
 #![allow(non_snake_case, reason = "the names are MPI's")]
@@ -47,21 +48,21 @@ fn is_verbose() -> bool {
     std::env::var_os("RMALAB_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What the ranks of a communicator have agreed on for a new window.
+/// The agreement of a communicator's ranks on a new window.
 struct Plan {
     rank: u32,
     size: u32,
     settings: Settings,
-    /// The communicator's worlds, or why the window is the host's alone.
+    /// The communicator's worlds, or the reason why the host keeps the window to itself.
     worlds: Result<Rc<Worlds>, String>,
-    /// Why the window is not native, which it was to be.
+    /// The reason why the window is not native although it was chosen to be.
     why_not: Option<String>,
     /// The largest part of any rank, and whether all parts are alike.
     most: u64,
     alike: bool,
-    /// Whether some part is larger than its rank's machine can hold.
+    /// True if some part is larger than the memory of its rank's machine.
     is_too_large: bool,
-    /// The handle of a native window, and whether it was made for this window only.
+    /// The handle of a native window, with true if it was made for this window only.
     carrier: Option<(ffi::MPI_Win, bool)>,
     /// The folder of the window's trace, on which all ranks agree.
     record: Option<PathBuf>,
@@ -78,17 +79,17 @@ impl Drop for Plan {
 
 /// The memory that a program asks for, or gives from `base` on.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WindowMemory {
     flavor: Flavor,
     base: *mut c_void,
     bytes: i64,
     unit: i64,
 }
 
-impl Wanted {
-    /// Memory that the window is to have.
-    fn new(flavor: Flavor, bytes: i64, unit: i64) -> Wanted {
-        Wanted { flavor, base: std::ptr::null_mut(), bytes, unit }
+impl WindowMemory {
+    /// Describes memory that the call allocates for the window.
+    fn new(flavor: Flavor, bytes: i64, unit: i64) -> WindowMemory {
+        WindowMemory { flavor, base: std::ptr::null_mut(), bytes, unit }
     }
 
     /// Returns whether the memory is the program's.
@@ -96,7 +97,7 @@ impl Wanted {
         matches!(self.flavor, Flavor::Create | Flavor::Dynamic)
     }
 
-    /// Returns the bytes that a world needs for it at each rank if the largest part is `most` bytes; `None` if they are too many.
+    /// Returns the bytes that a world needs for it at each rank if the largest part is `most` bytes; `None` if that is too much.
     fn room(self, most: u64, ranks: u32) -> Option<u64> {
         match self.flavor {
             Flavor::Create | Flavor::Dynamic => Some(0),
@@ -118,7 +119,7 @@ fn settings(info: ffi::MPI_Info) -> Settings {
 }
 
 /// Agrees on a new window. Collective; `None` if windows of this communicator are never managed.
-fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan> {
+fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: WindowMemory) -> Option<Plan> {
     if !host::has_one_group(comm) {
         return None;
     }
@@ -141,13 +142,18 @@ fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan
     Some(plan)
 }
 
-/// Returns the worlds of the communicator, if its window is to be managed. All ranks return the same. Collective.
-fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Result<Rc<Worlds>, String> {
+/// Returns the worlds of the communicator, if its window can be managed. All ranks return the same. Collective.
+fn agree(
+    plan: &mut Plan,
+    comm: ffi::MPI_Comm,
+    info: ffi::MPI_Info,
+    wanted: WindowMemory,
+) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
     let many = u64::from(threads::are_many());
     // Some barriers of this rank are the host's.
     let by_host = u64::from(!host::has_one_thread() || host::has_fortran());
-    // Each reason is a word of its own, since the largest of all ranks' words is taken.
+    // Each reason has its own word, since the ranks agree on the largest word.
     let odd = wanted.bytes < 0 || !u32::try_from(wanted.unit).is_ok_and(|unit| unit > 0);
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u64);
     let too_large = u64::from(!odd && !wanted.is_programs() && bytes > world::most_memory());
@@ -202,7 +208,8 @@ fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Want
     Ok(worlds)
 }
 
-/// Returns how the choices of two ranks differ, one of which is rank 0. All ranks return the same. Collective.
+/// Returns the difference between the choices of two ranks, one of which is rank 0. All ranks return the same.
+/// Collective.
 fn disagreement(comm: ffi::MPI_Comm, settings: &Settings) -> Result<String, String> {
     let mut differing = Vec::new();
     for (key, value) in settings.choices() {
@@ -215,7 +222,7 @@ fn disagreement(comm: ffi::MPI_Comm, settings: &Settings) -> Result<String, Stri
     let own = differing.join(" ");
     let (rank, _) = host::place(comm)?;
     let first = host::text_of_lowest(comm, Some(&own))?;
-    // A long text ends early.
+    // A long text is truncated.
     let other = (!own.starts_with(&first)).then(|| format!("rank {rank} has {own}"));
     let other = host::text_of_lowest(comm, other.as_deref())?;
     Ok(format!("the ranks disagree on a window: rank 0 has {first}, {other}"))
@@ -226,7 +233,7 @@ fn make_native(
     plan: &mut Plan,
     call: &str,
     comm: ffi::MPI_Comm,
-    wanted: Wanted,
+    wanted: WindowMemory,
 ) -> Option<(ffi::MPI_Win, *mut c_void)> {
     if plan.settings.mode != Mode::Native || plan.why_not.is_some() {
         return None;
@@ -249,7 +256,7 @@ fn make_native(
 }
 
 /// Makes the window. All ranks return it, or a reason.
-fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted) -> Result<Native, String> {
+fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: WindowMemory) -> Result<Native, String> {
     let ranks = worlds.make_shared(comm)?;
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u32);
     let memory = match (wanted.flavor, plan.alike) {
@@ -261,15 +268,15 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted)
     };
     let mut config = plan.settings.config;
     if !worlds.has_fence() || config.policy == PolicyKind::NoCheck || wanted.is_programs() {
-        // Without that fence, updates that the engine does not have cannot exclude its atomics. This process has no atomics on the memory of
-        // another program.
+        // Without that fence, updates that the engine lacks cannot exclude its atomics. This process has no atomics on another process's
+        // memory.
         config.accumulate = AccumulateStrategy::Locked;
     }
     if wanted.flavor == Flavor::Dynamic {
         worlds.reach(|| engine::reach(ranks).map_err(|error| common_reason(comm, &error)))?;
     }
     let engine = match Engine::new(ranks, config, memory) {
-        // At some ranks the error is only that another one has failed.
+        // At some ranks the error is only that another rank has failed.
         Err(error) if wanted.is_programs() => return Err(common_reason(comm, &error)),
         // The communicator's world is full: the window gets its own.
         Err(error) if error.class() == Class::NoMem => {
@@ -286,14 +293,14 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted)
     Ok(window)
 }
 
-/// Returns the reason of the lowest rank that knows one, when making a window has failed at all ranks. Collective.
+/// Returns the reason of the lowest rank that has one, when making a window has failed at all ranks. Collective.
 fn common_reason(comm: ffi::MPI_Comm, error: &rmalab_windows::Error) -> String {
     let own = (!matches!(error, rmalab_windows::Error::NotMade { .. })).then(|| error.to_string());
     host::text_of_lowest(comm, own.as_deref()).unwrap_or_else(|_| error.to_string())
 }
 
 /// Manages a window that the host has just made by `call`, or leaves it to the host. Collective.
-fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, wanted: Wanted) {
+fn adopt(mut plan: Plan, call: &str, win: ffi::MPI_Win, comm: ffi::MPI_Comm, wanted: WindowMemory) {
     let worlds = std::mem::replace(&mut plan.worlds, Err(String::new()));
     let outcome = worlds.and_then(|worlds| manage(win, comm, &worlds, &plan.settings));
     match outcome {
@@ -315,7 +322,7 @@ fn begin_trace(
     call: &str,
     win: ffi::MPI_Win,
     comm: ffi::MPI_Comm,
-    wanted: Wanted,
+    wanted: WindowMemory,
     managed: Option<&Window>,
 ) {
     let Some(folder) = &plan.record else { return };
@@ -325,7 +332,7 @@ fn begin_trace(
         // Both are short.
         let _ = info.set(key, &value);
     }
-    let Wanted { flavor, bytes, unit, .. } = wanted;
+    let WindowMemory { flavor, bytes, unit, .. } = wanted;
     let what = Description {
         rank: Rank(plan.rank),
         topology: Topology::one_node(plan.size),
@@ -341,7 +348,7 @@ fn begin_trace(
     }
 }
 
-/// Prints what a new window has, or why it is the host's alone, and counts it.
+/// Prints the choices of a new window, or the reason why the host keeps it to itself, and counts the window.
 fn report(plan: &Plan, call: &str, outcome: Result<&Window, &str>) {
     if plan.rank != 0 {
         return;
@@ -364,7 +371,7 @@ fn report(plan: &Plan, call: &str, outcome: Result<&Window, &str>) {
     print(&format!("{call} of {} ranks: {what}", plan.size));
 }
 
-/// Manages the window, or returns why the window is the host's alone. All ranks do the same.
+/// Manages the window, or returns the reason why the host keeps it to itself. All ranks do the same.
 fn manage(win: ffi::MPI_Win, comm: ffi::MPI_Comm, worlds: &Worlds, settings: &Settings) -> Result<Window, String> {
     let managed = Managed::new(win, comm, worlds, settings).and_then(|managed| match managed.open_host() {
         Ok(()) => Ok(managed),
@@ -382,7 +389,7 @@ fn manage(win: ffi::MPI_Win, comm: ffi::MPI_Comm, worlds: &Worlds, settings: &Se
     Ok(Window::Policy(managed))
 }
 
-/// Prints each warning the first time that it comes.
+/// Prints each warning when it comes for the first time.
 fn warn_once(warnings: &[String]) {
     use std::collections::BTreeSet;
     use std::sync::Mutex;
@@ -419,7 +426,8 @@ fn code(win: ffi::MPI_Win, call: &str, result: crate::policy::Result<()>) -> c_i
     }
 }
 
-/// Returns the target that a program names: `None` is MPI_PROC_NULL, and a negative number is a rank that does not exist.
+/// Returns the target that a program names: `None` for MPI_PROC_NULL. A negative number becomes a rank that does not
+/// exist.
 #[inline(always)]
 fn target(rank: c_int) -> Option<Rank> {
     // SAFETY: a constant of C.
@@ -441,7 +449,7 @@ macro_rules! creations {
             check_launcher();
             threads::learn(host::has_many_threads);
             let _pass = pass();
-            let wanted: Wanted = $wanted;
+            let wanted: WindowMemory = $wanted;
             let mut plan = plan($comm, $info, wanted);
             if let Some(plan) = &mut plan
                 && let Some((handle, _)) = make_native(plan, stringify!($name), $comm, wanted)
@@ -462,13 +470,13 @@ macro_rules! creations {
 }
 
 creations! {
-    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
-    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted::new(Flavor::Dynamic, 0, 1);
+    MPI_Win_create = PMPI_Win_create(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: c_int, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, WindowMemory { base, ..WindowMemory::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
+    MPI_Win_create_dynamic = PMPI_Win_create_dynamic(info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, WindowMemory::new(Flavor::Dynamic, 0, 1);
     #[cfg(large_counts)]
-    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
+    MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, WindowMemory { base, ..WindowMemory::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
 }
 
-/// Refuses a window with more memory than some rank's machine has, where this rank's part is so many `bytes`.
+/// Refuses a window with more memory than some rank's machine has. This rank's part has `bytes` bytes.
 #[cold]
 fn refuse_memory(comm: ffi::MPI_Comm, call: &str, bytes: i64) -> c_int {
     if is_verbose() || host::has_fatal_errors_on(comm) {
@@ -490,7 +498,7 @@ macro_rules! allocations {
             base: *mut c_void,
             win: *mut ffi::MPI_Win,
         ) -> c_int {
-            let wanted = Wanted::new($flavor, host::wide(size), wide(disp_unit));
+            let wanted = WindowMemory::new($flavor, host::wide(size), wide(disp_unit));
             check_host();
             check_launcher();
             threads::learn(host::has_many_threads);
@@ -529,10 +537,10 @@ allocations! {
     MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c, ffi::MPI_Aint, Flavor::Shared;
 }
 
-/// Defines operations. On a native window they are the engine's; on other managed windows they ask for their epoch by `$way`, and are the
-/// host's.
+/// Defines operations. On a native window the engine executes them. On other managed windows they check their epoch by `$way`, and the
+/// host executes them.
 ///
-/// `$short` is tried first, in a function that needs few registers: it does the operation, or nothing.
+/// `$short` is tried first, in a function that needs few registers. It does the operation, or nothing.
 macro_rules! operations {
     ($way:ident of $rank:ident, $win:ident; $($(#[$attribute:meta])* $name:ident = $host:ident($($argument:ident: $type:ty),*) as $call:ident($disp:expr, $count:expr, $of:expr $(, $op:expr)?), $window:ident => $native:expr $(, short $short:expr)?;)*) => {$(
         $(#[$attribute])*
@@ -777,7 +785,7 @@ macro_rules! regions {
 
 regions! {
     MPI_Win_attach = PMPI_Win_attach(size: ffi::MPI_Aint) of base, window => {
-        // SAFETY: MPI wants the memory to be valid until it is detached or the window is freed.
+        // SAFETY: MPI requires the memory to be valid until it is detached or the window is freed.
         unsafe { window.attach(base, host::wide(size)) }
     }, Some(host::wide(size) as u64);
     MPI_Win_detach = PMPI_Win_detach() of base, window => window.detach(base), None;
@@ -785,10 +793,11 @@ regions! {
 
 /// Waits for all ranks in the world of the communicator's windows, or by the host if there is none in shared memory.
 ///
-/// A waiting rank lets the host make progress. A rank that does not have to wait does so now and then: it may call nothing else.
+/// A waiting rank lets the host make progress. A rank that does not have to wait does that at intervals, since it may make no
+/// other call.
 #[inline]
 fn barrier(comm: ffi::MPI_Comm) -> c_int {
-    /// A barrier of this many lets the host make progress.
+    /// One barrier out of this many lets the host make progress.
     const BARRIERS: u32 = 64;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let Some(ranks) = world::shared_of(comm) else {
@@ -855,7 +864,8 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_attr(
     unsafe { ffi::PMPI_Win_get_attr(win, key, value, flag) }
 }
 
-/// Returns the value of a predefined attribute of a native window, as Fortran wants it. MPICH's keys of Fortran are one more than C's.
+/// Returns the value of a predefined attribute of a native window, in Fortran's form. MPICH's Fortran keys are one more than its C
+/// keys.
 fn fortran_attribute(win: ffi::MPI_Win, key: c_int) -> Option<i64> {
     let key = if cfg!(open_mpi) { key } else { key.wrapping_sub(1) };
     match table::find(win).as_deref() {
@@ -906,7 +916,7 @@ queries! {
     MPI_Win_shared_query_c = PMPI_Win_shared_query_c, ffi::MPI_Aint;
 }
 
-/// Defines calls that change a window of the host. A native window's carrier then goes to no other window.
+/// Defines calls that change a window of the host. After such a call, no other window gets a native window's carrier.
 macro_rules! changes {
     ($($name:ident = $host:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
@@ -927,7 +937,7 @@ changes! {
     MPI_Win_set_name = PMPI_Win_set_name(name: *const c_char);
 }
 
-/// Ends everything but the host's window. Returns whether that is a carrier which another window may have.
+/// Ends everything but the host's window. Returns whether that window is a carrier which another window may use.
 fn free(window: Option<Window>) -> (crate::policy::Result<()>, bool) {
     match window {
         Some(Window::Policy(window)) => (window.free(), false),
@@ -976,14 +986,14 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
     code
 }
 
-/// Ends the program if its MPI is not the one that this library is built for, whose handles have another form. Fortran may begin without
-/// a call that reaches this library, so a new window asks, too.
+/// Ends the program if its MPI is not the MPI for which this library is built, since the handles of other MPIs have another form. A
+/// Fortran program may begin without a call that reaches this library, so a new window checks that, too.
 fn check_host() {
     static CHECKED: Once = Once::new();
     CHECKED.call_once(refuse_other_host);
 }
 
-/// The MPI that this library is built for, and the other one.
+/// The MPI for which this library is built, and the other one.
 const HOSTS: (&str, &str) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
 
 fn refuse_other_host() {
@@ -997,7 +1007,8 @@ fn refuse_other_host() {
     }
 }
 
-/// Prints a line if the launcher of the other MPI has started the program, whose processes then do not find each other.
+/// Prints a line if the launcher of the other MPI has started the program, since its processes then do not find each
+/// other.
 fn check_launcher() {
     static CHECKED: Once = Once::new();
     CHECKED.call_once(|| {
@@ -1009,7 +1020,7 @@ fn check_launcher() {
             && let Ok((_, 1)) = host::place(host::everyone())
         {
             print(&format!(
-                "the program's MPI is {}, but the launcher is that of {}: each of the {size} processes is a program of one rank",
+                "the program's MPI is {}, but the launcher belongs to {}: each of the {size} processes is a program of one rank",
                 HOSTS.0, HOSTS.1
             ));
         }
@@ -1039,7 +1050,7 @@ pub(crate) unsafe extern "C" fn MPI_Init_thread(
     code
 }
 
-/// Prints the summary if any rank wants it, and what traces do not hold. Collective over all ranks of the program.
+/// Prints the summary if any rank requests it, and the limits of the traces. Collective over all ranks of the program.
 fn summarize() {
     let all = host::everyone();
     let (early, why) = record::early();
@@ -1070,7 +1081,7 @@ pub(crate) unsafe extern "C" fn MPI_Finalize() -> c_int {
     let _pass = pass();
     while let Some(window) = table::take_oldest() {
         let mut win = window.win();
-        // The program does not ask for the errors of these windows any more.
+        // The program no longer asks for the errors of these windows.
         if let (Err(failure), _) = free(Some(window))
             && is_verbose()
         {

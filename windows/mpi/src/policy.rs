@@ -11,14 +11,14 @@ use crate::boundary::host::{self, Comm, Group, Win};
 use crate::settings::{Control, Mode, Settings};
 use crate::world::Worlds;
 
-/// Why a call on a managed window has failed.
+/// The reason why a call on a managed window has failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The engine refuses it. The window's error handler does not know yet.
+    /// The engine refuses it. The window's error handler has not got the error yet.
     Engine(Error),
     /// The host has refused it with this code, and has called the error handler.
     Host(c_int),
-    /// It is refused with this class or code. The window's error handler does not know yet.
+    /// It is refused with this class or code. The window's error handler has not got the error yet.
     Class(c_int),
 }
 
@@ -30,7 +30,7 @@ impl From<Error> for Failure {
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// The engine of a window, by the world that it is in.
+/// The engine of a window, by its kind of world.
 enum Engines {
     Shared(Engine<Shared>),
     Remote(Engine<Mpi>),
@@ -53,7 +53,7 @@ macro_rules! raw {
 }
 
 impl Engines {
-    /// Makes the engine of a window of `comm`. Collective; all ranks return an error, or none does.
+    /// Makes the engine of a window of `comm`. Collective: all ranks return an error, or none does.
     fn new(comm: Comm, worlds: &Worlds, settings: &Settings) -> std::result::Result<Engines, String> {
         if settings.control != Control::Remote {
             match worlds.make_shared(comm) {
@@ -99,7 +99,7 @@ pub(crate) fn strategies(info: &Info, mode: Mode, control: Control) -> Vec<(&'st
     modes.into_iter().chain(["rmalab_lock_policy", "rmalab_fence", "rmalab_pscw"].map(strategy)).collect()
 }
 
-/// A window whose epochs are the engine's.
+/// A window whose epochs the engine keeps.
 pub(crate) struct Managed {
     pub(crate) win: Win,
     engine: Engines,
@@ -110,7 +110,8 @@ pub(crate) struct Managed {
 }
 
 impl Managed {
-    /// Manages `win`, a window of `comm` that the host has just made. Collective; on an error at any rank, the caller gives up at all.
+    /// Manages `win`, a window of `comm` that the host has just made. Collective: on an error at any rank, the caller gives up at all
+    /// ranks.
     pub(crate) fn new(
         win: Win,
         comm: Comm,
@@ -127,12 +128,13 @@ impl Managed {
         strategies(&raw!(self, raw => raw.info()), Mode::Policy, self.engine.control())
     }
 
-    /// Opens the host's epoch, in which all operations of the window's life are.
+    /// Opens the host's epoch, which has all operations of the window's life.
     pub(crate) fn open_host(&self) -> Result<()> {
         host::lock_all(self.win)
     }
 
-    /// Ends everything but the host's window. Collective. A part that fails keeps no other part from its end.
+    /// Ends everything except the host's window. Collective. The failure of one part does not keep the others from
+    /// ending.
     pub(crate) fn free(self) -> Result<()> {
         let flushed = host::flush_all(self.win);
         let freed = self.engine.free();
@@ -142,8 +144,8 @@ impl Managed {
         flushed.and(unlocked)
     }
 
-    /// Checks that an epoch is open for an operation on `target`. The null target needs none that the engine knows: a lock of it opens
-    /// nothing.
+    /// Checks that an epoch is open for an operation on `target`. The null target needs no epoch of the engine, since a lock of it
+    /// opens none.
     #[inline]
     pub(crate) fn operate(&self, call: Call, target: Option<Rank>) -> Result<()> {
         let Some(target) = target else { return Ok(()) };
@@ -163,7 +165,7 @@ impl Managed {
 
     pub(crate) fn unlock(&self, target: Option<Rank>) -> Result<()> {
         let done = self.flush_host(target);
-        // The lock is released even so, since others may wait for it.
+        // The lock is released anyway, since others may wait for it.
         raw!(self, raw => raw.unlock(target))?;
         done
     }
@@ -243,8 +245,8 @@ impl Managed {
         Ok(over)
     }
 
-    /// Completes the operations on `target` there, and orders this rank's own stores before what follows. The engine refuses a target that
-    /// does not exist.
+    /// Completes the operations on `target` there, and orders this rank's own stores before later operations. The engine refuses a target
+    /// that does not exist.
     fn flush_host(&self, target: Option<Rank>) -> Result<()> {
         let size = raw!(self, raw => raw.team().size());
         target.filter(|target| target.0 < size).map_or(Ok(()), |target| host::flush(target, self.win))?;

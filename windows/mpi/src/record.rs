@@ -1,7 +1,7 @@
 //! Recording: the calls of a program on a window, as a trace that `rmalab advise` and replays read.
 //!
-//! A recorded window is the host's or a managed one. The calls of this library time the program's, and write them by the recorder of
-//! [`rmalab_windows::trace`]. A barrier of a communicator with the ranks of a window is one of the window's calls.
+//! A recorded window is the host's or a managed one. The calls of this library time the program's calls, and write them by the
+//! recorder of [`rmalab_windows::trace`]. A barrier of a communicator with the ranks of a window is one of the window's calls.
 //!
 //! Threads of a rank are recorded one call after the other, in the order in which the calls end.
 
@@ -21,13 +21,13 @@ use crate::boundary::host::{self, Comm, Held, Win};
 pub(crate) struct Recorded {
     window: usize,
     recorder: Recorder,
-    /// Its ranks, to translate groups.
+    /// The window's ranks, to translate groups.
     pub(crate) group: Held,
     /// The displacement units of all ranks.
     pub(crate) units: Vec<u64>,
 }
 
-/// Whether a window is recorded, or was.
+/// True if a window is recorded, or was.
 static ON: AtomicBool = AtomicBool::new(false);
 
 static ALL: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
@@ -35,14 +35,14 @@ static ALL: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
 /// The files of the traces so far, of windows in which this rank is rank 0.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The number of updates whose type or operation a trace does not hold.
+/// The number of updates whose type or operation a trace lacks.
 static INEXACT: AtomicU64 = AtomicU64::new(0);
 
-/// Why traces of this rank end early.
+/// The reasons why traces of this rank end early.
 static EARLY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic has left behind is whole: each change is one call.
+    // A panic leaves a consistent state behind, since each change is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn begin() -> Option<Time> {
     if is_on() { Some(now()) } else { None }
 }
 
-/// An error of the recorder or of the host; `None` if another rank has the reason.
+/// An error of the recorder or of the host; `None` if another rank has the error.
 struct Failed(Option<String>);
 
 impl From<Error> for Failed {
@@ -78,7 +78,7 @@ impl From<String> for Failed {
     }
 }
 
-/// Records the calls of a new window of `comm` in the folder. Collective; on an error at any rank, no rank records.
+/// Records the calls of a new window of `comm` in the folder. Collective: on an error at any rank, no rank records.
 ///
 /// # Errors
 ///
@@ -119,7 +119,7 @@ pub(crate) fn call(win: Win, began: Time, step: impl FnOnce(&Recorded) -> Option
     }
 }
 
-/// Records an attach of that many bytes, or a detach.
+/// Records an attach of this many bytes, or a detach.
 #[cold]
 pub(crate) fn region(win: Win, began: Time, address: u64, bytes: Option<u64>) {
     if let Some(recorded) = locked(&ALL).iter().find(|recorded| recorded.window == host::number(win)) {
@@ -172,18 +172,19 @@ fn end(recorded: &Recorded) {
     }
 }
 
-/// Returns how many traces of this rank end early, since they could not be written, and why the first one does.
+/// Returns the number of this rank's traces that end early, since they could not be written, with the reason of the
+/// first one.
 pub(crate) fn early() -> (u64, Option<String>) {
     let early = locked(&EARLY);
     (early.len() as u64, early.first().cloned())
 }
 
-/// Notes an update that a trace does not hold as it was.
+/// Notes an update that the trace records as something else.
 pub(crate) fn inexact() {
     INEXACT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns the number of updates that this rank has recorded differently.
+/// Returns the number of updates that this rank has recorded as something else.
 pub(crate) fn inexacts() -> u64 {
     INEXACT.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! What a program's user chooses for a window: info keys, and variables for programs that no one can edit.
+//! The user's choices for a window: info keys, and variables for programs that cannot be edited.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,24 +19,24 @@ pub(crate) const KEYS: [(&str, &str); 6] = [
 /// The folder of traces where the mode is `record` and nothing names another one.
 const TRACES: &str = "rmalab-trace";
 
-/// The standard's hint on the memory of allocated windows, which is the engine's in mode `native`.
+/// The standard's hint on the memory of allocated windows. In mode `native` the engine has that memory.
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Who does what on a window.
+/// The division of work between rmalab and the host on a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum Mode {
-    /// Everything is rmalab's, in memory that all ranks map, if the window can have such memory. Otherwise as with `Policy`.
+    /// Rmalab does everything, in memory that all ranks map, if the window can have such memory. Otherwise like `Policy`.
     #[default]
     Native,
-    /// Epochs and locks are rmalab's, and the host moves data.
+    /// Rmalab does epochs and locks, and the host moves data.
     Policy,
     /// The host does everything.
     Off,
-    /// The same, and calls are recorded.
+    /// The host does everything, and calls are recorded.
     Record,
 }
 
-/// Where the words of epochs and locks are.
+/// The place of the words of epochs and locks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum Control {
     /// In shared memory if all ranks are on one host, otherwise in a window of the host.
@@ -89,16 +89,16 @@ pub(crate) struct Settings {
     pub(crate) control: Control,
     /// The strategies of the engine.
     pub(crate) config: Config,
-    /// The folder of the window's trace, if its calls are to be recorded.
+    /// The folder of the window's trace, if its calls are recorded.
     pub(crate) record: Option<PathBuf>,
     /// A line for each value that does not exist.
     pub(crate) warnings: Vec<String>,
-    /// A number that is the same at all ranks that have chosen the same.
+    /// A number that is the same at all ranks with the same choices.
     pub(crate) digest: u64,
 }
 
 impl Settings {
-    /// Reads the hints, and the variable of each key that is no hint.
+    /// Reads the hints, and the variable of each key without a hint.
     pub(crate) fn read(hint: impl Fn(&str) -> Option<String>, variable: impl Fn(&str) -> Option<String>) -> Settings {
         let mut warnings = Vec::new();
         let (mut mode, mut control, mut strategies) = (Mode::default(), Control::default(), Info::new());
@@ -129,20 +129,20 @@ impl Settings {
             }
         }
         if let Some(alignment) = hint(ALIGNMENT) {
-            // A value that does not exist is ignored, as by the host.
+            // A value that does not exist is ignored, as the host does.
             drop(strategies.set(ALIGNMENT, &alignment));
         }
         if mode == Mode::Record {
             record.get_or_insert_with(|| PathBuf::from(TRACES));
         }
-        // What the engine ignores now is its own variable, which has its line already.
+        // The only value that the engine still ignores is its own variable, which already has its line.
         let (config, _) = Config::from_info(&strategies);
         let mut settings = Settings { mode, control, config, record, warnings, digest: 0 };
         settings.digest = digest(&settings.choices());
         settings
     }
 
-    /// Returns all keys with what was chosen. All ranks have the same keys, in the same order.
+    /// Returns all keys with the chosen values. All ranks have the same keys, in the same order.
     pub(crate) fn choices(&self) -> Vec<(String, String)> {
         let record = self.record.as_deref().unwrap_or(Path::new("")).display().to_string();
         let ours = [

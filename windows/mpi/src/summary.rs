@@ -1,4 +1,4 @@
-//! What a program has done on its windows, printed at its end where `RMALAB_SUMMARY` asks for it.
+//! A summary of a program's windows and calls, printed at its end if `RMALAB_SUMMARY` asks for it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rmalab_windows::PolicyKind;
 
-/// The calls that are counted, in the order of the table. Calls with large counts count as those without.
+/// The calls that are counted, in the order of the table. Calls with large counts count like calls without.
 pub(crate) const CALLS: [&str; 24] = [
     "MPI_Win_lock",
     "MPI_Win_unlock",
@@ -36,14 +36,14 @@ pub(crate) const CALLS: [&str; 24] = [
 
 const POLICIES: usize = PolicyKind::ALL.len();
 
-/// The numbers: windows that are the host's alone, windows of each policy, calls of each kind, nanoseconds in each kind.
+/// The numbers: windows of the host alone, windows of each policy, calls of each kind, and nanoseconds in each kind.
 pub(crate) const NUMBERS: usize = 1 + POLICIES + 2 * CALLS.len();
 const FIRST_CALL: usize = 1 + POLICIES;
 const FIRST_TIME: usize = FIRST_CALL + CALLS.len();
 
 static COUNTS: [AtomicU64; NUMBERS] = [const { AtomicU64::new(0) }; NUMBERS];
 
-/// Whether the variable asks for the summary: not known yet, no, or yes.
+/// The variable's answer to whether to print the summary: not known yet, no, or yes.
 static WANTED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
@@ -68,7 +68,7 @@ fn add(number: usize, more: u64) {
     COUNTS[number].fetch_add(more, Ordering::Relaxed);
 }
 
-/// Returns the place of a call in the table, without the end of its form for large counts.
+/// Returns the place of a call in the table, without the suffix of its form for large counts.
 pub(crate) const fn place(name: &str) -> usize {
     let name = name.as_bytes();
     let mut len = name.len();
@@ -154,10 +154,10 @@ pub(crate) fn table(sums: &[u64; NUMBERS], ranks: u32) -> Vec<String> {
     lines
 }
 
-/// Returns the lines about a program's traces. They name the traces if `is_wanted`, and say how many updates of all ranks the traces lack.
-/// A trace is named by its file of rank 0.
+/// Returns the lines about a program's traces. They name the traces if `is_wanted`, and count the updates of all ranks that the traces
+/// lack. A trace is named by its file of rank 0.
 pub(crate) fn traces(files: &[PathBuf], inexact: u64, is_wanted: bool) -> Vec<String> {
-    /// The number of traces that are named.
+    /// The largest number of traces that the lines name.
     const MOST: usize = 4;
     let mut lines = Vec::new();
     let name = |file: &PathBuf| {

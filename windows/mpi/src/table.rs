@@ -36,12 +36,12 @@ impl Window {
 /// A window, and the mark of the call that uses it.
 struct Entry {
     window: Window,
-    /// The number of the thread whose call is on its way, where there may be several, or 0.
+    /// The number of the thread whose call is under way, where there may be several threads, or 0.
     mark: Cell<u64>,
 }
 
 struct Table {
-    /// The window of the last call, which is mostly that of the next one.
+    /// The window of the last call, which is usually also the window of the next call.
     last: Option<Rc<Entry>>,
     /// All windows, in the order in which they were made, which is the same at all ranks of a communicator.
     all: Vec<Rc<Entry>>,
@@ -49,11 +49,11 @@ struct Table {
 
 static TABLE: Guarded<RefCell<Table>> = Guarded::new(RefCell::new(Table { last: None, all: Vec::new() }));
 
-/// The window of a call, which no other thread's call uses meanwhile.
+/// The window of a call. No other thread's call uses it meanwhile.
 pub(crate) struct Entered {
-    // Dropped in this order: the count of the entry belongs to the shared state.
+    // Dropped in this order, since the count of the entry belongs to the shared state.
     entry: Rc<Entry>,
-    /// Whether this call has marked the window. A call that an error handler makes finds the mark of its own thread.
+    /// True if this call has marked the window. A call from an error handler finds the mark of its own thread.
     is_marked: bool,
     _pass: Pass,
 }
@@ -131,7 +131,8 @@ pub(crate) fn add(window: Window) {
     TABLE.enter().borrow_mut().all.push(Rc::new(Entry { window, mark: Cell::new(0) }));
 }
 
-/// Takes out the window with this handle. The caller is inside the gate. No call on the window is under way, since it is being freed.
+/// Removes the window with this handle, and returns it. The caller is inside the gate. No call on the window is under way, since it
+/// is being freed.
 pub(crate) fn take(win: Win) -> Option<Window> {
     let found = {
         let mut table = TABLE.get()?.borrow_mut();
@@ -143,7 +144,7 @@ pub(crate) fn take(win: Win) -> Option<Window> {
     Rc::into_inner(found).map(|entry| entry.window)
 }
 
-/// Takes out the oldest window.
+/// Removes the oldest window, and returns it.
 pub(crate) fn take_oldest() -> Option<Window> {
     let oldest = TABLE.get()?.borrow().all.first().map(|entry| entry.window.win())?;
     take(oldest)

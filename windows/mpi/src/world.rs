@@ -1,4 +1,4 @@
-//! Hidden worlds: the ranks of a communicator as a world of rmalab's, which the communicator's windows share.
+//! Hidden worlds: the ranks of a communicator as a world of rmalab, which the communicator's windows share.
 //!
 //! The worlds are kept with the communicator, as an attribute. They end with the communicator, or with the last of its windows.
 
@@ -21,22 +21,22 @@ use crate::boundary::threads::Guarded;
 /// A world in shared memory.
 pub(crate) struct InMemory {
     pub(crate) ranks: Rc<Ranks<Shared>>,
-    /// Whether the ranks have an asymmetric fence.
+    /// True if the ranks have an asymmetric fence.
     pub(crate) has_fence: bool,
 }
 
 /// The worlds of one communicator. Each is made when the first window needs it.
 #[derive(Default)]
 pub(crate) struct Worlds {
-    /// The world in shared memory, or why there is none.
+    /// The world in shared memory, or the reason why there is none.
     shared: OnceCell<Result<InMemory, String>>,
     /// The latest world over windows of the host's MPI. Its segments have room for several windows.
     remote: RefCell<Option<Rc<Ranks<Mpi>>>>,
-    /// Whether the communicator's barriers are in the world in shared memory, too.
+    /// True if the communicator's barriers are in the world in shared memory, too.
     has_barriers: Cell<bool>,
-    /// The bytes at each rank that the one window needs which has these worlds alone.
+    /// If one window has these worlds alone: the bytes that it needs at each rank.
     only: Option<u64>,
-    /// Whether the ranks reach each other's own memory, or why they do not.
+    /// The result of the test whether the ranks reach each other's own memory, with the reason if they do not.
     reach: OnceCell<Result<(), String>>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
 type Known = (Comm, Rc<Ranks<Shared>>);
 
 thread_local! {
-    /// The communicator of the last barrier. Not dropped with the thread, as above.
+    /// The communicator of the last barrier. It is not dropped with the thread, as above.
     static LAST: ManuallyDrop<RefCell<Option<Known>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn shared_of(comm: Comm) -> Option<Rc<Ranks<Shared>>> {
     })
 }
 
-/// Returns the worlds of `comm`, which so far may have none.
+/// Returns the worlds of `comm`, which may be empty so far.
 pub(crate) fn made_for(comm: Comm) -> Result<Rc<Worlds>, String> {
     if let Some(worlds) = of(comm) {
         return Ok(worlds);
@@ -89,22 +89,22 @@ pub(crate) fn made_for(comm: Comm) -> Result<Rc<Worlds>, String> {
     Ok(worlds)
 }
 
-/// Returns worlds that one window has alone, with room for that many bytes at each rank.
+/// Returns worlds for one window alone, with room for this many bytes at each rank.
 ///
 /// Threads may make and free the windows of a communicator in another order at each rank, but a world needs one order.
 pub(crate) fn for_one_window(bytes: u64) -> Rc<Worlds> {
     Rc::new(Worlds { only: Some(bytes), ..Worlds::default() })
 }
 
-/// The communicator with this number is being freed.
+/// Drops the worlds of the communicator with this number, which is being freed.
 pub(crate) fn forget(number: usize) {
-    // Dropped after the borrow: the end of a world may call the host.
+    // Dropped after the borrow, since the end of a world may call the host.
     drop(LAST.with(|last| last.take()));
     let worlds = ALL.get().and_then(|all| all.borrow_mut().remove(&number));
     drop(worlds);
 }
 
-/// MPI is being finalized, and there are no windows any more.
+/// Drops all worlds. MPI is being finalized, and there are no windows left.
 pub(crate) fn forget_all() {
     while let Some(first) = ALL.get().and_then(|all| all.borrow().keys().next().copied()) {
         forget(first);
@@ -112,7 +112,7 @@ pub(crate) fn forget_all() {
 }
 
 impl Worlds {
-    /// The communicator's barriers are to be in shared memory from now on. All ranks call it, at the same point of their calls on the
+    /// Makes the communicator's barriers use shared memory from now on. All ranks call it, at the same point of their calls on the
     /// communicator, or none does.
     pub(crate) fn take_barriers(&self) {
         self.has_barriers.set(true);
@@ -128,13 +128,14 @@ impl Worlds {
         matches!(self.shared.get(), Some(Ok(world)) if world.has_fence)
     }
 
-    /// Returns the world in shared memory, and makes it for the first call. Collective; all ranks return it, or a reason.
+    /// Returns the world in shared memory, and makes it for the first call. Collective: all ranks return it, or a reason.
     pub(crate) fn make_shared(&self, comm: Comm) -> Result<&Rc<Ranks<Shared>>, &str> {
         let made = self.shared.get_or_init(|| new_shared(comm, self.only));
         made.as_ref().map(|world| &world.ranks).map_err(String::as_str)
     }
 
-    /// Returns why the ranks do not reach each other's own memory, if they do not. The first call finds it out by `probe`. Collective.
+    /// Returns the reason why the ranks do not reach each other's own memory, if they do not. The first call determines it by `probe`.
+    /// Collective.
     pub(crate) fn reach(&self, probe: impl FnOnce() -> Result<(), String>) -> Result<(), &str> {
         self.reach.get_or_init(probe).as_ref().copied().map_err(String::as_str)
     }
@@ -142,7 +143,7 @@ impl Worlds {
     /// Returns the world in windows of the host, and makes one for the first call, or if there has to be a `fresh` one. Collective.
     pub(crate) fn make_remote(&self, comm: Comm, fresh: bool) -> Result<Rc<Ranks<Mpi>>, String> {
         if self.only.is_some() {
-            // Its waits let no other thread pass.
+            // The waits of this world let no other thread pass.
             return Err("several threads may call MPI at a time, and its ranks do not share memory".to_owned());
         }
         if let Some(made) = &*self.remote.borrow()
@@ -152,14 +153,14 @@ impl Worlds {
         }
         let (_, size) = host::place(comm)?;
         let made = Ranks::remote(host::remote_world(comm, WINDOWS * segment_bytes(size))?);
-        // The world before ends with its windows.
+        // The previous world ends with its windows.
         let before = self.remote.borrow_mut().replace(Rc::clone(&made));
         drop(before);
         Ok(made)
     }
 }
 
-/// The number of windows that a world in windows of the host has room for.
+/// The number of windows for which a world in windows of the host has room.
 const WINDOWS: u64 = 16;
 
 /// Returns the bytes that one window's team, epochs and locks take at a rank: 8 KiB for each of its links to other ranks in
@@ -169,7 +170,7 @@ fn segment_bytes(size: u32) -> u64 {
     (64 << 10) + links * (8 << 10) + u64::from(size) * 256
 }
 
-/// Makes a world in shared memory, with room for that many bytes at each rank, or for many windows. Collective; all ranks return it,
+/// Makes a world in shared memory, with room for this many bytes at each rank, or for many windows. Collective: all ranks return it,
 /// or a reason.
 pub(crate) fn new_shared(comm: Comm, room: Option<u64>) -> Result<InMemory, String> {
     let (rank, size) = host::place(comm)?;
@@ -187,10 +188,10 @@ pub(crate) fn new_shared(comm: Comm, room: Option<u64>) -> Result<InMemory, Stri
 /// rank has stored.
 const RANGE: u64 = 1 << 40;
 
-/// Bytes of them where the system limits the addresses of a process.
+/// The bytes of the segments where the system limits the addresses of a process.
 const SMALL_RANGE: u64 = 1 << 27;
 
-/// Makes the world over a memory file of rank 0, which returns the file, too.
+/// Makes the world over a memory file of rank 0, which also returns the file.
 fn shared(
     comm: Comm,
     rank: u32,
@@ -229,7 +230,7 @@ fn shared(
 /// Words of a file's place: the kernel (two), the process, the descriptor, the device, the file's number, the bytes of a segment.
 const PLACE: usize = 7;
 
-type Place = [u64; PLACE];
+type FilePlace = [u64; PLACE];
 
 /// Returns the bytes that a file of this process may have. A longer one would end the process by a signal.
 fn longest_file() -> u64 {
@@ -239,13 +240,13 @@ fn longest_file() -> u64 {
     soft.and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// Returns the bytes that one rank's memory may have: all memory and swap of the machine, as the kernel's own rule for a process. A memory
-/// file may be longer, but a program that fills it dies.
+/// Returns the bytes that one rank's memory may have: all memory and swap of the machine, which is the kernel's own rule for a process. A
+/// memory file may be longer, but a program that fills it dies.
 pub(crate) fn most_memory() -> u64 {
     static MOST: OnceLock<u64> = OnceLock::new();
     *MOST.get_or_init(|| {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        // The machine's owner allows more than there is.
+        // The machine's owner allows more memory than there is.
         if read("/proc/sys/vm/overcommit_memory").trim() == "1" {
             return u64::MAX;
         }
@@ -258,7 +259,7 @@ pub(crate) fn most_memory() -> u64 {
 }
 
 #[expect(unsafe_code, reason = "only this module knows whose file it maps")]
-fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
+fn make(layout: Layout) -> Result<(File, Mapping, FilePlace), String> {
     let (need, limit) = (layout.total_bytes(), longest_file());
     if need > limit {
         return Err(format!("a memory file of {need} bytes is longer than the limit of {limit} (ulimit -f)"));
@@ -274,7 +275,7 @@ fn make(layout: Layout) -> Result<(File, Mapping, Place), String> {
 }
 
 #[expect(unsafe_code, reason = "only this module knows whose file it maps")]
-fn open(size: u32, place: Place) -> Result<Mapping, String> {
+fn open(size: u32, place: FilePlace) -> Result<Mapping, String> {
     let [kernel_there, boot_there, process, descriptor, device, number, segment] = place;
     if process == 0 {
         return Err("rank 0 has made no memory file".to_owned());
@@ -289,7 +290,7 @@ fn open(size: u32, place: Place) -> Result<Mapping, String> {
         return Err(format!("{path} is not rank 0's memory file: the ranks do not see the same processes"));
     }
     let layout = Layout::new(size, segment).map_err(|error| error.to_string())?;
-    // SAFETY: rank 0's memory file (just compared), which is sealed and which the ranks only map in this way.
+    // SAFETY: this is rank 0's memory file (just compared), which is sealed, and which the ranks only map in this way.
     unsafe { Mapping::shared(file.as_fd(), layout, false) }.map_err(|error| error.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! The traces of `programs/recorded.c`, which the library has recorded; `scripts/mpi-preload-suite` runs the program and this test.
+//! The traces of `programs/recorded.c`, which the library has recorded. `scripts/mpi-preload-suite` runs the program and this test.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ fn expected(rank: Rank, other: Rank) -> Vec<Step> {
         update(Update::GetAccumulate(Kind::F64, Op::Max), 18, 8),
         update(Update::FetchAndOp(Kind::I32, Op::BitOr), 19, 4),
         update(Update::CompareAndSwap(Kind::I64), 20, 8),
-        // Of a long double, a trace has the bytes.
+        // For a long double, a trace has the bytes.
         update(Update::Accumulate(Kind::Byte, Op::Replace), 22, 16),
         put(24, 8),
         Step::Unlock { target: other },

@@ -57,8 +57,8 @@ macro_rules! floats {
                 match op {
                     Op::Sum => target + origin,
                     Op::Prod => target * origin,
-                    // Not the type's own min and max: the sign of a zero that they return is not specified, and so
-                    // could differ between ranks.
+                    // This does not use the type's own min and max, since the sign of a zero that they return is not
+                    // specified, and could differ between ranks.
                     Op::Min => if origin < target || target.is_nan() { origin } else { target },
                     Op::Max => if origin > target || target.is_nan() { origin } else { target },
                     Op::Replace => origin,

@@ -1,4 +1,4 @@
-//! Elements, their kinds, and how slices of them are combined.
+//! Elements, their kinds, and the combination of slices.
 
 use std::fmt::{Debug, Display, Formatter};
 
@@ -30,7 +30,7 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
     /// Bytes of one element.
     const SIZE: u64 = size_of::<Self>() as u64;
 
-    /// Whether an element fits in a word of the network atomics, so that [`to_word`](Self::to_word) loses nothing.
+    /// True if an element fits in a word of the network atomics, so that [`to_word`](Self::to_word) loses nothing.
     const FITS_WORD: bool = size_of::<Self>() <= size_of::<u64>();
 
     /// Returns the new value of `target` when `origin` is accumulated into it by `op`.
@@ -38,7 +38,7 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
     /// Returns `target` unchanged if `op` is not defined for this kind; call [`Op::is_defined_for`] first.
     fn combine(op: Op, target: Self, origin: Self) -> Self;
 
-    /// Returns the element's bytes, in memory order, as the first bytes of a word; the others are 0.
+    /// Returns the element's bytes, in memory order, as the first bytes of a word. The other bytes are 0.
     ///
     /// If [`FITS_WORD`](Self::FITS_WORD) does not hold, the word has only the first 8 bytes.
     #[inline(always)]
@@ -49,8 +49,8 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
         u64::from_ne_bytes(word)
     }
 
-    /// Returns the element whose [`to_word`](Self::to_word) is `word`; bytes beyond the element are ignored, missing
-    /// bytes are 0.
+    /// Returns the element whose [`to_word`](Self::to_word) is `word`. Bytes beyond the element are ignored, and
+    /// missing bytes are 0.
     #[inline(always)]
     fn from_word(word: u64) -> Self {
         let mut element = Self::zeroed();
@@ -72,8 +72,9 @@ pub trait Swappable: Element + Eq {}
 impl Op {
     /// Returns whether the operation is defined for elements of this kind.
     ///
-    /// Min and max on integers and floats; sum and prod on complex numbers, too; logical operations on integers and
-    /// logical values; bitwise ones on integers and bytes; minloc and maxloc on pairs; replace and no_op on all.
+    /// Integers and floats have min, max, sum and prod, and complex numbers have sum and prod. Integers and logical
+    /// values have logical operations. Integers and bytes have bitwise operations. Pairs have minloc and maxloc. All
+    /// kinds have replace and no_op.
     #[inline]
     pub const fn is_defined_for(self, kind: Kind) -> bool {
         kind.category().operations() & 1 << self.code() != 0
@@ -106,7 +107,7 @@ pub fn combine_slice<T: Element>(op: Op, target: &mut [T], origin: &[T]) {
     });
 }
 
-/// Like [`combine_slice`], for bytes of any alignment; a rest shorter than an element is ignored.
+/// Like [`combine_slice`], for bytes of any alignment. A rest that is shorter than an element is ignored.
 fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
     let len = target.len().min(origin.len()) / size_of::<T>() * size_of::<T>();
     let (target, origin) = (&mut target[..len], &origin[..len]);
@@ -152,7 +153,7 @@ pub(crate) fn to_word(element: &[u8]) -> u64 {
     }
 }
 
-/// Writes the element that `word` stands for to the bytes of an element of at most 8 bytes.
+/// Writes the element that `word` represents to the bytes of an element of at most 8 bytes.
 #[inline(always)]
 pub(crate) fn from_word(word: u64, element: &mut [u8]) {
     let bytes = word.to_ne_bytes();

@@ -10,9 +10,11 @@ pub enum Op {
     Sum,
     /// The product (`MPI_PROD`); integers wrap.
     Prod,
-    /// The lesser value (`MPI_MIN`); the number if the other is a NaN; of equal values, or of two NaNs, the target's.
+    /// The lesser value (`MPI_MIN`), or the number if the other is a NaN. Of equal values, or of two NaNs, the target's
+    /// value.
     Min,
-    /// The greater value (`MPI_MAX`); the number if the other is a NaN; of equal values, or of two NaNs, the target's.
+    /// The greater value (`MPI_MAX`), or the number if the other is a NaN. Of equal values, or of two NaNs, the
+    /// target's value.
     Max,
     /// 1 if neither is 0, else 0 (`MPI_LAND`).
     LogicalAnd,
@@ -30,11 +32,11 @@ pub enum Op {
     Replace,
     /// The target's element (`MPI_NO_OP`).
     NoOp,
-    /// The pair with the lesser value, or with the number if the other is a NaN; of equal values, or of two NaNs, the one
-    /// with the lower index (`MPI_MINLOC`).
+    /// The pair with the lesser value, or with the number if the other is a NaN (`MPI_MINLOC`). Of equal values, or of
+    /// two NaNs, the pair with the lower index.
     MinLoc,
-    /// The pair with the greater value, or with the number if the other is a NaN; of equal values, or of two NaNs, the one
-    /// with the lower index (`MPI_MAXLOC`).
+    /// The pair with the greater value, or with the number if the other is a NaN (`MPI_MAXLOC`). Of equal values, or of
+    /// two NaNs, the pair with the lower index.
     MaxLoc,
 }
 

@@ -67,7 +67,7 @@ pub struct Byte(pub u8);
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(transparent)]
 pub struct Pair<V, I> {
-    /// The value's bits, and the index: fields of one type, so that the compiler can see that there is no padding
+    /// The value's bits, and the index. The fields have one type, so that the compiler can see that there is no padding
     /// between them.
     fields: [I; 2],
     value: PhantomData<V>,
@@ -118,7 +118,7 @@ macro_rules! padded_pairs {
     ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* } $value:ty, $index:ty;)*) => {$(
         $(#[$meta])*
         ///
-        /// In memory it is the C structure of the two fields; its padding is written as zeros.
+        /// In memory it is the C structure of the two fields. Its padding is written as zeros.
         #[derive(Clone, Copy, Zeroable, Pod)]
         #[repr(C)]
         pub struct $name {

@@ -1,13 +1,13 @@
 //! Copies between a buffer and words that others may access at the same time, by loads and stores, exact to the byte.
 //!
-//! Whole words are stored with release and loaded with acquire. A word with only some written bytes is changed by a
-//! compare-and-swap, so that writers of its other bytes lose nothing.
+//! Whole words are stored with release and loaded with acquire. A compare-and-swap changes a word with only some
+//! written bytes, so that writers of its other bytes lose nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 
-/// Returns how many of `len` bytes from `offset` on are ahead of the first whole word.
+/// Returns the number of bytes, out of `len` bytes from `offset` on, that are ahead of the first whole word.
 fn head(offset: usize, len: usize) -> usize {
     len.min(offset.next_multiple_of(WORD) - offset)
 }
@@ -39,7 +39,7 @@ fn merge(word: &AtomicU64, first: usize, source: &[u8]) {
     word.fetch_update(Ordering::Release, Ordering::Relaxed, merged).expect("every word is merged");
 }
 
-/// Reads `dest` from the byte `offset` of `words`, which has as many.
+/// Reads `dest` from the byte `offset` of `words`, which has at least that many bytes.
 #[inline]
 pub(super) fn load(words: &[AtomicU64], offset: usize, dest: &mut [u8]) {
     let part = |word: &AtomicU64| word.load(Ordering::Acquire).to_ne_bytes();
@@ -85,7 +85,7 @@ mod tests {
     fn writers_of_one_word_lose_nothing() {
         let words = [AtomicU64::new(0), AtomicU64::new(0)];
         let start = std::sync::Barrier::new(4);
-        // Three bytes each, at 0, 3, 6, ...: the third thread's are in both words.
+        // Three bytes each, at 0, 3, 6, ...: the third thread's bytes are in both words.
         std::thread::scope(|scope| {
             for writer in 0..4_usize {
                 let (words, start) = (&words, &start);

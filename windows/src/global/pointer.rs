@@ -17,8 +17,8 @@ const COLLECTIVE: u32 = 1 << 31;
 /// | 63 | flag | set for collective memory |
 /// | 64–127 | offset | in bytes, from the start of the unit's part of the segment |
 ///
-/// It means the same on every unit of the team, and is plain data, so it can be put into windows and got from them: as
-/// two words, which are not one atomic element. All zeros is the null pointer, which no allocation has.
+/// It names the same byte on every unit of the team, and is plain data, so windows can store it. It takes two words,
+/// which are not one atomic element. All zeros is the null pointer, which no allocation has.
 ///
 /// Arithmetic is within the unit's part, and is checked when the pointer is used, not before.
 ///
@@ -42,15 +42,15 @@ pub struct GlobalPtr {
 }
 
 impl GlobalPtr {
-    /// The pointer to nothing.
+    /// The null pointer.
     pub const NULL: GlobalPtr = GlobalPtr { unit: 0, key: POOL, offset: 0 };
 
-    /// The pointer to `offset` of `unit`'s pool.
+    /// Makes the pointer to `offset` of `unit`'s pool.
     pub(super) const fn in_pool(unit: Rank, offset: u64) -> GlobalPtr {
         GlobalPtr { unit: unit.0, key: POOL, offset }
     }
 
-    /// The pointer to the first unit's part of the segment of a key.
+    /// Makes the pointer to the first unit's part of the segment of a key.
     pub(super) const fn of_key(key: u32) -> GlobalPtr {
         GlobalPtr { unit: 0, key, offset: 0 }
     }
@@ -60,12 +60,12 @@ impl GlobalPtr {
         self.unit == 0 && self.key == POOL && self.offset == 0
     }
 
-    /// Whose memory it points to.
+    /// Returns the unit that has the memory.
     pub const fn unit(self) -> Rank {
         Rank(self.unit)
     }
 
-    /// The number of the segment; 0 for the units' pools.
+    /// Returns the number of the segment; 0 for the units' pools.
     pub const fn segment(self) -> u32 {
         self.key & !COLLECTIVE
     }
@@ -75,35 +75,37 @@ impl GlobalPtr {
         self.key & COLLECTIVE != 0
     }
 
-    /// The byte's offset in the unit's part of the segment.
+    /// Returns the byte's offset in the unit's part of the segment.
     pub const fn offset(self) -> u64 {
         self.offset
     }
 
-    /// The same place of another unit (`dart_gptr_setunit`); of use for collective memory, which is symmetric.
+    /// Returns the pointer to the same place of another unit (`dart_gptr_setunit`). This is useful for collective
+    /// memory, which is symmetric.
     pub const fn at_unit(self, unit: Rank) -> GlobalPtr {
         GlobalPtr { unit: unit.0, ..self }
     }
 
-    /// The pointer `bytes` further on (`dart_gptr_incaddr`), or back if negative.
+    /// Returns the pointer `bytes` further on (`dart_gptr_incaddr`), or back if negative.
     ///
-    /// Offsets wrap around at 2^64, so that a way back undoes a way forth.
+    /// Offsets wrap around at 2^64, so a step back undoes a step forward.
     pub const fn plus(self, bytes: i64) -> GlobalPtr {
         GlobalPtr { offset: self.offset.wrapping_add_signed(bytes), ..self }
     }
 
-    /// Returns how many bytes this pointer is after `other`; `None` if they point into different parts.
+    /// Returns the number of bytes from `other` to this pointer; `None` if they point into different parts.
     pub fn offset_from(self, other: GlobalPtr) -> Option<i64> {
         let same = (self.unit, self.key) == (other.unit, other.key);
         same.then(|| self.offset.wrapping_sub(other.offset).cast_signed())
     }
 
-    /// The pointer as two words.
+    /// Returns the pointer as two words.
     pub fn to_words(self) -> [u64; 2] {
         bytemuck::cast(self)
     }
 
-    /// The pointer that [`to_words`](Self::to_words) has given. Any two words are a pointer, though perhaps to nothing.
+    /// Makes the pointer from the words of [`to_words`](Self::to_words). Any two words are a pointer, though perhaps to
+    /// nothing.
     pub fn from_words(words: [u64; 2]) -> GlobalPtr {
         bytemuck::cast(words)
     }
@@ -112,7 +114,7 @@ impl GlobalPtr {
 /// The key of the units' pools.
 pub(super) const POOL: u32 = 0;
 
-/// The key of a collective segment; `None` if the number is too large.
+/// Returns the key of a collective segment; `None` if the number is too large.
 pub(super) fn collective_key(segment: u32) -> Option<u32> {
     (segment < COLLECTIVE).then_some(segment | COLLECTIVE)
 }

@@ -1,4 +1,4 @@
-//! The constructors of layouts, as MPI has them.
+//! The constructors of layouts, which follow MPI's.
 
 use super::error::{LayoutError, Result};
 use super::tree::{Body, Kinds, Layout, Run, Shape, gcd, narrow, reach};
@@ -19,7 +19,7 @@ impl Layout {
         Layout::of_kind(T::KIND)
     }
 
-    /// One element of a kind that is known only at run time.
+    /// Makes one element of a kind that is known only at run time.
     pub fn of_kind(kind: Kind) -> Layout {
         let (size, align) = (kind.size(), kind.align());
         let end = size as i64;
@@ -28,16 +28,17 @@ impl Layout {
         Layout { body, lower: 0, upper: end, marked: false, kinds: Kinds::One(kind), grain: size, align }
     }
 
-    /// `count` of `inner`, one after the other (`MPI_Type_contiguous`).
+    /// Makes `count` copies of `inner`, one after the other (`MPI_Type_contiguous`).
     ///
     /// # Errors
     ///
-    /// Like all constructors: [`Overflow`](LayoutError::Overflow) and [`TooComplex`](LayoutError::TooComplex).
+    /// The errors of all constructors: [`Overflow`](LayoutError::Overflow) and [`TooComplex`](LayoutError::TooComplex).
     pub fn contiguous(count: u64, inner: &Layout) -> Result<Layout> {
         Layout::build(std::iter::once(Ok((0, count, inner.extent(), inner))))
     }
 
-    /// `count` blocks of `block` of `inner`, which start `stride` extents of `inner` apart (`MPI_Type_vector`).
+    /// Makes `count` blocks of `block` copies of `inner`, which start `stride` extents of `inner` apart
+    /// (`MPI_Type_vector`).
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl Layout {
         Layout::hvector(count, block, inner.times(i128::from(stride))?, inner)
     }
 
-    /// `count` blocks of `block` of `inner`, which start `stride` bytes apart (`MPI_Type_create_hvector`).
+    /// Makes `count` blocks of `block` copies of `inner`, which start `stride` bytes apart (`MPI_Type_create_hvector`).
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl Layout {
         Layout::build(std::iter::once(Ok((0, count, stride, &block))))
     }
 
-    /// Blocks (number of `inner`, displacement in extents of `inner`), in the order given (`MPI_Type_indexed`).
+    /// Makes blocks (number of `inner`, displacement in extents of `inner`), in the given order (`MPI_Type_indexed`).
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl Layout {
         Layout::build(blocks.iter().map(copies))
     }
 
-    /// Blocks (number of `inner`, displacement in bytes), in the order given (`MPI_Type_create_hindexed`).
+    /// Makes blocks (number of `inner`, displacement in bytes), in the given order (`MPI_Type_create_hindexed`).
     ///
     /// # Errors
     ///
@@ -75,7 +76,8 @@ impl Layout {
         Layout::build(blocks.iter().map(|&(block, disp)| Ok((disp, block, inner.extent(), inner))))
     }
 
-    /// Blocks of `block` of `inner` each, at displacements in extents of `inner` (`MPI_Type_create_indexed_block`).
+    /// Makes blocks of `block` copies of `inner` each, at displacements in extents of `inner`
+    /// (`MPI_Type_create_indexed_block`).
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ impl Layout {
         Layout::build(disps.iter().map(copies))
     }
 
-    /// Blocks of `block` of `inner` each, at displacements in bytes (`MPI_Type_create_hindexed_block`).
+    /// Makes blocks of `block` copies of `inner` each, at displacements in bytes (`MPI_Type_create_hindexed_block`).
     ///
     /// # Errors
     ///
@@ -94,7 +96,7 @@ impl Layout {
         Layout::build(disps.iter().map(|&disp| Ok((disp, block, inner.extent(), inner))))
     }
 
-    /// A box of `subsizes` elements that starts at `starts` in an array of `sizes` elements, each an `inner`
+    /// Makes a box of `subsizes` elements that starts at `starts` in an array of `sizes` elements, each an `inner`
     /// (`MPI_Type_create_subarray`).
     ///
     /// The data are in the order of the array's memory, and the layout has the bounds of the whole array. A subsize of
@@ -127,7 +129,7 @@ impl Layout {
         layout.resized(0, step)
     }
 
-    /// Blocks (count, displacement in bytes, layout), in the order given (`MPI_Type_create_struct`).
+    /// Makes blocks (count, displacement in bytes, layout), in the given order (`MPI_Type_create_struct`).
     ///
     /// As in C, the extent is rounded up to a multiple of the largest alignment of an element. If
     /// [`resized`](Self::resized) or [`subarray`](Self::subarray) set a block's own bounds, only such bounds count
@@ -140,7 +142,7 @@ impl Layout {
         Layout::build(blocks.iter().map(|&(block, disp, inner)| Ok((disp, block, inner.extent(), inner))))
     }
 
-    /// The same data with other bounds, in bytes (`MPI_Type_create_resized`).
+    /// Makes a layout of the same data with other bounds, in bytes (`MPI_Type_create_resized`).
     ///
     /// # Errors
     ///

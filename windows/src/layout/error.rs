@@ -29,7 +29,7 @@ pub enum LayoutError {
     },
     /// The lists that describe a subarray differ in length.
     #[error(
-        "a subarray of {sizes} sizes, {subsizes} subsizes and {starts} starts: give one of each for every dimension"
+        "a subarray of {sizes} sizes, {subsizes} subsizes and {starts} starts: give one of each for each dimension"
     )]
     Dimensions {
         /// Length of the list of sizes.
@@ -48,11 +48,11 @@ pub enum LayoutError {
         size: u64,
         /// The subarray's size in this dimension.
         subsize: u64,
-        /// Where the subarray starts in this dimension.
+        /// The start of the subarray in this dimension.
         start: u64,
     },
     /// The two ends of a transfer describe different amounts of data.
-    #[error("{left} bytes at one end and {right} at the other: layouts of one transfer hold equally many")]
+    #[error("{left} bytes at one end and {right} at the other: both layouts of a transfer must have the same number")]
     Mismatch {
         /// Bytes of the first layout (the packed data, when unpacking).
         left: u64,
@@ -69,12 +69,12 @@ pub enum LayoutError {
         /// A number that divides the bytes of every run of the layout.
         grain: u64,
     },
-    /// A layout that reaches outside of the buffer that it is used on.
+    /// A layout that reaches outside of its buffer.
     #[error("bytes {first} up to {end} of a buffer of {buffer} bytes: the layout reaches outside of it")]
     OutOfBuffer {
         /// Offset of the layout's first byte from the buffer's start.
         first: i64,
-        /// One past the offset of its last byte.
+        /// One past the offset of the layout's last byte.
         end: i64,
         /// Bytes of the buffer.
         buffer: u64,

@@ -10,13 +10,13 @@ impl Layout {
         narrow(count * i128::from(self.extent()), "displacement")
     }
 
-    /// Bytes of data of one item (`MPI_Type_size`).
+    /// Returns the number of bytes of data of one item (`MPI_Type_size`).
     #[inline]
     pub fn size(&self) -> u64 {
         self.body.size
     }
 
-    /// Bytes of data of `count` items.
+    /// Returns the number of bytes of data of `count` items.
     ///
     /// # Errors
     ///
@@ -26,20 +26,20 @@ impl Layout {
         self.body.size.checked_mul(count).ok_or(LayoutError::Overflow { what: "size" })
     }
 
-    /// Bytes from one item to the next: the upper bound − the lower bound (`MPI_Type_get_extent`).
+    /// Returns the bytes from one item to the next: the upper bound − the lower bound (`MPI_Type_get_extent`).
     #[inline]
     pub fn extent(&self) -> i64 {
         self.upper - self.lower
     }
 
-    /// The lower bound: the offset of the first byte, unless it was set (`MPI_Type_get_extent`).
+    /// Returns the lower bound: the offset of the first byte, unless it was set (`MPI_Type_get_extent`).
     #[inline]
     pub fn lower_bound(&self) -> i64 {
         self.lower
     }
 
-    /// The offset of the first byte of data and one past the last, or (0, 0) without data (`MPI_Type_get_true_extent`
-    /// gives the first and the distance).
+    /// Returns the offset of the first byte of data and one past the last, or (0, 0) without data
+    /// (`MPI_Type_get_true_extent` returns the first and the distance).
     #[inline]
     pub fn true_bounds(&self) -> (i64, i64) {
         (self.body.first, self.body.end)
@@ -58,7 +58,7 @@ impl Layout {
         reach(0, count, self.extent(), self.body.first, self.body.end)
     }
 
-    /// The kind of all elements; `None` if they differ, or if there are no elements (the size is 0).
+    /// Returns the kind of all elements; `None` if they differ, or if there are no elements (the size is 0).
     #[inline]
     pub fn kind(&self) -> Option<Kind> {
         match self.kinds {
@@ -67,7 +67,7 @@ impl Layout {
         }
     }
 
-    /// Returns whether all elements are of `kind`; they are when there are none.
+    /// Returns whether all elements are of `kind`, which is true if there are none.
     #[inline]
     pub fn is_all(&self, kind: Kind) -> bool {
         self.kinds == Kinds::None || self.kinds == Kinds::One(kind)

@@ -21,7 +21,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Spreads packed data over `count` items in `target`. If a byte is described twice, its last value stays.
+    /// Spreads packed data over `count` items in `target`. If the layout has a byte twice, its last value stays.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use super::error::{LayoutError, Result};
 use super::runs::Runs;
 use super::tree::{Layout, Run};
 
-/// Bytes that are neighbours in both of two layouts, at the same place in the order of each.
+/// Bytes that are contiguous in both of two layouts, at the same place in the order of each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Piece {
     /// Offset of the first byte in the buffer of the first layout.
@@ -41,7 +41,7 @@ pub fn pair_runs<'a>(left: &'a Layout, left_count: u64, right: &'a Layout, right
     Ok(PairRuns { left, right, left_run: none, right_run: none })
 }
 
-/// Like [`pair_runs`], with pieces that are whole elements of `element` bytes, as accumulates need them.
+/// Like [`pair_runs`], with pieces that are whole elements of `element` bytes, which accumulates need.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The runs of a layout, one after the other.
 
 use super::error::{LayoutError, Result};
-use super::tree::{Layout, Part, Run, Shape};
+use super::tree::{Layout, RepeatedShape, Run, Shape};
 
 impl Layout {
     /// Returns the run of `count` items if they are one run, without making an iterator. The run has 0 bytes if there
@@ -23,7 +23,7 @@ impl Layout {
     }
 
     /// Returns the runs of `count` items at multiples of the extent, in the layout's order. Successive runs that touch
-    /// are one run. Bytes that are described twice are returned twice.
+    /// are one run. If the layout has bytes twice, the iterator returns them twice.
     ///
     /// # Errors
     ///
@@ -42,10 +42,10 @@ impl Layout {
 /// The runs of a layout; see [`Layout::runs`].
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
-    /// The lists that the iteration is in, the innermost last.
+    /// The lists that contain the current position, the innermost last.
     pub(super) stack: Vec<Frame<'a>>,
     leaf: Leaf,
-    /// The next run, unless it grows; it has 0 bytes when there is none yet.
+    /// The next run, which may still grow. It has 0 bytes when there is none yet.
     ahead: Run,
 }
 
@@ -53,7 +53,7 @@ pub struct Runs<'a> {
 /// one.
 #[derive(Clone, Debug)]
 pub(super) struct Frame<'a> {
-    parts: &'a [Part],
+    parts: &'a [RepeatedShape],
     next: usize,
     base: i64,
     left: u64,
@@ -70,7 +70,7 @@ struct Leaf {
 }
 
 impl<'a> Runs<'a> {
-    /// Goes to `count` (not 0) copies of a shape. Sums wrap, by invariant I1.
+    /// Moves to `count` (not 0) copies of a shape. By invariant I1, sums may wrap.
     fn enter(&mut self, mut shape: &'a Shape, mut base: i64, mut count: u64, mut stride: i64) {
         loop {
             match shape {
@@ -127,7 +127,7 @@ impl Iterator for Runs<'_> {
             if self.ahead.bytes == 0 {
                 self.ahead = run;
             } else if self.ahead.offset.wrapping_add_unsigned(self.ahead.bytes) == run.offset {
-                // This stays within 64 bits, since the size of the whole does (I1).
+                // This stays within 64 bits, since the size of the whole layout does (I1).
                 self.ahead.bytes += run.bytes;
             } else {
                 return Some(std::mem::replace(&mut self.ahead, run));

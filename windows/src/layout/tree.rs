@@ -1,4 +1,4 @@
-//! The tree of parts that a layout is.
+//! The tree of parts of which a layout consists.
 
 use std::sync::Arc;
 
@@ -24,8 +24,9 @@ impl Run {
 
 /// The bytes of a buffer that an operation touches, in order, relative to the buffer's start.
 ///
-/// Like an MPI datatype, a layout has a *size* (bytes of data) and *bounds*. Their distance is its *extent*: where the
-/// next item starts when several follow each other. A layout is immutable, and cheap to clone, since lists are shared.
+/// Like an MPI datatype, a layout has a *size* (bytes of data) and *bounds*. Their distance is its *extent*: the
+/// distance from one item to the next when several follow each other. A layout is immutable, and cheap to clone, since
+/// lists are shared.
 ///
 /// ```
 /// use rmalab_windows::Layout;
@@ -46,7 +47,7 @@ pub struct Layout {
     pub(super) lower: i64,
     /// The upper bound; upper − lower is within `i64`.
     pub(super) upper: i64,
-    /// Whether the bounds were set and do not follow from the data; such bounds outweigh others in a structure.
+    /// True if the bounds were set and do not follow from the data. Such bounds take precedence in a structure.
     pub(super) marked: bool,
     pub(super) kinds: Kinds,
     /// Invariant I4; 0 if there are no elements.
@@ -80,19 +81,19 @@ pub(super) struct Body {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
     Run(Run),
-    Parts(Arc<[Part]>),
+    Parts(Arc<[RepeatedShape]>),
 }
 
 /// `count` copies of a shape, at `offset`, `offset + stride`, ...
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(super) struct RepeatedShape {
     pub(super) offset: i64,
     pub(super) count: u64,
     pub(super) stride: i64,
     pub(super) shape: Shape,
 }
 
-/// Returns `value` if it fits in the type; the error names it as `what`.
+/// Returns `value` if it fits in the type. The error names it as `what`.
 pub(super) fn narrow<T: TryFrom<i128>>(value: i128, what: &'static str) -> Result<T> {
     T::try_from(value).map_err(|_| LayoutError::Overflow { what })
 }
@@ -118,9 +119,15 @@ impl Shape {
     pub(super) const EMPTY: Shape = Shape::Run(Run { offset: 0, bytes: 0 });
 }
 
-impl Part {
-    /// Makes the canonical part (I2) for `count` copies of a shape, and returns how many parts were folded into it.
-    pub(super) fn new(mut offset: i64, mut count: u64, mut stride: i64, mut shape: Shape) -> Result<(Part, u32)> {
+impl RepeatedShape {
+    /// Makes the canonical part (I2) for `count` copies of a shape, and returns the number of parts that were folded
+    /// into it.
+    pub(super) fn new(
+        mut offset: i64,
+        mut count: u64,
+        mut stride: i64,
+        mut shape: Shape,
+    ) -> Result<(RepeatedShape, u32)> {
         let add = |a: i64, b: i64| a.checked_add(b).ok_or(LayoutError::Overflow { what: "displacement" });
         let mut folded = 0;
         while let Shape::Parts(parts) = &shape
@@ -148,7 +155,7 @@ impl Part {
                 (run.bytes, count) = (bytes, 1);
             }
         }
-        Ok((Part { offset, count, stride: if count == 1 { 0 } else { stride }, shape }, folded))
+        Ok((RepeatedShape { offset, count, stride: if count == 1 { 0 } else { stride }, shape }, folded))
     }
 }
 
@@ -165,7 +172,7 @@ impl Body {
 
     /// Joins copies of each body, one after the other: (offset, count, stride, body).
     pub(super) fn assemble<'b>(copies: impl Iterator<Item = Result<(i64, u64, i64, &'b Body)>>) -> Result<Body> {
-        let mut list: Vec<Part> = Vec::new();
+        let mut list: Vec<RepeatedShape> = Vec::new();
         let mut all = Body::EMPTY;
         for copy in copies {
             let (offset, count, stride, body) = copy?;
@@ -176,10 +183,10 @@ impl Body {
             (all.first, all.end) = if all.size == 0 { (first, end) } else { (all.first.min(first), all.end.max(end)) };
             let size = body.size.checked_mul(count).and_then(|size| size.checked_add(all.size));
             all.size = size.ok_or(LayoutError::Overflow { what: "size" })?;
-            let (part, folded) = Part::new(offset, count, stride, body.shape.clone())?;
+            let (part, folded) = RepeatedShape::new(offset, count, stride, body.shape.clone())?;
             if let (
-                Some(Part { offset, count: 1, shape: Shape::Run(before), .. }),
-                Part { offset: next, count: 1, shape: Shape::Run(run), .. },
+                Some(RepeatedShape { offset, count: 1, shape: Shape::Run(before), .. }),
+                RepeatedShape { offset: next, count: 1, shape: Shape::Run(run), .. },
             ) = (list.last_mut(), &part)
                 && i128::from(*offset) + i128::from(before.bytes) == i128::from(*next)
             {
@@ -195,9 +202,9 @@ impl Body {
         }
         match &list[..] {
             [] => return Ok(Body::EMPTY),
-            [Part { offset, count: 1, shape: Shape::Run(run), .. }] => return Body::run(*offset, run.bytes),
-            // A list alone needs no list around it.
-            [Part { offset: 0, count: 1, shape, .. }] => {
+            [RepeatedShape { offset, count: 1, shape: Shape::Run(run), .. }] => return Body::run(*offset, run.bytes),
+            // A single list needs no list around it.
+            [RepeatedShape { offset: 0, count: 1, shape, .. }] => {
                 (all.shape, all.depth, all.parts) = (shape.clone(), all.depth - 1, all.parts - 1);
             }
             _ => all.shape = Shape::Parts(list.into()),

@@ -39,7 +39,7 @@ struct Posted {
 pub(super) struct Matching {
     unexpected: VecDeque<Arrival>,
     posted: VecDeque<Posted>,
-    /// Receives that a message has matched; with its data, once they have arrived.
+    /// Receives that a message has matched, with the data once they have arrived.
     matched: BTreeMap<u64, (Status, Option<Vec<u8>>)>,
     /// The number of the last receive.
     next: u64,
@@ -60,7 +60,7 @@ impl Matching {
         (number, self.pair(number, arrival))
     }
 
-    /// Takes the message that a receive gets now off the queue.
+    /// Takes off the queue the message that a receive gets now.
     pub(super) fn claim(&mut self, from: Option<Rank>, tag: Option<Tag>) -> Option<Arrival> {
         let found = self.unexpected.iter().position(|arrival| matches(&arrival.status, from, tag))?;
         self.unexpected.remove(found)
@@ -78,7 +78,7 @@ impl Matching {
         self.next
     }
 
-    /// Adds a message that has arrived; returns the number of its receive, if one was posted.
+    /// Adds a message that has arrived. Returns the number of its receive, if one was posted.
     pub(super) fn arrive(&mut self, arrival: Arrival) -> Option<u64> {
         let found = self.posted.iter().position(|posted| matches(&arrival.status, posted.from, posted.tag));
         let Some(Posted { number, .. }) = found.and_then(|at| self.posted.remove(at)) else {

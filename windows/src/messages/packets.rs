@@ -2,8 +2,8 @@
 //!
 //! # State
 //!
-//! An end-point has one *ring* of S slots that all its peers write to, so its memory does not grow with the ranks. All
-//! its words are 0 at first. Tickets count all slots ever taken; ticket t is for slot t mod S.
+//! An end-point has one *ring* of S slots, to which all its peers write, so its memory does not grow with the ranks.
+//! All its words are 0 at first. Tickets count all slots ever taken; ticket t is for slot t mod S.
 //!
 //! | word | written by | value |
 //! | --- | --- | --- |
@@ -24,13 +24,13 @@
 //! * I2. The number is put only after header, word and data are ordered ahead of it. Up to [`SHORT`] bytes, these are
 //!   word puts to the same target. Longer data are a bulk put, which is flushed unless the backend keeps puts in order.
 //! * I3. Slot t is written again only after its owner has shown head > t, which is after the owner has read it.
-//! * I4. An owner that finds its ring empty has shown the head of all but S/2 − 1 packets at most. So the ring shows room to
-//!   every sender: after a sender has found the ring full, the owner shows a new head, even though a sleeping owner shows
-//!   nothing.
+//! * I4. When an owner finds its ring empty, the head that it has shown lacks at most S/2 − 1 packets. So the ring shows
+//!   room to every sender: after a sender has found the ring full, the owner shows a new head, even though a sleeping owner
+//!   shows nothing.
 //! * I5. No wake-up is lost. A sender enters the stack, then looks at the head; the owner shows the head, then takes the
 //!   stack: one of the two sees the other. The owner then writes `WOKEN`, reads `at`, and nudges slot `at` of the sleeper,
 //!   unless a packet is there. The sleeper writes `at`, then looks for `WOKEN`, then waits for its slot to change. These
-//!   are fetching operations and gets, hence sequentially consistent.
+//!   are fetching operations and gets, which are sequentially consistent.
 //! * I6. A nudge is a compare-and-swap from the slot's number of the previous round. Once the packet's number is there, a
 //!   nudge does nothing, and the put of that number overwrites a nudge that was not taken back. Where an atomic may lose a
 //!   put ([`Capabilities::atomic_puts`]), the sender flushes and stores the number with a fetching operation.
@@ -59,10 +59,10 @@ pub(super) const BEFORE_DATA: u64 = 3 * WORD;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
-/// The number of full rings for which an end-point can wait with a node at a time; it polls the others.
+/// The number of full rings for which an end-point can wait with a node at a time. It polls the others.
 const NODES: usize = 8;
 
-/// The value of a node that is in no stack any more.
+/// The value of a node that is no longer in a stack.
 const WOKEN: u64 = u64::MAX;
 
 /// The bit of a slot's number that wakes its owner without a packet.
@@ -80,7 +80,7 @@ pub(super) const PORTS: u8 = 8;
 /// The largest size of a slot: its length has 20 bits in the header.
 pub(super) const LARGEST_SLOT: u64 = 1 << 20;
 
-/// The displacements of the rings of all ports; the same on all ranks.
+/// The displacements of the rings of all ports, which are the same on all ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// The ring of each port.
@@ -131,7 +131,7 @@ impl Layout {
         self.ring(port).plus(4 * LINE + ticket % self.slots * self.stride)
     }
 
-    /// Bytes of data in a slot.
+    /// Returns the number of bytes of data in a slot.
     fn room(&self) -> usize {
         (self.stride - BEFORE_DATA) as usize
     }
@@ -147,7 +147,7 @@ impl Layout {
 struct Header {
     from: Endpoint,
     kind: Kind,
-    /// Whether the packet continues in the sender's next slot.
+    /// True if the packet continues in the sender's next slot.
     more: bool,
     /// Bytes of data in this slot.
     len: usize,
@@ -205,7 +205,7 @@ struct Known {
 
 /// One end-point's packets: its ring, and the packets that it sends to other rings.
 ///
-/// It borrows no handle; each call takes the handle that numbers the ranks as the packets do.
+/// It borrows no handle. Each call takes the handle that numbers the ranks as the packets do.
 #[derive(Debug)]
 pub(super) struct Packets {
     layout: Layout,
@@ -217,7 +217,7 @@ pub(super) struct Packets {
     /// Packets of which the first slots have arrived.
     partial: BTreeMap<Endpoint, Packet>,
     known: BTreeMap<Endpoint, Known>,
-    /// Packets still to send, in order; no queue is empty.
+    /// The packets that were not sent yet, in order. No queue is empty.
     outgoing: BTreeMap<Endpoint, VecDeque<Outgoing>>,
     /// The ring for which each node waits.
     nodes: [Option<Endpoint>; NODES],
@@ -290,7 +290,7 @@ impl Packets {
         Ok(done)
     }
 
-    /// Sends a packet, as far as there is room; the rest follows when [`pump`](Self::pump) is called.
+    /// Sends a packet, as far as there is room. The rest follows when [`pump`](Self::pump) is called.
     pub(super) fn send<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -341,7 +341,7 @@ impl Packets {
                 let rest = &packet.data[packet.done..];
                 let len = rest.len().min(self.layout.room());
                 let header = Header { from: self.me, kind: packet.kind, more: len < rest.len(), len };
-                // All slots except the first have the packet's whole length in place of its word.
+                // All slots except the first have the packet's whole length instead of its word.
                 let word = if packet.done == 0 { packet.word } else { packet.data.len() as u64 };
                 if !self.fill(ra, to, header, word, &rest[..len])? {
                     return Ok(());
@@ -419,7 +419,7 @@ impl Packets {
         }
     }
 
-    /// Leaves, unless there are packets to read; returns whether it has left (I7).
+    /// Leaves, unless there are packets to read. Returns whether it has left (I7).
     pub(super) fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         let Endpoint { rank, port } = self.me;
         let seen = ra.compare_and_swap(rank.at(self.layout.tail(port)), self.head, self.head | LEFT)?;
@@ -486,7 +486,7 @@ impl Packets {
             }
             return Ok(Some(packet));
         };
-        // All slots except the first have the packet's whole length in place of its word.
+        // All slots except the first have the packet's whole length instead of its word.
         let have = (packet.data.len() + part.len()) as u64;
         if kind != packet.kind || have > word || more == (have == word) {
             return Err(self.damaged(format!(
@@ -510,7 +510,7 @@ impl Packets {
         Error::Damaged { at: self.me, what: what.into() }
     }
 
-    /// Shows how far the ring has been read, and wakes the end-points that found it full (I5).
+    /// Shows the number of slots that were read, and wakes the end-points that found the ring full (I5).
     fn show_head<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let (layout, Endpoint { rank, port }) = (&self.layout, self.me);
         self.shown = self.head;

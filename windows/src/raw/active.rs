@@ -169,7 +169,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             let unordered = self.epochs.used.get() && !self.ra.capabilities().ordered_puts;
             let flushes = group.iter().filter(|_| unordered).map(|&target| self.flush_target(target));
             let flushed = flushes.fold(Ok(()), Result::and);
-            // This is called after a failure, too, since the targets wait for it; the error reports that data may be
+            // This is called even after a failure, since the targets wait for it. The error warns that data may be
             // missing.
             self.matching.complete(self.ra, &group)?;
             flushed?;

@@ -10,7 +10,7 @@ use rmalab_locks::Exclusion;
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::dynamic::Dynamic;
-use crate::place::{Part, Place};
+use crate::place::{TargetMemory, TargetPart};
 use crate::raw::epochs::Epochs;
 use crate::raw::matching::Matching;
 use crate::trace::recorder::{Event, Kind, Recorder, Started};
@@ -57,7 +57,7 @@ pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
-    /// Which locks of different ranks exclude each other under its policy.
+    /// The locks of different ranks that exclude each other under its policy.
     pub(crate) exclusion: Exclusion,
     pub(crate) memory: Memory<'t>,
     pub(crate) flavor: Flavor,
@@ -70,7 +70,7 @@ pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) under_way: Cell<u64>,
     /// The recorder of this rank's calls, if the window is recorded.
     pub(crate) recorder: Option<Rc<Recorder>>,
-    /// Whether operations are done at once, without requests and without a recorder.
+    /// True if operations are done at once, without requests and without a recorder.
     pub(crate) plain: bool,
     /// The allocations that go back to the symmetric heap when the window is freed.
     pub(crate) allocations: Vec<Disp>,
@@ -95,32 +95,34 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for WindowCore<'_, A> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
-    /// Returns the part of a rank of the team, as operations reach it.
+    /// Returns the part of a rank of the team, for operations.
     #[cold]
-    pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> Part<'_> {
+    pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> TargetPart<'_> {
         match (&self.two_sided, self.part(rank).0) {
             (None, part) => part,
             // In an active epoch an operation on the local rank needs no other rank's progress.
             (_, part) if active && rank == self.ra.rank() => part,
-            (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(&**requests)),
-            (Some(requests), _) => Part::Fixed(Place::TwoSided(&**requests, rank)),
+            (Some(requests), TargetPart::Dynamic(_)) => TargetPart::Dynamic(Some(&**requests)),
+            (Some(requests), _) => TargetPart::Fixed(TargetMemory::TwoSided(&**requests, rank)),
         }
     }
 
     /// Returns the part of a rank of the team, its bytes and its displacement unit.
     #[inline(always)]
-    pub(crate) fn part(&self, rank: Rank) -> (Part<'_>, u64, u32) {
+    pub(crate) fn part(&self, rank: Rank) -> (TargetPart<'_>, u64, u32) {
         match &self.memory {
-            &Memory::Symmetric { base, bytes, unit } => (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit),
+            &Memory::Symmetric { base, bytes, unit } => {
+                (TargetPart::Fixed(TargetMemory::Segment(rank.at(base))), bytes, unit)
+            }
             Memory::Table(parts) => {
                 let Fixed { place, bytes, unit } = parts[rank.index()];
-                (Part::Fixed(Place::Segment(place)), bytes, unit)
+                (TargetPart::Fixed(TargetMemory::Segment(place)), bytes, unit)
             }
             Memory::Leased { parts, .. } => {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
-                (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
+                (TargetPart::Fixed(TargetMemory::Leased(&**place)), *bytes, *unit)
             }
-            Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
+            Memory::Dynamic(_) => (TargetPart::Dynamic(None), 0, 1),
         }
     }
 
@@ -153,7 +155,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.unlock_all())
     }
 
-    /// Notes that this rank holds a shared lock that excludes all others, although MPI would admit shared ones.
+    /// Notes that this rank holds a shared lock that excludes all others, although MPI would admit shared locks.
     #[cold]
     pub(crate) fn enter(&self, open: Open) {
         self.epochs.inside.set(self.epochs.inside.get() + 1);
@@ -174,7 +176,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// Keeps the error of an epoch that ended by being dropped, for the next call that opens one.
+    /// Keeps the error of an epoch that ended by being dropped, for the next call that opens an epoch.
     #[cold]
     pub(crate) fn keep(&self, error: Error) {
         let error = self.hear(error);
@@ -242,7 +244,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// Returns the error of a call that belongs into an epoch that is not open.
+    /// Returns the error of a call that needs an epoch that is not open.
     #[cold]
     pub(crate) fn not_open(&self, call: Call, target: Option<Rank>) -> Error {
         self.hear(Error::NotOpen { rank: self.ra.rank(), call, target })

@@ -38,7 +38,7 @@ pub(crate) struct Epochs {
     exposure: Cell<Side>,
     /// The group of the access epoch.
     pub(crate) group: RefCell<Vec<Rank>>,
-    /// Whether a target of the access epoch was requested, so that operations may have been issued.
+    /// True if a target of the access epoch was requested, so that operations may have been issued.
     pub(crate) used: Cell<bool>,
     failed: RefCell<Option<Error>>,
     /// The number of excluding locks that this rank holds, as [`Team::enter`](crate::Team) counts them.
@@ -82,7 +82,8 @@ impl Epochs {
         self.has(FENCED)
     }
 
-    /// Notes a fence, which allows operations after it if `fenced`. Returns whether the previous fence did.
+    /// Notes a fence, which allows operations after it if `fenced`. Returns whether the previous fence allowed
+    /// operations.
     pub(crate) fn fence(&self, fenced: bool) -> bool {
         let before = self.is_fenced();
         self.set(FENCE, false);

@@ -1,12 +1,12 @@
-//! Post, start, complete, wait: how the ranks of an epoch meet.
+//! Post, start, complete, wait: the protocols by which the ranks of an epoch meet.
 //!
 //! # Sources
 //!
 //! * MPI-4.1, section 12.5.2 (general active target synchronization) and section 12.5.5 (asserts).
 //! * [`PscwStrategy::Flags`]: a flag for each rank, written by the target in the origin's memory: W. Jiang, J. Liu,
 //!   H.-W. Jin, D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided
-//!   communication and of active synchronization over InfiniBand, 2004. A flag here is a word, since one writer can put
-//!   a word without an atomic operation, and it holds the number of the epoch, so that no rank resets it.
+//!   communication and of active synchronization over InfiniBand, 2004. Here a flag is a word, since one writer can put
+//!   a word without an atomic operation. It has the number of the epoch, so no rank resets it.
 //! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
 //!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
 //! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
@@ -28,17 +28,17 @@
 //! * I1. A target and an origin count their common epochs alike: the target's n-th exposure epoch with the origin in its
 //!   group is the origin's n-th access epoch with the target in its group. Neither begins the next epoch before it has
 //!   ended this one. So a flag at n or more means that the n-th post, or complete, has arrived. Posts with `nocheck` are
-//!   counted but not put, and the next post that is put stands for them, too.
+//!   counted but not put, and the next post that is put also counts for them.
 //! * I2. Completions that have arrived belong to this exposure epoch or to earlier ones, since an origin's next complete
 //!   needs this rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so
 //!   far.
 //! * I3. The number of posts that are in slots, or will soon be, is the tail minus the number that this rank has taken. A
-//!   poster that finds its slot full waits for it. A poster with a later ticket may be first; the slots are a set, so their
+//!   poster that finds its slot full waits for it. A poster with a later ticket may be first. The slots are a set, so their
 //!   order does not matter.
 //! * I4. No rank waits forever for a full ring. A rank that waits for another rank's slot empties its own ring, and so
 //!   does a rank that waits in start. A rank that computes will reach start. A rank that waits for a slot takes only
-//!   the posts that are there, and waits for no other. If it waited for a post whose slot is still empty, its poster
-//!   might wait for a slot that has just become empty, and so on in a circle.
+//!   the posts that are there, and waits for no other. Suppose that it waited for a post whose slot is still empty. The
+//!   poster of that post might wait for a slot that has just become empty, and so on in a circle.
 //!
 //! # Cost
 //!
@@ -46,7 +46,7 @@
 //! like MPICH-2's messages. Matching takes 2 for the post and 1 for the complete. Start and wait are local. Each target
 //! takes a flush, unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]).
 //! In the latter case the complete follows the data, as in MVAPICH2, and no rank waits for an acknowledgement. The
-//! memory is 2 p words and as many counts, or min(p, 64) + 2 words a rank.
+//! memory of each rank is 2 p words and as many counts, or min(p, 64) + 2 words.
 //!
 //! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
 
@@ -73,11 +73,11 @@ pub(crate) struct Matching {
     completions: Disp,
     /// The flags of the posts, or the tail and the slots.
     posts: Disp,
-    way: Way,
+    state: MatchingState,
 }
 
 #[derive(Debug)]
-enum Way {
+enum MatchingState {
     Flags {
         /// This rank's exposure epochs with each rank.
         exposures: Box<[Cell<u64>]>,
@@ -104,19 +104,23 @@ impl Matching {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
         let size = ra.size();
         let counts = || (0..size).map(|_| Cell::new(0)).collect();
-        let (way, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
+        let (state, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(slots));
             let ring = Ring { slots, expected: Cell::new(0), head: Cell::new(0), taken: RefCell::default() };
-            (Way::Ring(ring), 1 + slots, 1)
+            (MatchingState::Ring(ring), 1 + slots, 1)
         } else {
             let (exposures, accesses) = (counts(), counts());
-            (Way::Flags { exposures, accesses, exposed_to: RefCell::default() }, u64::from(size), u64::from(size))
+            (
+                MatchingState::Flags { exposures, accesses, exposed_to: RefCell::default() },
+                u64::from(size),
+                u64::from(size),
+            )
         };
         // Posts have separate cache lines: one side of a rank polls them while other ranks write to the other side's
         // words.
         let first = (completions * WORD).next_multiple_of(LINE);
         let completions = ra.heap().alloc(first + posts * WORD, LINE)?;
-        Ok(Matching { completions, posts: completions.plus(first), way })
+        Ok(Matching { completions, posts: completions.plus(first), state })
     }
 
     pub(crate) fn allocation(&self) -> Disp {
@@ -125,17 +129,19 @@ impl Matching {
 
     /// Returns the bytes of the counts for each other rank.
     pub(crate) fn remembered_bytes(&self) -> usize {
-        match &self.way {
-            Way::Flags { exposures, accesses, .. } => size_of_val(&exposures[..]) + size_of_val(&accesses[..]),
-            Way::Ring(_) => 0,
+        match &self.state {
+            MatchingState::Flags { exposures, accesses, .. } => {
+                size_of_val(&exposures[..]) + size_of_val(&accesses[..])
+            }
+            MatchingState::Ring(_) => 0,
         }
     }
 
     /// Begins an exposure epoch with `group`, and notifies its ranks if `notify`.
     pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);
-        match &self.way {
-            Way::Flags { exposures, exposed_to, .. } => {
+        match &self.state {
+            MatchingState::Flags { exposures, exposed_to, .. } => {
                 let mut members = exposed_to.borrow_mut();
                 members.clear();
                 members.extend_from_slice(group);
@@ -147,12 +153,12 @@ impl Matching {
                 let mut to_notify = group.iter().filter(|_| notify);
                 let put = |&origin: &Rank| ra.put(origin.at(self.posts.word(me)), exposures[origin.index()].get());
                 if let Err(error) = to_notify.try_for_each(put) {
-                    // The epoch has not begun: the next post has this number again.
+                    // The epoch has not begun, so the next post has this number again.
                     count(1_u64.wrapping_neg());
                     return Err(error.into());
                 }
             }
-            Way::Ring(ring) => {
+            MatchingState::Ring(ring) => {
                 for &origin in group {
                     if notify {
                         let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
@@ -162,7 +168,7 @@ impl Matching {
                             ra.pause(FULL)?;
                         }
                     }
-                    // This rank is counted after an error, too: a rank that was notified completes.
+                    // This rank is counted even after an error, since a rank that was notified completes.
                     ring.expected.set(ring.expected.get() + 1);
                 }
             }
@@ -173,8 +179,8 @@ impl Matching {
     /// Begins an access epoch with `group`. If the ranks notify, waits until all of them have posted, and takes the
     /// posts.
     pub(super) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
-        match &self.way {
-            Way::Flags { accesses, .. } => {
+        match &self.state {
+            MatchingState::Flags { accesses, .. } => {
                 for &target in group {
                     let epoch = &accesses[target.index()];
                     epoch.set(epoch.get() + 1);
@@ -183,7 +189,7 @@ impl Matching {
                     }
                 }
             }
-            Way::Ring(ring) => {
+            MatchingState::Ring(ring) => {
                 for &target in group.iter().filter(|_| notify) {
                     loop {
                         self.empty(ra, ring, true)?;
@@ -201,15 +207,15 @@ impl Matching {
         Ok(())
     }
 
-    /// Notifies the ranks of `group` that this one has completed its access epoch.
+    /// Notifies the ranks of `group` that this rank has completed its access epoch.
     pub(super) fn complete<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank]) -> Result<()> {
         let me = u64::from(ra.rank().0);
         for &target in group {
-            match &self.way {
-                Way::Flags { accesses, .. } => {
+            match &self.state {
+                MatchingState::Flags { accesses, .. } => {
                     ra.put(target.at(self.completions.word(me)), accesses[target.index()].get())?;
                 }
-                Way::Ring(_) => {
+                MatchingState::Ring(_) => {
                     ra.fetch_add(target.at(self.completions), 1)?;
                 }
             }
@@ -219,14 +225,14 @@ impl Matching {
 
     /// Waits until all ranks of the exposure epoch's group have completed.
     pub(super) fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        match &self.way {
-            Way::Flags { exposures, exposed_to, .. } => {
+        match &self.state {
+            MatchingState::Flags { exposures, exposed_to, .. } => {
                 for &origin in &*exposed_to.borrow() {
                     let epoch = exposures[origin.index()].get();
                     ra.wait_until_from(self.completions.word(u64::from(origin.0)), Until::Ge(epoch), origin)?; // I1
                 }
             }
-            Way::Ring(ring) => {
+            MatchingState::Ring(ring) => {
                 ra.wait_until(self.completions, Until::Ge(ring.expected.get()))?; // I2
             }
         }
@@ -236,8 +242,8 @@ impl Matching {
     /// Returns whether all ranks of the exposure epoch's group have completed.
     pub(super) fn test<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         let own = |disp| ra.get(ra.rank().at(disp));
-        match &self.way {
-            Way::Flags { exposures, exposed_to, .. } => {
+        match &self.state {
+            MatchingState::Flags { exposures, exposed_to, .. } => {
                 for &origin in &*exposed_to.borrow() {
                     if own(self.completions.word(u64::from(origin.0)))? < exposures[origin.index()].get() {
                         return Ok(false);
@@ -245,7 +251,7 @@ impl Matching {
                 }
                 Ok(true)
             }
-            Way::Ring(ring) => Ok(own(self.completions)? >= ring.expected.get()),
+            MatchingState::Ring(ring) => Ok(own(self.completions)? >= ring.expected.get()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Locks: the calls that begin and end their epochs, and those that complete operations in them.
+//! Locks: the calls that begin and end their epochs, and the calls that complete operations in them.
 //!
 //! The usual lock tests one byte, then calls the policy: nothing else is open, nothing is recorded, the network has the
 //! operations, and a flush of the target completes them. All other cases are out of line.
@@ -12,7 +12,7 @@ use crate::two_sided::{self, attended};
 use crate::{Call, Error, Open, Result, WindowCore};
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
-    /// Locks `target` (`MPI_Win_lock`); does nothing for the null target.
+    /// Locks `target` (`MPI_Win_lock`); the call does nothing for the null target.
     ///
     /// # Errors
     ///
@@ -26,8 +26,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Completes this rank's operations on `target`, then unlocks it (`MPI_Win_unlock`); does nothing for the null
-    /// target.
+    /// Completes this rank's operations on `target`, then unlocks it (`MPI_Win_unlock`); the call does nothing for the
+    /// null target.
     ///
     /// # Errors
     ///
@@ -38,10 +38,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         target.into().map_or(Ok(()), |target| self.end_lock(self.core.ra, self.core.epochs.are_plain(), target))
     }
 
-    /// Locks `target` if that needs only the policy. Otherwise it does nothing and returns false, and [`lock`](Self::lock) is the way.
+    /// Locks `target` if that needs only the policy. Otherwise it does nothing and returns false. Call [`lock`](Self::lock) then.
     ///
-    /// It may wait, and serves no [two-sided](crate::two_sided) windows of this rank meanwhile, so it is for callers that have none. After
-    /// an error of the policy it returns false, too.
+    /// It may wait, and serves no [two-sided](crate::two_sided) windows of this rank meanwhile. So only callers without such windows use
+    /// it. After an error of the policy it returns false, too.
     #[inline(always)]
     pub fn lock_plainly(&self, kind: LockKind, target: Rank) -> bool {
         self.core.epochs.are_plain() && self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::None).is_ok()
@@ -86,8 +86,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         self.end_lock_all(self.core.ra, self.core.epochs.are_plain())
     }
 
-    /// Completes this rank's operations on `target`, at the origin and at the target (`MPI_Win_flush`); does nothing
-    /// for the null target.
+    /// Completes this rank's operations on `target`, at the origin and at the target (`MPI_Win_flush`); the call does
+    /// nothing for the null target.
     ///
     /// # Errors
     ///
@@ -184,8 +184,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(())
     }
 
-    /// Ends the epoch of a lock. `plain` says whether the window [was plain](Epochs::are_plain) when the epoch began. A
-    /// guard remembers it, since the window's fields would be loaded again after the flush's fence.
+    /// Ends the epoch of a lock. `plain` is true if the window [was plain](Epochs::are_plain) when the epoch began. A
+    /// guard keeps that value, since the window's fields would be loaded again after the flush's fence.
     ///
     /// [`Epochs::are_plain`]: crate::raw::epochs::Epochs::are_plain
     #[inline(always)]
@@ -248,7 +248,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let started = core.start_record();
         let mut locks = self.locks.borrow_mut();
         let locked = match &core.two_sided {
-            // The rules are checked as usual, and a request takes the place of the policy.
+            // The rules are checked as usual, and a request replaces the policy.
             Some(requests) => locks.lock_by(kind, target, assert, || requests.lock(kind, target, assert)),
             // The lock's holder may need a request that this rank serves.
             None if two_sided::is_needed() => {
@@ -280,7 +280,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
             core.leave();
         }
         let mut locks = self.locks.borrow_mut();
-        // The lock is released after a failed flush, too, since others may wait for it; the error reports that data may
+        // The lock is released even after a failed flush, since others may wait for it. The error warns that data may
         // be missing.
         let unlocked = if core.two_sided.is_some() { locks.unlocked(target) } else { locks.unlock(core.ra, target) };
         drop(locks);
@@ -381,7 +381,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         Ok(())
     }
 
-    /// Completes a batch on `target`, or on all, whose recording has `started`.
+    /// Completes a batch on `target`, or on all targets, whose recording has `started`.
     pub(crate) fn complete_batch(&self, target: Option<Rank>, started: Option<Started<'_>>) -> Result<()> {
         if self.two_sided.is_some() {
             let flushed = target.map_or_else(|| self.flush_targets(), |target| self.flush_target(target));

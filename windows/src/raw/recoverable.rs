@@ -12,16 +12,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// Locks `target`, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`, `robust-mcs`,
     /// `robust-rw` or `robust-two-level`.
     ///
-    /// [`Entry::OwnerDead`] says that a holder may have failed, and names the ranks that have: the data under the lock may be half written.
-    /// This rank is alone then. It repairs the data, and calls [`consistent`](Self::consistent). If it unlocks before, no rank can lock any
-    /// more. All ranks lock in this way, or all by [`lock`](Self::lock).
+    /// The call returns [`Entry::OwnerDead`], with the failed ranks, if a holder may have failed, so that the data under the lock may be
+    /// half written. This rank is alone then. It repairs the data, and calls [`consistent`](Self::consistent). If it unlocks before, no
+    /// rank can lock any more. Either all ranks lock by this call, or all by [`lock`](Self::lock).
     ///
-    /// Under another policy, and for a two-sided window, the call is [`lock`](Self::lock).
+    /// Under another policy, and for a two-sided window, the call does what [`lock`](Self::lock) does.
     ///
     /// # Errors
     ///
-    /// The errors of [`lock`](Self::lock); under a robust policy, [`NotRecoverable`](rmalab_locks::Error::NotRecoverable) and
-    /// [`Inconsistent`](rmalab_locks::Error::Inconsistent) in place of [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// The errors of [`lock`](Self::lock). Under a robust policy, [`NotRecoverable`](rmalab_locks::Error::NotRecoverable) and
+    /// [`Inconsistent`](rmalab_locks::Error::Inconsistent) replace [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn recoverable_lock(&self, kind: LockKind, target: Rank) -> Result<Entry> {
         if self.core.two_sided.is_some() {
             return self.lock_slowly(kind, target, Assert::None).map(|()| Entry::Clean);
@@ -49,7 +49,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// The errors of [`lock_all`](Self::lock_all), and those of [`recoverable_lock`](Self::recoverable_lock).
+    /// The errors of [`lock_all`](Self::lock_all) and of [`recoverable_lock`](Self::recoverable_lock).
     pub fn recoverable_lock_all(&self) -> Result<Entry> {
         if self.core.two_sided.is_some() {
             return self.lock_all_slowly(Assert::None).map(|()| Entry::Clean);
@@ -72,15 +72,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(entry)
     }
 
-    /// Declares the data consistent, after an [`Entry::OwnerDead`] and their repair, whose puts it completes first.
+    /// Declares the data consistent, after an [`Entry::OwnerDead`] and their repair. It completes the puts of the
+    /// repair first.
     ///
     /// # Errors
     ///
     /// [`NothingToDeclare`](rmalab_locks::Error::NothingToDeclare) unless this rank holds a lock that returned `OwnerDead`, and has not
-    /// declared its data consistent yet; the errors of the network.
+    /// declared its data consistent yet. The errors of the network.
     pub fn consistent(&self) -> Result<()> {
         let core = &self.core;
-        // Ranks that are let in by this see the repair.
+        // Ranks that enter after this call see the repair.
         core.flush_targets().map_err(|error| core.hear(error))?;
         let declared = self.locks.borrow_mut().consistent(core.ra);
         declared.map_err(|error| core.hear(Error::from(error)))

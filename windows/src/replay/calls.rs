@@ -27,7 +27,7 @@ pub(super) struct Calls {
     batched: Vec<u64>,
 }
 
-/// The number of words that hold this many bytes.
+/// Returns the number of words that contain this many bytes.
 fn words(bytes: u64) -> usize {
     bytes.div_ceil(WORD) as usize
 }
@@ -38,7 +38,7 @@ fn grow(buffer: &mut Vec<u64>, bytes: u64) {
     }
 }
 
-/// The first bytes of a buffer, which is long enough.
+/// Returns the first bytes of a buffer, which is long enough.
 fn bytes_of(buffer: &[u64], bytes: u64) -> &[u8] {
     &bytemuck::cast_slice(buffer)[..bytes as usize]
 }
@@ -47,7 +47,7 @@ fn bytes_of_mut(buffer: &mut [u64], bytes: u64) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..bytes as usize]
 }
 
-/// The call, target, displacement and bytes of a step that is an operation.
+/// Returns the call, target, displacement and bytes of a step that is an operation.
 fn operation(step: &Step) -> Option<(Call, Rank, WindowDisp, u64)> {
     match *step {
         Step::Put { target, disp, bytes } => Some((Call::Put, target, disp, bytes)),
@@ -65,8 +65,8 @@ fn operation(step: &Step) -> Option<(Call, Rank, WindowDisp, u64)> {
     }
 }
 
-/// The number of bytes of a batch's buffer that a step reads into. A step overlaps others if it reads any, or if it is
-/// a put.
+/// Returns the number of bytes of a batch's buffer into which a step reads. A step overlaps others if it reads any, or
+/// if it is a put.
 fn batched(step: &Step) -> u64 {
     match operation(step) {
         Some((Call::Get, .., bytes)) => bytes.next_multiple_of(WORD),
@@ -77,7 +77,7 @@ fn batched(step: &Step) -> u64 {
 }
 
 impl Calls {
-    /// Operations on a window whose largest part has this many bytes.
+    /// Makes the operations on a window whose largest part has this many bytes.
     pub(super) fn new(largest: u64) -> Calls {
         Calls { largest, ..Calls::default() }
     }
@@ -163,7 +163,7 @@ impl Calls {
     }
 }
 
-/// Updates the elements at `disp` with zeros; their values before go to `read`.
+/// Updates the elements at `disp` with zeros. Their old values go to `read`.
 fn update<A: RemoteAtomics + ?Sized>(
     target: &Target<'_, A, Active>,
     update: Update,
@@ -185,8 +185,8 @@ fn update<A: RemoteAtomics + ?Sized>(
     }
 }
 
-/// Like [`update`], for whole words in a batch; uses the overlapping operations of a batch where the network may have
-/// them.
+/// Like [`update`], for whole words in a batch. It uses the overlapping operations of a batch where the network may
+/// have them.
 fn overlapping_update<'env, A: RemoteAtomics + ?Sized>(
     batch: &Batch<'_, 'env, A>,
     target: &Target<'_, A, Active>,

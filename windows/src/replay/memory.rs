@@ -15,7 +15,7 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Returns the displacements in an allocated window.
+    /// Makes the translation for an allocated window.
     pub(super) fn packed(shape: &Shape) -> Moved {
         Moved { regions: shape.regions.iter().map(|regions| (regions.clone(), packed(regions).0)).collect() }
     }
@@ -32,7 +32,7 @@ impl Moved {
     }
 }
 
-/// The error for memory that this program cannot allocate.
+/// Returns the error for memory that this program cannot allocate.
 fn too_large() -> Error {
     let (what, why) = ("memory of the recorded size", "this program cannot allocate as much");
     AtomicsError::Unsupported { what, why }.into()

@@ -31,7 +31,7 @@ pub(super) struct Region {
 }
 
 impl Shape {
-    /// The shape of an allocated window with `bytes` bytes at each rank, in units of one byte.
+    /// Makes the shape of an allocated window with `bytes` bytes at each rank, in units of one byte.
     pub fn allocated(bytes: u64) -> Shape {
         Shape { flavor: Flavor::Allocate, parts: Parts::Same(bytes, 1), regions: Vec::new() }
     }
@@ -44,17 +44,17 @@ impl Shape {
         Shape { flavor, parts, regions: Vec::new() }
     }
 
-    /// The shape of a dynamic window, to which each rank attaches memory: first address, bytes.
+    /// Makes the shape of a dynamic window, to which each rank attaches memory: first address, bytes.
     pub(crate) fn dynamic(attached: Vec<Vec<(i64, u64)>>) -> Shape {
         Shape { flavor: Flavor::Dynamic, parts: Parts::Same(0, 1), regions: attached.into_iter().map(merged).collect() }
     }
 
-    /// The flavor of the window.
+    /// Returns the flavor of the window.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// Bytes of the largest part of a rank, including attached memory.
+    /// Returns the number of bytes of the largest part of a rank, including attached memory.
     pub fn bytes(&self) -> u64 {
         let largest = match &self.parts {
             &Parts::Same(bytes, _) => bytes,
@@ -63,8 +63,8 @@ impl Shape {
         self.regions.iter().map(|regions| packed(regions).1).fold(largest, u64::max)
     }
 
-    /// The same shape as an allocated window, for backends that reach only memory of their segments. Attached memory
-    /// becomes one part; each region keeps its offset within a cache line.
+    /// Returns the same shape as an allocated window, for backends that reach only memory of their segments. Attached
+    /// memory becomes one part. Each region keeps its offset within a cache line.
     #[must_use]
     pub fn in_segments(self) -> Shape {
         let parts = match self.flavor {
@@ -74,7 +74,7 @@ impl Shape {
         Shape { flavor: Flavor::Allocate, parts, regions: self.regions }
     }
 
-    /// The rank's part: bytes, and bytes of a displacement unit.
+    /// Returns the rank's part: bytes, and bytes of a displacement unit.
     pub(super) fn part(&self, rank: Rank) -> (u64, u32) {
         match &self.parts {
             &Parts::Same(bytes, unit) => (bytes, unit),
@@ -83,8 +83,8 @@ impl Shape {
     }
 }
 
-/// The regions in the order of their addresses. Regions that overlap or touch become one, since an operation may span
-/// them.
+/// Returns the regions in the order of their addresses. Regions that overlap or touch become one, since an operation
+/// may span them.
 fn merged(mut attached: Vec<(i64, u64)>) -> Vec<Region> {
     // Addresses are unsigned.
     attached.sort_unstable_by_key(|&(start, _)| start as u64);

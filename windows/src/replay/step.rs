@@ -12,7 +12,7 @@ use crate::{FenceAssert, Kind, Op, PostAssert, StartAssert, WindowDisp};
 pub enum Update {
     /// Accumulate.
     Accumulate(Kind, Op),
-    /// Accumulate that returns the elements' values before.
+    /// Accumulate that returns the elements' old values.
     GetAccumulate(Kind, Op),
     /// The same for one element.
     FetchAndOp(Kind, Op),
@@ -108,6 +108,6 @@ pub enum Step {
     Complete,
     /// Ends the exposure epoch.
     Wait,
-    /// Ends the exposure epoch with tests, of which the last one finds it over.
+    /// Ends the exposure epoch with tests, the last of which finds it over.
     Test,
 }

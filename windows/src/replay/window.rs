@@ -25,11 +25,11 @@ pub enum Part {
     Acquire,
     /// From the return of lock to the call of unlock.
     Hold,
-    /// From the call of unlock to its return, the flush included.
+    /// From the call of unlock to its return, including the flush.
     Release,
 }
 
-/// The begin and the end of a phase of a lock, on the rank's clock, for the observer of a replay.
+/// The start and the end of a phase of a lock, on the rank's clock, for the observer of a replay.
 ///
 /// The observer gets an acquisition at once, and a hold just before the release begins. Locks that assert `NoCheck` are
 /// not observed.
@@ -56,12 +56,12 @@ pub struct Replay<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
-    /// Makes the window with the memory of `shape` and all other settings of `builder`. Collective; the team has as
+    /// Makes the window with the memory of `shape` and all other settings of `builder`. Collective. The team has as
     /// many ranks as the trace.
     ///
     /// [`Builder::info`] with [`Trace::info`](crate::trace::Trace::info) asks for the recorded hints and lock policy. The
-    /// replay is recorded if [`Builder::record`] asks for it; [`Config::RECORD_VARIABLE`](crate::Config::RECORD_VARIABLE)
-    /// does not.
+    /// replay is recorded if [`Builder::record`] asks for it. The variable
+    /// [`Config::RECORD_VARIABLE`](crate::Config::RECORD_VARIABLE) has no effect.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
     ) -> Result<()> {
         let mut steps = steps.into_iter();
         let (mut access, mut exposure) = (false, false);
-        // The step that has ended a batch.
+        // This is the step that has ended a batch.
         let mut next = None;
         while let Some(step) = next.take().or_else(|| steps.next()) {
             match step? {
@@ -163,7 +163,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
                     exposure = false;
                 }
                 Step::BatchBegin => next = self.batch(&mut steps)?.map(Ok),
-                // An earlier call has ended the batch already.
+                // An earlier call has already ended the batch.
                 Step::BatchEnd => {}
                 step @ (Step::Compute(_) | Step::Put { .. } | Step::Get { .. } | Step::Update { .. }) => {
                     self.calls.operate(&self.window, &self.moved, &step)?;

@@ -7,18 +7,18 @@ use rmalab_atomics::registered::Run;
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 
 use super::{Target, WithRequests, in_batches};
-use crate::place::Place;
+use crate::place::TargetMemory;
 use crate::{AccumulateOrdering, AccumulateStrategy, Call, Element, Items, Op, Request, Result, WindowDisp};
 
 /// The forms with requests, which MPI allows only in passive epochs.
 ///
-/// A request owns its buffers, and returns them when it is waited for.
+/// A request owns its buffers, and a wait for it returns them.
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Starts to write `source` at `disp` (`MPI_Rput`).
     ///
     /// # Errors
     ///
-    /// The errors of all operations, see [`Target`]; the buffer is dropped then.
+    /// The errors of all operations, see [`Target`]; an error drops the buffer.
     pub fn rput<T: Pod>(&self, disp: WindowDisp, source: Vec<T>) -> Result<Request<'e, A, T>>
     where
         P: WithRequests,
@@ -44,7 +44,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`put_layout`](Self::put_layout); the buffer is dropped then.
+    /// The errors of [`put_layout`](Self::put_layout); an error drops the buffer.
     pub fn rput_layout<T: Pod>(
         &self,
         disp: WindowDisp,
@@ -67,7 +67,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`get_layout`](Self::get_layout); the buffer is dropped then.
+    /// The errors of [`get_layout`](Self::get_layout); an error drops the buffer.
     pub fn rget_layout<T: Pod>(
         &self,
         disp: WindowDisp,
@@ -122,7 +122,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let data = pieces.iter().map(|&(.., len)| len as u64).sum();
         let started = self.reach_span(call, None, disp, (first, len), data, |place, offset| {
             let mut buffer = taken.take().unwrap_or_default();
-            if let Place::Segment(start) = place {
+            if let TargetMemory::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {
                     let at = start.rank.at(start.disp.plus(offset + there)).unwatched();
                     Piece { offset: here, at, len }
@@ -131,7 +131,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 return Ok(Some(Request::under_way(self.core, owned?)));
             }
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
-            if let Place::Leased(lease) = place {
+            if let TargetMemory::Leased(lease) = place {
                 let runs = pieces.iter().map(|&(here, there, len)| Run { at: here, offset: offset + there, len });
                 in_batches(runs, |runs| if put { lease.put_runs(bytes, runs) } else { lease.get_runs(bytes, runs) })?;
                 return Ok(Some(Request::done(buffer)));
@@ -146,19 +146,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             Ok(Some(Request::done(buffer)))
         });
         let started = started.map_err(|error| self.core.hear(error))?;
-        // Nothing was started for the null target.
+        // For the null target nothing was started.
         Ok(started.unwrap_or_else(|| Request::done(taken.unwrap_or_default())))
     }
 
     /// Like [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).
     ///
     /// It overlaps others if the window's `accumulate_ordering` is none and the network has the operation: elements of
-    /// 8 aligned bytes, the native strategy, and replace, no_op or a sum of integers. Otherwise it is done when this
-    /// call returns.
+    /// 8 aligned bytes, the native strategy, and replace, no_op or a sum of integers. Otherwise the operation is done
+    /// when this call returns.
     ///
     /// # Errors
     ///
-    /// The errors of [`accumulate`](Self::accumulate); the buffer is dropped then.
+    /// The errors of [`accumulate`](Self::accumulate); an error drops the buffer.
     pub fn raccumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: Vec<T>) -> Result<Request<'e, A, T>>
     where
         P: WithRequests,
@@ -177,7 +177,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`get_accumulate`](Self::get_accumulate); the buffer is dropped then.
+    /// The errors of [`get_accumulate`](Self::get_accumulate); an error drops the buffer.
     pub fn rget_accumulate<T: Element>(
         &self,
         disp: WindowDisp,
@@ -215,7 +215,7 @@ impl<A: RemoteAtomics + ?Sized, P> Target<'_, A, P> {
             _ => false,
         };
         let words = T::SIZE == WORD && align_of::<T>() == WORD as usize;
-        // Where targets have modes, an update has to report its end; memory is shared there, so overlapping gains
+        // Where targets have modes, an update has to report its end. Memory is shared there, so overlapping gains
         // nothing.
         if !native || !words || self.ways.biased || self.ways.strategy != AccumulateStrategy::Native {
             return None;

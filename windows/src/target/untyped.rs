@@ -54,8 +54,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.fetch_and_op_elsewise(disp, kind, op, value, result)
     }
 
-    /// Like [`compare_and_swap`](Self::compare_and_swap), for an element of type `kind`; `result` gets its value
-    /// before.
+    /// Like [`compare_and_swap`](Self::compare_and_swap), for an element of type `kind`. `result` gets its old value.
     ///
     /// # Errors
     ///
@@ -128,7 +127,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`accumulate_untyped`](Self::accumulate_untyped); the buffer is dropped then.
+    /// The errors of [`accumulate_untyped`](Self::accumulate_untyped); an error drops the buffer.
     pub fn raccumulate_untyped(
         &self,
         disp: WindowDisp,
@@ -147,7 +146,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// The errors of [`get_accumulate_untyped`](Self::get_accumulate_untyped); the buffer is dropped then.
+    /// The errors of [`get_accumulate_untyped`](Self::get_accumulate_untyped); an error drops the buffer.
     pub fn rget_accumulate_untyped(
         &self,
         disp: WindowDisp,

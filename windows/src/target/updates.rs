@@ -8,15 +8,15 @@ use rmalab_locks::Exclusion;
 use super::Target;
 use crate::accumulate::Updates;
 use crate::element::Kind;
-use crate::place::{Part, Place};
+use crate::place::{TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappable, WindowDisp};
 
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Combines `source` into the elements at `disp` (`MPI_Accumulate`), each of them atomically.
     ///
-    /// Atomic against all ranks' accumulates, fetches and swaps of the same element type on this window. Accumulates of
-    /// one rank on one element take effect in the order of its calls.
+    /// It is atomic against all ranks' accumulates, fetches and swaps of the same element type on this window.
+    /// Accumulates of one rank on one element take effect in the order of its calls.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.defined(Call::Accumulate, kind, op)?;
         let len = source.len() as u64;
         let done = match self.in_segment(disp, len) {
-            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, None),
+            Some(at) => self.updates(TargetMemory::Segment(at)).run(0, kind, op, source, None),
             None => self.reach_elements(Call::Accumulate, (kind, op), disp, len, |place, offset| {
                 self.updates(place).run(offset, kind, op, source, None)
             }),
@@ -63,10 +63,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.accumulate_layout_untyped(disp, target, T::KIND, op, bytemuck::cast_slice(source), origin)
     }
 
-    /// Combines `source` into the elements at `disp` and reads their values before (`MPI_Get_accumulate`).
+    /// Combines `source` into the elements at `disp` and reads their old values (`MPI_Get_accumulate`).
     ///
-    /// Atomic like [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and `source`
-    /// is ignored: it may be empty.
+    /// It is atomic like [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and
+    /// `source` is ignored and may be empty.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there }));
         }
         let done = match self.in_segment(disp, there) {
-            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, Some(result)),
+            Some(at) => self.updates(TargetMemory::Segment(at)).run(0, kind, op, source, Some(result)),
             None => self.reach_elements(Call::GetAccumulate, (kind, op), disp, there, |place, offset| {
                 self.updates(place).run(offset, kind, op, source, Some(result))
             }),
@@ -154,7 +154,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         // The pieces are whole elements, even where the target's runs touch within an element.
         let pieces = target.pair_elements(target, kind)?;
         self.reach_span(call, Some((kind, op)), disp, (first, len), bytes, |place, offset| {
-            if let Place::TwoSided(requests, rank) = place {
+            if let TargetMemory::TwoSided(requests, rank) = place {
                 let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
                 let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
                 return requests.update(rank, runs, kind, op, &packed, fetches.then_some(&mut results[..]));
@@ -171,15 +171,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             Ok(())
         })?;
         match result {
-            Some((buffer, items)) if !matches!(self.part, Part::Null) => Ok(items.unpack(&results, buffer)?),
+            Some((buffer, items)) if !matches!(self.part, TargetPart::Null) => Ok(items.unpack(&results, buffer)?),
             _ => Ok(()),
         }
     }
 
-    /// Combines `value` into the element at `disp`, and returns its value before (`MPI_Fetch_and_op`).
+    /// Combines `value` into the element at `disp`, and returns its old value (`MPI_Fetch_and_op`).
     ///
-    /// Atomic like [`accumulate`](Self::accumulate); one network atomic where the type and the operation have one. All
-    /// zeros from the null target.
+    /// It is atomic like [`accumulate`](Self::accumulate), and one network atomic where the type and the operation have
+    /// one. The null target returns all zeros.
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Updates a 64-bit unsigned integer, if the processor reaches it and may update it now, and returns its value before. Otherwise it
-    /// does nothing, and [`fetch_and_op`](Self::fetch_and_op) is the way.
+    /// Updates a 64-bit unsigned integer, if the processor reaches it and may update it now, and returns its old value. Otherwise it
+    /// does nothing. Call [`fetch_and_op`](Self::fetch_and_op) then.
     #[inline(always)]
     pub fn update_word(&self, disp: WindowDisp, op: Op, value: u64) -> Option<u64> {
         if self.ways.strategy != AccumulateStrategy::Native {
@@ -264,8 +264,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Updates the word at `disp` with an instruction, if the processor reaches it and may update it now.
     ///
-    /// It returns no error: the compiler keeps a result of several branches in memory, and the next atomic would wait
-    /// for it.
+    /// It returns no error, since the compiler keeps a result of several branches in memory, and the next atomic would
+    /// wait for it.
     #[inline(always)]
     fn by_processor(&self, disp: WindowDisp, update: impl FnOnce(MemoryWord<'e>) -> u64) -> Option<u64> {
         let word = self.word(disp)?;
@@ -277,8 +277,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Some(old)
     }
 
-    /// Updates the word at `disp` with an atomic of the network, or of an engine in place of the processor, if one may
-    /// be used there.
+    /// Updates the word at `disp` with an atomic of the network, or of an engine that replaces the processor, if one
+    /// may be used there.
     #[inline(never)]
     fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
         let word = if self.words.is_by_engine() { self.word_by_engine(disp) } else { None };
@@ -328,10 +328,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// Stores `desired` in the element at `disp` if it is `expected`; returns its value before
-    /// (`MPI_Compare_and_swap`).
+    /// Stores `desired` in the element at `disp` if it is `expected`. Returns its old value (`MPI_Compare_and_swap`).
     ///
-    /// Atomic like [`accumulate`](Self::accumulate). All zeros from the null target.
+    /// It is atomic like [`accumulate`](Self::accumulate). The null target returns all zeros.
     ///
     /// # Errors
     ///
@@ -368,8 +367,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Runs `body` while no other rank updates this target's elements by accumulates, fetches or swaps, on any path.
     ///
-    /// It is for updates that this crate does not have: `body` reads the target's memory, computes, and writes it. `body` may
-    /// put and get, but makes no update of the window. For the null target it runs at once.
+    /// It is for updates that this crate lacks: `body` reads the target's memory, computes, and writes it. `body` may put and
+    /// get, but makes no update of the window. For the null target it runs at once.
     ///
     /// # Errors
     ///
@@ -377,11 +376,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// without an asymmetric fence, and in two-sided windows. [`AccumulateStrategy::Locked`] works on every network.
     pub fn exclusively<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         let place = match self.part() {
-            Part::Null => return Ok(body()),
-            Part::Fixed(place) => place,
-            Part::Dynamic(Some(requests)) => Place::TwoSided(requests, self.rank),
+            TargetPart::Null => return Ok(body()),
+            TargetPart::Fixed(place) => place,
+            TargetPart::Dynamic(Some(requests)) => TargetMemory::TwoSided(requests, self.rank),
             // Only the target's lock is used, for any of its regions.
-            Part::Dynamic(None) | Part::Recorded { .. } => Place::Segment(self.rank.at(Disp(0))),
+            TargetPart::Dynamic(None) | TargetPart::Recorded { .. } => TargetMemory::Segment(self.rank.at(Disp(0))),
         };
         self.updates(place).exclusively(body).map_err(|error| self.core.hear(error))
     }
@@ -392,7 +391,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(always)]
-    fn updates<'p>(&'p self, place: Place<'p>) -> Updates<'p, A>
+    fn updates<'p>(&'p self, place: TargetMemory<'p>) -> Updates<'p, A>
     where
         'e: 'p,
     {
@@ -403,16 +402,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 }
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// Returns whether a rank that holds a target exclusively, if it does, is the only one that may update it. The policy that
-    /// locks nothing excludes no rank.
+    /// Returns whether a rank that holds a target exclusively is the only rank that may update it. The policy that locks
+    /// nothing excludes no rank.
     fn excludes_others(&self, alone: bool) -> bool {
         alone && self.exclusion != Exclusion::Nothing
     }
 
     /// Adds to words of a target, as [`RawWindow::add_to_words`](crate::RawWindow::add_to_words) does.
     ///
-    /// It is the way of [`Target::accumulate`] without the target: that has many fields, and making it takes as long as the
-    /// addition of some hundred words.
+    /// It takes the path of [`Target::accumulate`] without a target. A target has many fields, and making it takes as long
+    /// as the addition of some hundred words.
     #[inline(never)]
     pub(crate) fn add_to_words(&self, rank: Rank, alone: bool, disp: WindowDisp, values: &[u64]) -> bool {
         let Memory::Symmetric { base, bytes, unit } = self.memory else { return false };
@@ -429,6 +428,6 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let path = &if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
         let bias = path.biased.then_some(&self.bias);
         let alone = self.excludes_others(alone);
-        Updates { ra: self.ra, path, bias, rank, place: Place::Segment(at), alone }.add(words, values).is_ok()
+        Updates { ra: self.ra, path, bias, rank, place: TargetMemory::Segment(at), alone }.add(words, values).is_ok()
     }
 }

@@ -59,7 +59,7 @@ impl TraceError {
     }
 
     pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> TraceError {
-        // One line, for any content of the file.
+        // The message is one line, for any content of the file.
         let what = what.into().chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
         TraceError::Damaged { path: path.to_owned(), offset, what }
     }

@@ -13,7 +13,7 @@ pub(super) const PREFIX: u64 = 12;
 /// Bytes of a block ahead of its body.
 pub(super) const HEAD: usize = 17;
 
-/// The longest bodies that are accepted: a header has at most one entry for each rank.
+/// The longest accepted bodies. A header has at most one entry for each rank.
 pub(super) const MAX_HEADER: u32 = 64 << 20;
 pub(super) const MAX_EVENTS: u32 = 1 << 20;
 
@@ -245,7 +245,7 @@ impl Kind {
 pub(crate) struct Event {
     pub(crate) kind: Kind,
     pub(crate) target: Rank,
-    /// In units of the target's part of the window.
+    /// The displacement, in units of the target's part of the window.
     pub(crate) disp: i64,
     pub(crate) bytes: u64,
     /// The type of the elements, and the operation; of a compare-and-swap it is replace.

@@ -50,7 +50,8 @@ pub(super) struct Misfit {
     /// [`Kind::Post`] or [`Kind::Start`].
     pub(super) kind: Kind,
     pub(super) partner: Rank,
-    /// How many such calls with the partner precede it; `None` if a call with another assertion has to be found.
+    /// The number of such calls with the partner that precede it; `None` if a call with another assertion has to be
+    /// found.
     pub(super) after: Option<u64>,
 }
 
@@ -95,14 +96,14 @@ impl Meetings {
         Ok(())
     }
 
-    /// Ends the events of a rank. Returns how many barriers and fences it has.
+    /// Ends the events of a rank. Returns the number of its barriers and fences.
     pub(super) fn end_rank(&mut self) -> u64 {
         let count = std::mem::take(&mut self.count);
         self.fewest = Some(self.fewest.map_or(count, |fewest| fewest.min(count)));
         count as u64
     }
 
-    /// Returns how many barriers and fences all ranks have.
+    /// Returns the number of barriers and fences that all ranks have.
     pub(super) fn common(&self) -> u64 {
         self.fewest.unwrap_or(0) as u64
     }

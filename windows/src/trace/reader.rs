@@ -20,10 +20,10 @@ use super::steps::Steps;
 use crate::replay::Shape;
 use crate::{Flavor, Info, Result};
 
-/// What to do about a file that ends within its header.
+/// The advice for a file that ends within its header.
 const AGAIN: &str = "record the program again, and let it end normally";
 
-/// How a rank's trace ends.
+/// The end of a rank's trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// The window was freed or dropped.
@@ -33,7 +33,7 @@ pub enum Ending {
     },
     /// The file ends early: the rank was killed, or its disk was full. Its calls after the last whole block are lost.
     Early {
-        /// How many events are known to be lost: the events of a block that ends early. There may be more.
+        /// The number of events that are known to be lost: the events of a block that ends early. There may be more.
         lost: u64,
         /// The offset of the end of the last whole block.
         offset: u64,
@@ -77,7 +77,7 @@ impl RankTrace {
         self.ending
     }
 
-    /// Where the file ends early, and what is lost, in one line; `None` if it is complete.
+    /// Returns the place where the file ends early, and the loss, in one line; `None` if the file is complete.
     pub fn cut(&self) -> Option<String> {
         let Ending::Early { lost, offset } = self.ending else { return None };
         let block = match lost {
@@ -146,7 +146,7 @@ impl Trace {
         windows_of(path.as_ref())
     }
 
-    /// Opens the trace in a folder, or `FOLDER/WINDOW` where the folder has several; reads and checks all of it.
+    /// Opens the trace in a folder, or `FOLDER/WINDOW` where the folder has several. Reads and checks all of it.
     ///
     /// # Errors
     ///
@@ -203,47 +203,48 @@ impl Trace {
         Ok(Trace { header, info, shape, parts, meetings: meetings.common(), matched: Arc::new(matched) })
     }
 
-    /// The number of ranks of the window.
+    /// Returns the number of ranks of the window.
     pub fn ranks(&self) -> u32 {
         self.header.ranks
     }
 
-    /// The topology of the ranks.
+    /// Returns the topology of the ranks.
     pub fn topology(&self) -> &Topology {
         &self.header.topology
     }
 
-    /// The window's name; empty if it had none when it was made.
+    /// Returns the window's name, which is empty if it had none when it was made.
     pub fn window(&self) -> &str {
         &self.header.window
     }
 
-    /// The window's hints, including the lock policy that it was recorded with.
+    /// Returns the window's hints, including the lock policy of the recorded run.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// The window's memory.
+    /// Returns the window's memory.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The clock of the times.
+    /// Returns the clock of the times.
     pub fn clock(&self) -> &str {
         &self.header.clock
     }
 
-    /// The properties of each rank's file.
+    /// Returns the properties of each rank's file.
     pub fn parts(&self) -> &[RankTrace] {
         &self.parts
     }
 
-    /// The number of events of all ranks.
+    /// Returns the number of events of all ranks.
     pub fn events(&self) -> u64 {
         self.parts.iter().map(RankTrace::events).sum()
     }
 
-    /// Remarks for the user of the trace, one line each: files that end early, and calls that a replay leaves out.
+    /// Returns remarks for the user of the trace, one line each: files that end early, and calls that a replay leaves
+    /// out.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         for part in &self.parts {
@@ -265,7 +266,8 @@ impl Trace {
         remarks
     }
 
-    /// The steps of `rank`, which are read on demand: its calls, and the time between them as [`Step::Compute`].
+    /// Returns the steps of `rank`, which are read on demand: its calls, and the time between them as
+    /// [`Step::Compute`].
     ///
     /// If some files end early, the steps that other ranks lack are left out, so that a replay ends. These are barriers
     /// that not all ranks have, and everything from the first such fence on. Ranks of a group without an epoch for it
@@ -286,7 +288,7 @@ impl RankTrace {
     }
 }
 
-/// The error of a trace whose files are those of more or fewer ranks than the program had. `first` is rank 0's.
+/// Returns the error of a trace with files of more or fewer ranks than the program had. `first` is rank 0's file.
 fn miscounted(path: &Path, first: &Path, ranks: u32, there: usize) -> TraceError {
     let what = if there < ranks as usize {
         let name =
@@ -317,7 +319,7 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
     file.read_exact(&mut prefix).map_err(failed)?;
     let (magic, version) = prefix.split_at(MAGIC.len());
     if magic != MAGIC {
-        return Err(TraceError::damaged(path, 0, "this is not a trace: its first bytes are not those of a trace"));
+        return Err(TraceError::damaged(path, 0, "this is not a trace: its first bytes differ from a trace's"));
     }
     if version != VERSION.to_le_bytes() {
         let version = version.iter().rev().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));

@@ -26,8 +26,8 @@ const MAX_STEM: usize = 64;
 
 /// Writes a rank's calls on a window to a file.
 ///
-/// [`Window`](crate::Window)s that are recorded have their own. A library that calls the windows of another one, such as those of an MPI,
-/// makes a recorder for each window and [`record`](Self::record)s its calls.
+/// Each recorded [`Window`](crate::Window) has its own recorder. A library that calls windows of another library, such as an MPI, makes a
+/// recorder for each window and [`record`](Self::record)s its calls.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, Time, Topology};
@@ -60,32 +60,32 @@ const MAX_STEM: usize = 64;
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
-    state: RefCell<State>,
-    /// The transfer under way, and when it began.
+    state: RefCell<RecorderState>,
+    /// The transfer under way, and the time at which it began.
     transfer: Cell<Option<(Event, Time)>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecorderState {
     file: File,
-    /// The events that are not written yet.
+    /// The events that were not written yet.
     body: Vec<u8>,
-    /// Their number.
+    /// The number of these events.
     events: u32,
-    /// When the first of them was recorded.
+    /// The time at which the first of them was recorded.
     since: u64,
     before: Last,
     /// The number of all events.
     all: u64,
     /// The number of locks that are held.
     held: u32,
-    /// When the recording began.
+    /// The time at which the recording began.
     began: u64,
-    /// When the last call ended.
+    /// The time at which the last call ended.
     ended: u64,
-    /// The first error of the file; nothing is recorded after it.
+    /// The first error of the file. Nothing is recorded after it.
     failed: Option<io::Error>,
-    /// Whether the end was written.
+    /// True if the end was written.
     done: bool,
 }
 
@@ -104,8 +104,8 @@ pub struct Description {
     pub bytes: u64,
     /// Bytes of the displacement unit of that part.
     pub unit: u32,
-    /// The window's hints. `rmalab_mode` is the hint of windows of an MPI, whose `rmalab_lock_policy` is that of the recorded run, if
-    /// its locks were this library's.
+    /// The window's hints. Windows of an MPI have the hint `rmalab_mode`. Their `rmalab_lock_policy` is the policy of the recorded
+    /// run, if this library had its locks.
     pub info: Info,
     /// The name of the clock of the times.
     pub clock: String,
@@ -113,7 +113,7 @@ pub struct Description {
 
 /// A rank's part of a window of this crate.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct RecordedPart {
     pub(crate) flavor: Flavor,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
@@ -132,7 +132,7 @@ impl Recorder {
         dir: &Path,
         window: &str,
         info: Info,
-        part: Part,
+        part: RecordedPart,
     ) -> Result<Recorder> {
         let ra = team.ra();
         let what = Description {
@@ -184,7 +184,7 @@ impl Recorder {
             info: what.info.to_string(),
             clock: what.clock.clone(),
         };
-        // Rank 0 finds a free name and takes it; 0 means that it could not.
+        // Rank 0 finds a free name and takes it. The value 0 shows that it could not.
         let mut number = 0;
         let mut made = None;
         if rank == Rank(0) {
@@ -211,7 +211,7 @@ impl Recorder {
         match (made, missing) {
             (Some(Ok((path, file))), None) => {
                 let now = now();
-                let state = State {
+                let state = RecorderState {
                     file,
                     body: Vec::with_capacity(FULL_AND_LOCKED + 32),
                     events: 0,
@@ -227,7 +227,7 @@ impl Recorder {
                 Ok(Recorder { path, state: RefCell::new(state), transfer: Cell::new(None) })
             }
             (Some(Ok((path, _))), Some(rank)) => {
-                // The error below is the one to report.
+                // The error below is the error to report.
                 let _ = std::fs::remove_file(path);
                 Err(Error::NotMade { rank }.into())
             }
@@ -236,9 +236,10 @@ impl Recorder {
         }
     }
 
-    /// Records a call that began at `began` and has ended, without error. A computation is no call, and not recorded.
+    /// Records a call that began at `began` and has ended, without error. A computation is not a call, and is not
+    /// recorded.
     ///
-    /// `now` is called once the call is written: the recorder's own time is no time between calls.
+    /// `now` is called once the call is written, since the recorder's own time does not count as time between calls.
     pub fn record(&self, step: &Step, began: Time, now: impl FnOnce() -> Time) {
         if let Some((event, group)) = event_of(step) {
             self.write(event, group, began, now);
@@ -258,7 +259,7 @@ impl Recorder {
         if state.failed.is_some() || state.done {
             return;
         }
-        let State { body, before, ended, .. } = &mut *state;
+        let RecorderState { body, before, ended, .. } = &mut *state;
         before.encode(body, event, group, began.0.saturating_sub(*ended));
         if state.events == 0 {
             state.since = began.0;
@@ -310,7 +311,7 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// [`Error::Trace`] if the file could not be written, now or before; the trace then ends early.
+    /// [`Error::Trace`] if the file could not be written, now or before. The trace then ends early.
     pub fn finish(&self) -> Result<()> {
         let mut state = self.state.borrow_mut();
         if state.done {
@@ -350,7 +351,7 @@ impl Started<'_> {
     }
 }
 
-impl State {
+impl RecorderState {
     /// Writes the block.
     fn write(&mut self) {
         if self.events > 0 {
@@ -400,7 +401,7 @@ fn create(dir: &Path, name: String) -> Result<(PathBuf, File), TraceError> {
         std::fs::create_dir_all(dir).map_err(|error| TraceError::Io {
             path: dir.to_owned(),
             doing: "making the folder of the trace",
-            // For a file in place of the folder, the system returns `AlreadyExists`, which `claim` would take for a
+            // If a file has the folder's name, the system returns `AlreadyExists`, which `claim` would take for a
             // trace.
             source: io::Error::other(error),
         })?;

@@ -14,9 +14,9 @@ pub(super) type Parts = Option<Vec<(u64, u32)>>;
 pub(super) struct Rules {
     all: bool,
     held: Vec<Rank>,
-    /// Whether the last fence allows operations.
+    /// True if the last fence allows operations.
     fenced: bool,
-    /// Whether there was an operation since the fence.
+    /// True if there was an operation since the fence.
     used: bool,
     access: Option<Arc<[Rank]>>,
     exposed: bool,
@@ -28,7 +28,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Makes the call, or returns why the rules do not allow it.
+    /// Makes the call, or returns the reason why the rules do not allow it.
     pub(super) fn check(
         &mut self,
         event: Event,

@@ -18,7 +18,7 @@ pub struct Steps {
     /// `None` when there are no more events.
     events: Option<Events>,
     rank: Rank,
-    /// How many more barriers and fences all ranks have.
+    /// The number of remaining barriers and fences that all ranks have.
     meetings: u64,
     /// The number of common epochs of an origin and a target, where one of their files lacks some.
     matched: Arc<BTreeMap<(Rank, Rank), u64>>,
@@ -130,7 +130,7 @@ impl Steps {
     }
 }
 
-/// Returns the event of a call, and its group: the inverse of what [`Steps`] does. A computation has none.
+/// Returns the event of a call, and its group: the inverse of [`Steps`]. A computation has none.
 pub(super) fn event_of(step: &Step) -> Option<(Event, &[Rank])> {
     let asserted = |assert: Assert| u8::from(assert == Assert::NoCheck);
     let none: &[Rank] = &[];

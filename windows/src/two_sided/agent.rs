@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rmalab_atomics::RemoteAtomics;
 
-use super::ends::Station;
+use super::endpoints::Station;
 use crate::messages::Kind;
 use crate::{Error, Result, WindowCore};
 
@@ -12,7 +12,7 @@ use crate::{Error, Result, WindowCore};
 /// [`TwoSidedAgent`](crate::Transport::TwoSidedAgent); see [`WindowCore::agent`](crate::WindowCore::agent).
 ///
 /// The program runs [`serve`](Self::serve) in a separate thread, which needs a handle of the rank that threads can share
-/// (`A: Sync`). [`WindowCore::stop_agent`](crate::WindowCore::stop_agent) ends it, and it may be run again.
+/// (`A: Sync`). [`WindowCore::stop_agent`](crate::WindowCore::stop_agent) ends it, and the program may run it again.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -53,7 +53,7 @@ impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
     ///
     /// # Errors
     ///
-    /// The errors of the network, such as a peer that has failed; [`Error::Messages`] for a damaged packet.
+    /// The errors of the network, such as a peer that has failed. [`Error::Messages`] for a damaged packet.
     pub fn serve(&self) -> Result<()> {
         Ok(self.station.borrow_mut().serve_until_stopped(self.ra.whole_world())?)
     }
@@ -65,7 +65,7 @@ impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> Drop for Agent<'_, A> {
-    /// The origins of later requests get an error.
+    /// From here on the origins of requests get an error.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // The other ranks' own calls report a failing network.
@@ -79,7 +79,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::Agent`] when the window's transport has no agent, or when the team's agent was made already.
+    /// [`Error::Agent`] when the window's transport has no agent, or when the team's agent already exists.
     pub fn agent(&self) -> Result<Agent<'t, A>> {
         self.agent_on(self.ra)
     }
@@ -95,17 +95,17 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         let refuse = |why| self.hear(Error::Agent { rank, why });
         let requests = self.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
-        if ra.whole_world().rank() != requests.ends.world().rank() {
-            return Err(refuse("the handle belongs to another rank; pass one of this rank"));
+        if ra.whole_world().rank() != requests.endpoints.world().rank() {
+            return Err(refuse("the handle belongs to another rank; pass a handle of this rank"));
         }
-        let station = requests.ends.hub().agent.take();
+        let station = requests.endpoints.hub().agent.take();
         let station = station.ok_or_else(|| refuse("the team's agent was made already; run the existing one again"))?;
         Ok(Agent { ra, station: RefCell::new(station) })
     }
 
     /// Ends [`Agent::serve`] of this rank's agent, once it has served the requests that arrived before.
     ///
-    /// Call it when no other rank will send requests to the agent any more, such as after a
+    /// Call it when no other rank will send further requests to the agent, such as after a
     /// [barrier](crate::Team::barrier) that follows the last epochs.
     ///
     /// # Errors
@@ -116,6 +116,6 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         let rank = self.ra.rank();
         let why = "the window's transport is not two-sided-agent";
         let requests = requests.ok_or_else(|| self.hear(Error::Agent { rank, why }))?;
-        requests.ends.stop(requests.endpoint(rank, true)).map_err(|error| self.hear(error))
+        requests.endpoints.stop(requests.endpoint(rank, true)).map_err(|error| self.hear(error))
     }
 }

@@ -3,8 +3,8 @@
 //! # State
 //!
 //! Each thread has a table of the hubs of its ranks, indexed by the rank's heap. All handles of a rank, including subsets
-//! and counting wrappers, lead to one handle of the world and so to one heap. A hub is not [`Send`], so its own thread is
-//! the one that waits. On a simulated machine many ranks share a thread.
+//! and counting wrappers, lead to one handle of the world and so to one heap. A hub is not [`Send`], so only its own
+//! thread waits for it. On a simulated machine many ranks share a thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ use std::rc::{Rc, Weak};
 
 use rmalab_atomics::{Attended, RemoteAtomics, Result, Served};
 
-/// A [`Hub`](super::ends::Hub), which a rank serves while it waits.
+/// A [`Hub`](super::endpoints::Hub), which a rank serves while it waits.
 pub(super) trait Serves {
-    /// Serves up to one packet of each end-point; returns whether there was one.
+    /// Serves up to one packet of each end-point. Returns whether there was one.
     ///
     /// # Errors
     ///
-    /// The errors of the network; the error of a damaged packet is kept for the next call on a window.
+    /// The errors of the network. The error of a damaged packet is kept for the next call on a window.
     fn serve(&self, world: &dyn RemoteAtomics) -> Result<bool>;
 }
 
@@ -54,7 +54,7 @@ pub(super) fn forget(key: usize) {
     });
 }
 
-/// Returns whether a rank of this thread may have something to serve.
+/// Returns whether a rank of this thread may have requests to serve.
 #[inline(always)]
 pub(crate) fn is_needed() -> bool {
     OPEN.get() > 0
@@ -95,7 +95,8 @@ pub(crate) fn serve(world: &dyn RemoteAtomics) -> Result<Served> {
 
 /// Calls `body` with the handle `ra`, whose rank serves while it waits.
 ///
-/// The handle has no type: what waits here waits for messages, and every lock would be compiled once more for a type of its own.
+/// The handle is a trait object. Otherwise every lock would be compiled again for another type, although waits here are waits
+/// for messages.
 pub(crate) fn attended<A: RemoteAtomics + ?Sized, R>(ra: &A, body: impl FnOnce(&dyn RemoteAtomics) -> R) -> R {
     let world = ra.whole_world();
     body(&Attended::new(ra, move || serve(world)))

@@ -13,10 +13,10 @@ use crate::bias::AccumulatePath;
 use crate::dynamic::Dynamic;
 use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{self, Error as MessagesError, Packet};
-use crate::place::Place;
+use crate::place::TargetMemory;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
 
-/// Where this rank's part of a window is, and how accumulates update it. Ranks are numbers of the world.
+/// The place of this rank's part of a window, and the way of its accumulates. Ranks are numbers of the world.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct OwnPart {
     pub(crate) place: OwnPlace,
@@ -75,7 +75,7 @@ fn words<const N: usize>(data: &[u8]) -> Option<[u64; N]> {
     Some(words)
 }
 
-/// The error classes of answers; an answer has the index in this list.
+/// The error classes of answers. An answer has the index in this list.
 const CLASSES: [Class; 14] = [
     Class::Other,
     Class::Size,
@@ -110,7 +110,7 @@ pub(super) fn refusal(target: Rank, data: &[u8]) -> Error {
 /// The header of a request's data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Header {
-    /// Fences of the window that the origin has left.
+    /// The number of fences of the window that the origin has left.
     pub(super) fences: u32,
     /// The origin's number of the answer; 0 if it waits for none.
     pub(super) ticket: u32,
@@ -132,7 +132,7 @@ impl Header {
     }
 }
 
-/// Returns the fences and the ticket of a request, which can be read even where the rest is damaged.
+/// Returns the fences and the ticket of a request, which are readable even where the rest is damaged.
 fn first_word(data: &[u8]) -> Option<(u32, u32)> {
     let [first] = words(data)?;
     Some((first as u32, (first >> 32) as u32))
@@ -239,7 +239,7 @@ pub(super) struct Served {
     part: Option<OwnPart>,
     /// The reader of a dynamic window's list.
     dynamic: Option<Dynamic>,
-    /// Fences that this rank has left.
+    /// The number of fences that this rank has left.
     pub(super) fences: u32,
     /// Requests that arrived before this rank had made the window, or had left as many fences as their origins.
     early: Vec<Packet>,
@@ -256,16 +256,16 @@ pub(crate) struct Server {
     windows: HashMap<u32, Served>,
     /// One more than the number of the last window that was made.
     made: u32,
-    /// Whether this is an agent's server, which learns of windows by packets.
+    /// True if this is an agent's server, which learns of windows by packets.
     agent: bool,
     /// The numbers in the world of the team's ranks; empty where they are the same.
     ranks: Arc<[Rank]>,
 }
 
-/// The rank's handle of the world and the messages for answers, which serving needs besides the server.
+/// The rank's handle of the world and the messages for answers, which serving needs in addition to the server.
 struct Desk<'s> {
     world: &'s dyn RemoteAtomics,
-    messages: &'s mut messages::State,
+    messages: &'s mut messages::EndpointState,
 }
 
 impl Desk<'_> {
@@ -273,7 +273,7 @@ impl Desk<'_> {
         let Some((_, ticket)) = first_word(&packet.data) else { return Ok(()) };
         let word = packet.word & u64::from(u32::MAX) | u64::from(ticket) << 32;
         match self.messages.send(self.world, packet.from, kind, word, data) {
-            // An origin that has left waits for no answer.
+            // An origin that has left does not wait for an answer.
             Err(MessagesError::Left { .. }) => Ok(()),
             sent => sent,
         }
@@ -294,7 +294,7 @@ impl Server {
         Server { windows: HashMap::new(), made: 0, agent, ranks }
     }
 
-    /// Returns a window's state, which may be there before the window is.
+    /// Returns a window's state, which may exist before the window does.
     pub(super) fn window(&mut self, window: u32) -> &mut Served {
         self.windows.entry(window).or_default()
     }
@@ -323,12 +323,12 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The errors of the network. A request that fails is answered with its error. A request that is too damaged to be
-    /// answered is an error here.
+    /// The errors of the network. The answer to a failed request is its error. A request that is too damaged for an
+    /// answer is an error here.
     pub(super) fn request(
         &mut self,
         world: &dyn RemoteAtomics,
-        messages: &mut messages::State,
+        messages: &mut messages::EndpointState,
         packet: Packet,
     ) -> messages::Result<()> {
         let window = packet.word as u32;
@@ -373,7 +373,7 @@ impl Server {
             return Ok(());
         }
         served.execute(&mut desk, &packet)?;
-        // A release grants the next locks; shared locks at the head are granted together.
+        // A release grants the next locks. Shared locks at the head are granted together.
         while let Some(&(kind, _)) = served.queue.waiting.front() {
             if !served.queue.take(kind) {
                 break;
@@ -389,7 +389,7 @@ impl Server {
     pub(super) fn replay(
         &mut self,
         world: &dyn RemoteAtomics,
-        messages: &mut messages::State,
+        messages: &mut messages::EndpointState,
         window: u32,
     ) -> messages::Result<()> {
         let early = self.windows.get_mut(&window).map(|served| std::mem::take(&mut served.early));
@@ -400,7 +400,7 @@ impl Server {
     pub(super) fn refuse_waiting(
         &mut self,
         world: &dyn RemoteAtomics,
-        messages: &mut messages::State,
+        messages: &mut messages::EndpointState,
     ) -> messages::Result<()> {
         let error = Error::from(MessagesError::Left { to: messages.me() });
         let mut desk = Desk { world, messages };
@@ -415,7 +415,7 @@ impl Server {
 }
 
 impl Served {
-    /// Serves a request whose lock, if it needs one, is held. Its flags are obeyed even if its operation fails, so that a
+    /// Serves a request whose lock, if it needs one, is held. It obeys the flags even if the operation fails, so that a
     /// failed request leaves no lock held and no rank waiting.
     fn execute(&mut self, desk: &mut Desk<'_>, packet: &Packet) -> messages::Result<()> {
         let flags = (packet.word >> 32) as u32;
@@ -449,7 +449,7 @@ impl Served {
         let mut fetched = Vec::new();
         let mut at = 0;
         // The pieces of one operation; all of them lie in one place.
-        let mut all = |place: Place<'_>, base: u64| -> Result<()> {
+        let mut all = |place: TargetMemory<'_>, base: u64| -> Result<()> {
             for &(offset, len) in &request.runs {
                 let offset = offset.wrapping_sub(base);
                 let len = len as usize;
@@ -485,8 +485,8 @@ impl Served {
                     bytes: part.bytes,
                 });
             }
-            OwnPlace::Segment(start) => all(Place::Segment(start), 0)?,
-            OwnPlace::Exposed(key) => all(Place::Leased(&*ra.pin(me, key)?), 0)?,
+            OwnPlace::Segment(start) => all(TargetMemory::Segment(start), 0)?,
+            OwnPlace::Exposed(key) => all(TargetMemory::Leased(&*ra.pin(me, key)?), 0)?,
             OwnPlace::Dynamic(_) => {
                 let list = self.dynamic.as_ref().expect("it was registered with the part");
                 list.with_region(ra, Call::Local, me, disp, len, |place, offset| {

@@ -32,7 +32,7 @@ fn refusal(kind: Kind, (word, data): (u64, Vec<u8>)) -> String {
             if kind == REGISTER { (Transport::TwoSidedAgent, AGENT) } else { (Transport::TwoSided, 0) };
         let config = Config { transport, ..Config::default() };
         let window = Window::builder(&team).config(config).allocate(64).unwrap();
-        team.ends().send(Endpoint { port, ..OWN }, kind, word, data.clone()).unwrap();
+        team.endpoints().send(Endpoint { port, ..OWN }, kind, word, data.clone()).unwrap();
         let damaged = window.progress();
         // The origin of a request that could be answered gets the error; here it is this rank.
         let damaged = damaged.and_then(|()| window.two_sided.as_ref().unwrap().refused());
@@ -98,12 +98,12 @@ fn a_short_answer_is_an_error() {
                 let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
                 // It arrives ahead of the answer to the next request.
                 let ticket = {
-                    let state = &mut *team.ends().hub().state.borrow_mut();
+                    let state = &mut *team.endpoints().hub().state.borrow_mut();
                     let ticket = state.ticket();
                     state.answers.remove(&ticket);
                     ticket + 1
                 };
-                team.ends().send(OWN, ANSWER, u64::from(ticket) << 32, vec![0; answered]).unwrap();
+                team.endpoints().send(OWN, ANSWER, u64::from(ticket) << 32, vec![0; answered]).unwrap();
                 let error = epoch.get_value::<u64>(WindowDisp(0)).unwrap_err().to_string();
                 assert!(error.contains(&format!("{answered} bytes from rank 0 in place of the 8")), "{error}");
                 let _ = epoch.unlock();
@@ -155,11 +155,11 @@ fn damaged_packets_do_not_make_the_receiver_panic() {
                 if word as u32 == 3 {
                     word |= 7;
                 }
-                team.ends().send(OWN, kind, word, data).unwrap();
+                team.endpoints().send(OWN, kind, word, data).unwrap();
                 // Any result except a panic or an endless wait is correct.
                 let _ = first.progress();
             }
-            let hub = team.ends().hub();
+            let hub = team.endpoints().hub();
             hub.state.borrow_mut().sums.clear();
             let epoch = last.lock(LockKind::Exclusive, Rank(0)).unwrap();
             assert_eq!(epoch.get_value::<[u64; 8]>(WindowDisp(0)).unwrap(), [0; 8]);

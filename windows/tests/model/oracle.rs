@@ -14,7 +14,7 @@ use super::program::{Act, Call, Contended, Phase, Plan, Step, Storm, StormWay, e
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
-    /// Whether the byte's value is determined.
+    /// True if the byte's value is determined.
     pub(crate) defined: Vec<bool>,
 }
 
@@ -31,7 +31,8 @@ pub(crate) type Expected = Vec<Option<u8>>;
 pub(crate) struct Seen {
     pub(crate) fetched: HashMap<(u32, usize, usize), Vec<u8>>,
     pub(crate) left: Vec<Vec<u8>>,
-    /// For each rank: the sum of the values that it found while all counted up, and its final value at that place.
+    /// For each rank: the sum of the values that it found while all ranks counted up, and its final value at that
+    /// place.
     pub(crate) storm: Vec<(u64, u64)>,
 }
 

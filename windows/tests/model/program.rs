@@ -2,8 +2,8 @@
 //!
 //! A [`Raw`] program is only numbers, taken modulo the valid ranges. So every program is valid, and a smaller one is
 //! simpler. [`plan`] makes the steps of each rank from it. It keeps a ledger of the accesses to every byte of every window
-//! in the phase, and leaves out operations that the standard leaves undefined. There are two marked exceptions: puts of
-//! several ranks to the same bytes, which are undefined until they are written again, and gets of such bytes, which are not
+//! in the phase, and leaves out operations that the standard leaves undefined. There are two marked exceptions. The results
+//! of puts by several ranks to the same bytes are undefined until they are written again, and gets of such bytes are not
 //! compared. Where a rank's own operations need a flush between them, the plan has one.
 
 use proptest::collection::vec;
@@ -106,7 +106,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct WindowPlan {
     pub(crate) flavor: Flavor,
-    /// Whether a dynamic window gets memory of the program instead of another window's.
+    /// True if a dynamic window gets memory of the program instead of another window's memory.
     pub(crate) attach_own: bool,
     /// The size of the touching regions in which that memory is attached; `None` for one region.
     pub(crate) pieces: Option<usize>,
@@ -128,15 +128,15 @@ pub(crate) struct Phase {
     pub(crate) syncs: Vec<Sync>,
     /// Local stores before everything else: (rank, window, offset, length, salt).
     pub(crate) stores: Vec<(u32, usize, usize, usize, u32)>,
-    /// Whether a barrier separates the stores from the operations.
+    /// True if a barrier separates the stores from the operations.
     pub(crate) barrier: bool,
-    /// Whether the first fence asserts that nothing precedes it.
+    /// True if the first fence asserts that nothing precedes it.
     pub(crate) noprecede: bool,
-    /// Whether posts and starts assert nocheck.
+    /// True if posts and starts assert nocheck.
     pub(crate) nocheck: bool,
-    /// Whether an extra, empty fence epoch follows each round.
+    /// True if an extra, empty fence epoch follows each round.
     pub(crate) extra: bool,
-    /// Whether exposures end by tests.
+    /// True if exposures end by tests.
     pub(crate) test: bool,
     pub(crate) rounds: Vec<Round>,
     /// Elements that several ranks update.
@@ -152,7 +152,7 @@ pub(crate) struct Round {
     /// The targets of each rank's start: by window, then by rank; empty without PSCW.
     pub(crate) starts: Vec<Vec<Vec<u32>>>,
     pub(crate) sections: Vec<Vec<Section>>,
-    /// Whether parts are put or accumulated to, by window and rank.
+    /// Which parts are targets of puts or accumulates, by window and rank.
     pub(crate) written: Vec<Vec<bool>>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Round {
 pub(crate) struct Section {
     pub(crate) locks: Vec<Locks>,
     pub(crate) steps: Vec<Step>,
-    /// How the locks are released.
+    /// The way to release the locks.
     pub(crate) end: u8,
 }
 
@@ -343,9 +343,9 @@ pub(crate) struct Act {
     pub(crate) there: Shape,
     pub(crate) results: Shape,
     pub(crate) salt: u32,
-    /// Whether the fetched values are not determined.
+    /// True if the fetched values are not determined.
     pub(crate) masked: bool,
-    /// Whether the call reaches outside of the window, and must be refused.
+    /// True if the call reaches outside of the window, and must be refused.
     pub(crate) refused: bool,
     /// The target's bytes of the other part of a batch, a get.
     pub(crate) also: Option<(i64, i64, usize)>,
@@ -594,7 +594,7 @@ pub(crate) struct Storm {
     pub(crate) start: usize,
     pub(crate) kind: Kind,
     pub(crate) way: StormWay,
-    /// How often each rank adds.
+    /// The number of times that each rank adds.
     pub(crate) times: u64,
 }
 
@@ -651,10 +651,10 @@ enum Pending {
 struct Element {
     contended: Contended,
     ranks: u8,
-    /// Whether all updating ranks have really locked the target.
+    /// True if all updating ranks have really locked the target.
     locked: bool,
     rmw: bool,
-    /// Whether the round with updates of several ranks is over.
+    /// True if the round with updates of several ranks is over.
     closed: bool,
 }
 
@@ -664,7 +664,7 @@ impl Element {
     }
 }
 
-/// Whether an operation may follow the earlier accesses.
+/// Returns whether an operation may follow the earlier accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fit {
     Fits,
@@ -971,7 +971,7 @@ impl Planner {
         // The integers come first.
         let kind = Kind::ALL[usize::from(kind) % 8];
         let bytes = kind.size() as usize;
-        // Mostly aligned, so that all ways occur.
+        // Mostly aligned, so that all paths occur.
         let start = (usize::from(at >> 1) % 4 * bytes * if at & 1 == 0 { unit } else { 1 }).next_multiple_of(unit);
         if often % 3 != 0 || ranks == 1 || syncs[window] == Sync::Pscw || start + bytes > size {
             return None;
@@ -1003,7 +1003,7 @@ impl Planner {
         let trusted = self.plan.windows[window].config.policy == PolicyKind::NoCheck;
         let nocheck = trusted || flags >> (8 + 2 * window) & 3 == 0;
         let mut locks = vec![Locks::None; syncs.len()];
-        // Some use lock_all, some use a lock; each read-modify-write step has its own lock.
+        // Some use lock_all, and some use a lock. Each read-modify-write step has its own lock.
         if syncs[window] == Sync::Passive && way != StormWay::ReadModifyWrite {
             locks[window] = if (rank + target).is_multiple_of(2) {
                 Locks::All { nocheck }
@@ -1225,7 +1225,7 @@ impl Planner {
             let fits = fits.map(|(start, byte)| ledger.fit(touch(ledger, byte), rank, usage, act.kind, start, locked));
             fits.max().unwrap_or(Fit::Fits)
         };
-        // Elements that overlap others: either all bytes belong to one element, or none.
+        // Elements that overlap others. Either all bytes belong to one element, or none do.
         let mixed = |ledger: &Ledger| {
             places.iter().any(|&start| {
                 let mut touches = bytes(start).map(|byte| touch(ledger, byte));

@@ -80,7 +80,7 @@ fn begin<'w>(
     }
 }
 
-/// Adds 1 many times, while the others do the same; returns the sum of the found values.
+/// Adds 1 many times, while the others do the same. Returns the sum of the found values.
 fn count(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
     let (kind, target, size) = (storm.kind, Rank(storm.target), storm.kind.size() as usize);
     let one = &1_u64.to_ne_bytes()[..size];
@@ -161,7 +161,7 @@ fn make<'t>(team: &'t Team<'t, Mapped>, plan: &WindowPlan) -> Result<Made<'t>, E
     Ok(Made { window, inner, bases })
 }
 
-/// Attaches `memory`, in regions of `pieces` bytes if set; returns its start.
+/// Attaches `memory`, in regions of `pieces` bytes if set. Returns its start.
 fn attach(window: &Win<'_>, mut memory: UserMemory, pieces: Option<usize>) -> Result<WindowDisp, Error> {
     let start = WindowDisp(memory.start().as_ptr() as i64);
     // A list of regions has 256 places in the segment.
@@ -191,7 +191,7 @@ impl Made<'_> {
         Ok(bytes)
     }
 
-    /// Makes a local store; it starts at a unit, so earlier bytes are written again.
+    /// Makes a local store. It starts at a unit, so earlier bytes are written again.
     fn store(&self, at: usize, bytes: &[u8], me: Rank) -> Result<(), Error> {
         let local = match (&self.inner, self.window.flavor()) {
             (Some(inner), _) => inner.local()?,
@@ -220,11 +220,11 @@ struct Rankwise<'a> {
     me: u32,
     /// The values that the acts of this phase have fetched.
     log: Vec<Vec<u8>>,
-    /// The sum of the values that this rank has found while all counted up.
+    /// The sum of the values that this rank has found while all ranks counted up.
     found: u64,
 }
 
-/// Runs a program as one rank; panics if the windows and the model differ.
+/// Runs a program as one rank. Panics if the windows and the model differ.
 pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(), Error> {
     let me = ra.rank().0;
     let free = ra.heap().free_bytes();
@@ -433,7 +433,7 @@ impl Rankwise<'_> {
             let begun = window.operate_with_requests(name, target, |target| begin(target, disp, act));
             if let Some(request) = self.accepted(act, begun) {
                 requests.push((act.id, act.call.fetches(), request));
-                // Some requests are waited for at once, so that both ways occur.
+                // Some requests are waited for at once, so that both cases occur.
                 if act.salt & 2 == 0 {
                     self.wait(requests)?;
                 }

@@ -6,7 +6,7 @@ use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Processes, World};
 use rmalab_windows::{AccumulateStrategy, Builder, Config, Team, Window};
 
-/// How long a world of processes may take before it counts as hung.
+/// The time after which a world of processes counts as hung.
 pub(crate) const HUNG: Duration = Duration::from_secs(120);
 
 /// Runs `body` on threads, each with its team.

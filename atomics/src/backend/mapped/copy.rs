@@ -1,12 +1,13 @@
 //! Copies between private memory and memory that others access at the same time.
 //!
-//! An ordinary `copy_nonoverlapping` that races with another access is undefined behaviour. Here every aligned word of
-//! the shared side is moved by one relaxed atomic access, and the odd bytes at both ends by byte accesses. What a
-//! processor stores at once is copied by one access; long runs go through its vector registers, where it has wide ones.
+//! An ordinary `copy_nonoverlapping` that races with another access is undefined behaviour. Here one relaxed atomic
+//! access moves each aligned word of the shared side, and byte accesses move the odd bytes at both ends. So a value
+//! that a processor stores at once is copied by one access. Long runs go through vector registers, where the processor
+//! has wide ones.
 //!
-//! The string move (`rep movs`) is not used: from 64 KiB to 4 MiB it is at most as fast as vectors, for short runs its
-//! start-up costs more than the run, and it is several times slower where the destination begins up to 64 bytes after
-//! the source, modulo the page size (measured on Zen 4).
+//! The string move (`rep movs`) is not used. From 64 KiB to 4 MiB it is at most as fast as vectors. For short runs its
+//! start-up costs more than the run. It is several times slower where the destination begins up to 64 bytes after the
+//! source, modulo the page size (measured on Zen 4).
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -30,7 +31,7 @@ const VECTORS: usize = 3 * VECTOR;
 /// # Safety
 ///
 /// `source` is valid for reads and `shared` for reads and writes of `len` bytes; during the call nothing writes
-/// `source`, and `shared` is accessed only by atomics or by these copies.
+/// `source`, and all accesses to `shared` are atomics or these copies.
 #[inline(always)]
 pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `source` need not be; both have `len` bytes.
@@ -48,10 +49,11 @@ pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
 /// # Safety
 ///
 /// `dest` is valid for writes and `shared` for reads of `len` bytes; during the call nothing else accesses `dest`, and
-/// `shared` is accessed only by atomics or by these copies.
+/// all accesses to `shared` are atomics or these copies.
 #[inline(always)]
 pub(crate) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
-    // ORDER: a bulk get follows what this rank has completed. On x86, atomic operations that write are full fences.
+    // ORDER: a bulk get follows the operations that this rank has completed. On x86, atomic operations that write are
+    // full fences.
     if cfg!(not(any(target_arch = "x86", target_arch = "x86_64"))) {
         fence(Ordering::SeqCst);
     }
@@ -84,11 +86,11 @@ pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
     }
 }
 
-/// A number that the processor loads and stores by one access.
+/// A number that the processor loads and stores with one access.
 trait Number: Copy {
     /// # Safety
     ///
-    /// `at` is aligned and valid for reads, and during the call it is accessed only by atomics or by these copies.
+    /// `at` is aligned and valid for reads, and during the call all accesses to it are atomics or these copies.
     unsafe fn load(at: *const Self) -> Self;
 
     /// # Safety
@@ -116,7 +118,7 @@ macro_rules! number {
 }
 number! { u8, AtomicU8; u16, AtomicU16; u32, AtomicU32; u64, AtomicU64; }
 
-/// Which side of a copy is the shared one.
+/// The direction of a copy: which side is shared.
 trait Direction {
     /// The shared side.
     fn shared(source: *const u8, dest: *mut u8) -> *const u8;
@@ -168,7 +170,7 @@ impl Direction for FromShared {
 #[inline(always)]
 unsafe fn each<D: Direction, T: Number>(source: *const u8, dest: *mut u8, count: usize) {
     for i in 0..count {
-        // SAFETY: number `i` lies in both ranges, and its shared side is aligned as the first one is.
+        // SAFETY: number `i` lies in both ranges, and its shared side has the alignment of the first number.
         unsafe { D::copy::<T>(source.cast::<T>().add(i), dest.cast::<T>().add(i)) };
     }
 }
@@ -181,7 +183,8 @@ unsafe fn each<D: Direction, T: Number>(source: *const u8, dest: *mut u8, count:
 #[inline(never)] // so that the one access to a word costs no more where it is inlined
 unsafe fn run<D: Direction>(mut source: *const u8, mut dest: *mut u8, mut len: usize) {
     let shared = D::shared(source, dest);
-    // SAFETY: both sides have `len` bytes; the shared one is aligned to the access (checked), the other need not be.
+    // SAFETY: both sides have `len` bytes. The shared side is aligned to the access (checked), and the other side need
+    // not be.
     unsafe {
         match len {
             1 => return D::copy::<u8>(source, dest),
@@ -210,9 +213,9 @@ unsafe fn run<D: Direction>(mut source: *const u8, mut dest: *mut u8, mut len: u
     }
 }
 
-/// Adds `values` to `words`, as many as both have, each with a separate load and store.
+/// Adds `values` to `words`, up to the length of the shorter one, each with a separate load and store.
 ///
-/// It is not atomic: concurrent additions of others to the same words may be lost. It is not ordered either: fence
+/// This is not atomic: concurrent additions by others to the same words may be lost. It is not ordered either: fence
 /// after it.
 pub fn add_words(words: &[AtomicU64], values: &[u64]) {
     let count = words.len().min(values.len());
@@ -228,7 +231,7 @@ pub fn add_words(words: &[AtomicU64], values: &[u64]) {
         let rounds = (count - head) / ADDED;
         let tail = head + rounds * ADDED;
         singly(&words[..head], &values[..head]);
-        // SAFETY: the processor has AVX2, and both have `rounds * ADDED` words from `head` on, of which those of `words` are
+        // SAFETY: the processor has AVX2. Both slices have `rounds * ADDED` words from `head` on, and in `words` these are
         // aligned to a vector.
         unsafe { add_vectors(values.as_ptr().add(head), words.as_ptr().add(head), rounds) };
         return singly(&words[tail..], &values[tail..]);
@@ -244,7 +247,7 @@ const ADDED: usize = 4 * VECTOR / WORD;
 ///
 /// # Safety
 ///
-/// The processor has AVX2; both pointers are valid for as many words, and `words` is aligned to [`VECTOR`] bytes.
+/// The processor has AVX2. Both pointers are valid for that many words, and `words` is aligned to [`VECTOR`] bytes.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn add_vectors(values: *const u64, words: *const AtomicU64, rounds: usize) {
@@ -285,13 +288,13 @@ unsafe fn add_vectors(values: *const u64, words: *const AtomicU64, rounds: usize
 ///
 /// # Safety
 ///
-/// The processor has AVX; otherwise the conditions of the two copies above. The shared side is aligned to [`VECTOR`]
-/// bytes.
+/// The processor has AVX. In addition, the conditions of the two copies above hold. The shared side is aligned to
+/// [`VECTOR`] bytes.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 unsafe fn vectors(source: *const u8, dest: *mut u8, count: usize) {
-    // SAFETY: reads and writes just the two ranges. To the compiler this is code of another language that accesses
-    // memory with machine instructions, which act on each word of an aligned vector as relaxed atomics do.
+    // SAFETY: the code reads and writes only the two ranges. To the compiler this is code of another language that
+    // accesses memory with machine instructions, which act on each word of an aligned vector as relaxed atomics do.
     unsafe {
         std::arch::asm!(
             "test rcx, rcx",
@@ -373,7 +376,7 @@ mod tests {
         for start in 0..9 {
             for len in (0..70_usize).chain([100, 127, 128, 129]) {
                 let words: Vec<AtomicU64> = (0..150).map(|i| AtomicU64::new(u64::MAX - i)).collect();
-                // One of the two is longer than the other.
+                // One of the two slices is longer than the other.
                 if len.is_multiple_of(2) {
                     add_words(&words[start..], &values[start + 1..][..len]);
                 } else {

@@ -1,8 +1,8 @@
 //! Going on after the failure of a rank, on memory that outlives it.
 //!
 //! A rank is marked as failed by itself, by the process that started it, or by a rank that finds its record lock free. The
-//! last two happen after its end, and the first is its last act. A processor has carried out a process's stores before the
-//! process ends, so a rank that is marked takes no effect any more. All ranks read the same marks.
+//! last two happen after its end, and the first is its last act. The processor has executed a process's stores before the
+//! process ends, so a marked rank has no further effect. All ranks read the same marks.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +20,7 @@ pub(super) struct Deaths {
 }
 
 impl Mapped {
-    /// Returns an error if a rank has failed, and this rank has not acknowledged that.
+    /// Returns an error if a rank has failed and this rank has not acknowledged that failure.
     #[inline]
     pub(super) fn check_failed(&self) -> Result<()> {
         let failures = self.mapping.failures();
@@ -32,7 +32,7 @@ impl Mapped {
         let deaths = &self.cells.deaths;
         let acknowledged = deaths.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = |rank: &Rank| !acknowledged.contains(*rank);
-        // The first one, which a program that acknowledges nothing always gets.
+        // The first failed rank, which a program that acknowledges nothing always gets.
         match self.mapping.failed().filter(is_news).or_else(|| self.marked().find(is_news)) {
             Some(rank) => Err(Error::PeerFailed { rank }),
             None => {
@@ -69,7 +69,7 @@ impl Failures for Mapped {
         Ok(())
     }
 
-    /// Nothing is left to wait for: a process that has ended stores no more.
+    /// Nothing is left to wait for, since a process that has ended makes no further stores.
     fn silence(&self, failed: &Failed) -> Result<()> {
         self.check_marked(failed)?;
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The memory of a world: one mapping, and what lies where in it.
+//! The memory of a world: one mapping, and its layout.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ struct Header {
     magic: AtomicU64,
     segment: AtomicU64,
     size: AtomicU32,
-    /// The first rank that failed, plus one; 0 while all are well.
+    /// The first rank that failed, plus one; 0 while no rank has failed.
     failed: AtomicU32,
     /// The number of ranks that have failed.
     failures: AtomicU32,
@@ -28,7 +28,7 @@ struct Header {
     shares_processors: AtomicU32,
 }
 
-/// "rmalab" and the version of this layout.
+/// The text "rmalab" and the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x05");
 
 /// The control block ahead of a rank's segment: two cache lines, since processors fetch them in pairs.
@@ -45,7 +45,8 @@ const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
 const FAILED: u32 = 3;
 
-/// Bytes ahead of a rank's segment: a page, so that alignments up to a page in a segment are alignments in memory.
+/// The number of bytes ahead of a rank's segment: a page, so that an alignment of up to a page in a segment is also an
+/// alignment in memory.
 pub(super) const CONTROL: usize = PAGE as usize;
 const _: () = assert!(size_of::<Control>() <= CONTROL);
 
@@ -62,7 +63,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `size` ranks with segments of `segment_bytes`, rounded up to whole words.
+    /// Makes the layout of `size` ranks with segments of `segment_bytes`, rounded up to whole words.
     ///
     /// # Errors
     ///
@@ -93,35 +94,35 @@ impl Layout {
         self.size
     }
 
-    /// Bytes of each rank's segment.
+    /// Returns the number of bytes of each rank's segment.
     pub fn segment_bytes(&self) -> u64 {
         self.segment
     }
 
-    /// Bytes of the whole mapping.
+    /// Returns the number of bytes of the whole mapping.
     pub fn total_bytes(&self) -> u64 {
         PAGE + (self.stride + REGISTRY) * u64::from(self.size)
     }
 
     pub(super) fn stride(&self) -> usize {
-        // `new` has checked that the whole fits into an isize.
+        // `new` has checked that all of it fits into an isize.
         self.stride as usize
     }
 }
 
-/// The number of processors for all ranks, as far as this process knows.
+/// Returns the number of processors for all ranks, as far as this process knows.
 ///
-/// A process that may use one processor is taken for a rank that its launcher has bound, and the others for ranks that
-/// have other processors.
+/// If this process may use only one processor, the function assumes that the launcher has bound each rank to a
+/// processor of its own.
 fn processors() -> usize {
     match std::thread::available_parallelism().map_or(1, usize::from) {
-        // SAFETY: a question without arguments in memory.
+        // SAFETY: a query without arguments in memory.
         1 => usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1),
         several => several,
     }
 }
 
-/// The mapped memory of a world; unmapped when its last handle goes.
+/// The mapped memory of a world, which is unmapped when its last handle is dropped.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -138,7 +139,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Fresh zeroed memory for threads of this process.
+    /// Allocates zeroed memory for threads of this process.
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The memory of `fd`, shared with every process that maps it.
+    /// Maps the memory of `fd`, which is shared with every process that maps it.
     ///
     /// With `create` the file is new and its header is written; otherwise the header must be there and agree.
     ///
@@ -176,11 +177,12 @@ impl Mapping {
                 stat.st_size, layout.size, layout.segment
             )));
         }
-        // Before anybody holds a lock on the file: closing any descriptor of it gives up all that this process has.
+        // This is before this process holds a lock on the file, since closing any descriptor of a file releases all
+        // locks of the process on it.
         let file = rustix::io::fcntl_dupfd_cloexec(fd, 3)
             .map_err(|error| Error::system("keeping the shared memory's file", error))?;
-        // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's; that other processes
-        // write to it is what `Mapping`'s accesses are made for.
+        // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's. The accesses of
+        // `Mapping` allow other processes to write to it.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -242,11 +244,11 @@ impl Mapping {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: every mapping starts with a page for the header, aligned to a page; its fields are atomics.
+        // SAFETY: every mapping starts with a page for the header, aligned to a page. The header's fields are atomics.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// The start of rank 0's block, which the others follow in steps of the layout's stride.
+    /// Returns the start of rank 0's block. The other blocks follow in steps of the layout's stride.
     pub(super) fn blocks(&self) -> NonNull<u8> {
         // SAFETY: the mapping is longer than its first page.
         unsafe { self.base.add(PAGE as usize) }
@@ -258,23 +260,25 @@ impl Mapping {
         unsafe { self.blocks().add(rank.index() * self.layout.stride()).cast::<Control>().as_ref() }
     }
 
-    /// Zeroes the pages from `start` on, `len` bytes in all, by giving them back; says whether the kernel has done so.
+    /// Zeroes the pages from `start` on, `len` bytes in all, by giving them back. Returns whether the kernel has done
+    /// so.
     ///
     /// # Safety
     ///
     /// The range consists of whole pages of segments of this mapping.
     pub(super) unsafe fn give_back(&self, start: *mut u8, len: usize) -> bool {
-        // Shared pages go from the file, and so from every process; private ones belong to this process alone.
+        // Shared pages are removed from the file, and so from every process. Private pages belong to this process
+        // alone.
         let private = self.futexes.contains(futex::Flags::PRIVATE);
         let advice = if private { Advice::LinuxDontNeed } else { Advice::LinuxRemove };
-        // SAFETY: the pages are this mapping's (the caller's promise), whose accesses all expect that others write to
-        // them at any time: here the kernel does, zeros.
+        // SAFETY: the pages are part of this mapping (the caller's promise). All accesses to it allow for writes by
+        // others at any time, such as these zeros by the kernel.
         unsafe { rustix::mm::madvise(start.cast(), len, advice).is_ok() }
     }
 
-    /// Calls `each` for runs of pages from `start` on that may hold something: with `true` for those that are to be zeroed,
-    /// with `false` for those that are not in memory, and may be swapped out. Pages of a file that it has no bytes for are
-    /// zero, and left out.
+    /// Calls `each` for runs of pages from `start` on that may not be zero. It passes `true` for pages that the caller has
+    /// to zero, and `false` for pages that are not in memory, and may be swapped out. Pages for which the file has no bytes
+    /// are zero, and left out.
     ///
     /// A page that the kernel does not report counts as present.
     ///
@@ -290,7 +294,7 @@ impl Mapping {
         let end = first + len as u64;
         let mut at = first;
         while at < end {
-            // The file's runs of bytes. Each takes the kernel one step, for any length of runs and gaps.
+            // The file's runs of bytes. The kernel finds each in one step, at any length of runs and gaps.
             let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
                 Ok(data) => data.min(end),
                 // No bytes from here on.
@@ -311,14 +315,14 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// That of [`resident`](Self::resident).
+    /// The conditions of [`resident`](Self::resident).
     unsafe fn resident_of_memory(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
         let page = rustix::param::page_size();
         let mut pages = [1_u8; 1024];
         for first in (0..len).step_by(pages.len() * page) {
             let bytes = (len - first).min(pages.len() * page);
             let pages = &mut pages[..bytes / page];
-            // SAFETY: the pages are this mapping's (the caller's promise), and there is a byte for each of them.
+            // SAFETY: the pages are part of this mapping (the caller's promise), and there is a byte for each of them.
             let told = unsafe { libc::mincore(start.add(first).cast(), bytes, pages.as_mut_ptr()) };
             if told != 0 {
                 pages.fill(1);
@@ -341,19 +345,20 @@ impl Mapping {
         unsafe { self.blocks().add(blocks + rank.index() * REGISTRY as usize).cast::<Registry>().as_ref() }
     }
 
-    /// Returns whether only threads of this process reach the memory. Otherwise every process with the file may map and
+    /// Returns whether only threads of this process reach the memory. If not, every process with the file may map and
     /// write it.
     pub(super) fn is_private(&self) -> bool {
         self.futexes == futex::Flags::PRIVATE
     }
 
-    /// The first rank that has failed, if any has.
+    /// Returns the first rank that has failed, if any has.
     #[inline]
     pub fn failed(&self) -> Option<Rank> {
         self.header().failed.load(Ordering::SeqCst).checked_sub(1).map(Rank)
     }
 
-    /// The number of ranks that have failed. Whoever reads it then finds that many in [`has_failed`](Self::has_failed).
+    /// Returns the number of ranks that have failed. Later calls of [`has_failed`](Self::has_failed) find at least that
+    /// many.
     #[inline]
     pub fn failures(&self) -> u32 {
         self.header().failures.load(Ordering::SeqCst)
@@ -379,12 +384,12 @@ impl Mapping {
         }
     }
 
-    /// Says that `rank` takes part from now on, so that its death is noticed.
+    /// Notes that `rank` takes part from now on, so that other ranks notice its death.
     pub fn mark_attached(&self, rank: Rank) {
         self.control(rank).state.store(ATTACHED, Ordering::SeqCst);
     }
 
-    /// Notes that `rank` has left in good order, unless it has failed: its end is not a failure.
+    /// Notes that `rank` has left in good order, unless it has failed. Then its end is not a failure.
     pub fn mark_departed(&self, rank: Rank) {
         let state = &self.control(rank).state;
         let _ = state.compare_exchange(ATTACHED, DEPARTED, Ordering::SeqCst, Ordering::SeqCst);
@@ -405,11 +410,11 @@ impl Mapping {
         self.control(rank).state.load(Ordering::SeqCst) == DEPARTED
     }
 
-    /// The futex of a word: the half that holds its low bits.
+    /// Returns the futex of a word: the half that holds its low bits.
     fn futex(word: &AtomicU64) -> &AtomicU32 {
         let half = if cfg!(target_endian = "big") { 1 } else { 0 };
         // SAFETY: both halves of the word lie in it and are aligned to 4 bytes. The kernel only compares this half, and
-        // this process never accesses it other than by the kernel's call.
+        // this process accesses it only through the kernel's call.
         unsafe { &*std::ptr::from_ref(word).cast::<AtomicU32>().add(half) }
     }
 
@@ -427,21 +432,21 @@ impl Mapping {
     /// Wakes the threads that sleep on a word of this mapping.
     #[cold]
     pub(super) fn wake_word(&self, word: &AtomicU64) {
-        // The address is valid, so there is nothing that this call could fail for.
+        // The address is valid, so this call cannot fail.
         let _ = futex::wake(Mapping::futex(word), self.futexes, i32::MAX as u32);
     }
 
     /// Sleeps while the low half of a word of this mapping equals the low half of `value`, for at most `limit`.
     pub(super) fn sleep_word(&self, word: &AtomicU64, value: u64, limit: std::time::Duration) {
         let limit = futex::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        // Every way out (a wake-up, a changed word, a signal, the time limit) is followed by a look at the word.
+        // After every return (a wake-up, a changed word, a signal, the time limit) the caller looks at the word.
         let _ = futex::wait(Mapping::futex(word), self.futexes, value as u32, Some(&limit));
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this range was mapped in a constructor, and nothing refers to it any more.
+        // SAFETY: this range was mapped in a constructor, and nothing refers to it any longer.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.layout.total_bytes() as usize) };
     }
 }

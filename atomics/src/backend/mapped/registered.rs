@@ -1,17 +1,17 @@
-//! The program's own memory, opened to ranks that share coherent memory: by pointers between threads, by the kernel
-//! between processes.
+//! The program's own memory, opened to ranks that share coherent memory. Threads access it by pointers, and processes
+//! by the kernel.
 //!
 //! # State
 //!
 //! Each rank has a registry of [`CAPACITY`] entries in the mapping, after all segments. No displacement reaches it, so no
 //! put can forge an address. An [`Entry`] is one word of state, and the place of the memory. Keys are the entry's index
-//! (low half) and generation (high half). Between processes a rank also writes down which entries of other ranks it pins,
-//! up to [`HELD`] at a time, so that an owner knows whose pins are left when a rank has been killed.
+//! (low half) and generation (high half). Between processes a rank also notes which entries of other ranks it pins, up to
+//! [`HELD`] at a time. So when a rank has been killed, an owner knows which pins it has left.
 //!
 //! | bits of the state | meaning |
 //! | --- | --- |
-//! | 0–29 | how many pins there are |
-//! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last pins |
+//! | 0–29 | the number of pins |
+//! | 30 | taken: the owner is about to open the entry, or it is open, or it waits for the last pins |
 //! | 31 | open: new pins are granted |
 //! | 32–63 | the generation of the current or last registration; 0 before the first |
 //!
@@ -19,50 +19,51 @@
 //!
 //! * I1. The number of pins grows in an open entry only, and only by a compare-and-swap that has seen the generation of
 //!   the key. So a failed pin leaves no trace, and a closed entry's number can only fall.
-//! * I2. Where the memory is changes only while the entry is taken, not open and without pins; a pin reads it after it
-//!   has counted itself.
+//! * I2. The place of the memory changes only while the entry is taken, not open and without pins. A pin reads the
+//!   place after it has counted itself.
 //! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
 //!   used up is never taken again.
 //! * I4. The owner keeps the [`UserMemory`] in a table of its own process. It takes the memory out, to return or drop it,
-//!   only when the entry is closed and has no pins except those of dead processes. If it cannot wait for that, since a rank
+//!   only when the entry is closed and has no pins except pins of dead processes. If it cannot wait for that, since a rank
 //!   has failed or the handle is dropped, the memory is leaked: a rank with a pin may still write to it.
-//! * I5. A rank writes a pin down after it has counted it, and strikes it out before it gives the count back. So the notes
-//!   of a dead rank have at most its counted pins. An entry whose count equals the pins of dead ranks has no pins of live
-//!   ranks. Such an entry stays taken for ever, since its count never falls.
+//! * I5. A rank notes a pin after it has counted it, and removes the note before it gives the count back. So the notes of
+//!   a dead rank have at most its counted pins. An entry whose count equals the pins of dead ranks has no pins of live
+//!   ranks. Such an entry stays taken forever, since its count never falls.
 //!
 //! # Memory ordering
 //!
-//! Opening releases and pinning acquires: the memory's contents and I2's fields. The end of a pin releases and the
-//! deregistration acquires: the writes through pins. These are operations on one word that are all read-modify-writes
-//! between opening and closing, so every pin's release is acquired.
+//! Opening releases the memory's contents and I2's fields, and pinning acquires them. The end of a pin releases the
+//! writes through the pin, and the deregistration acquires them. Between opening and closing, all these operations are
+//! read-modify-writes of one word, so the deregistration acquires every pin's release.
 //!
 //! # Between processes
 //!
 //! The kernel copies (`process_vm_readv(2)`), page by page, with ordinary loads and stores of the calling processor on
-//! the same physical memory. To the owner these are stores of another process to memory that it accesses by atomics only
-//! while it is registered (through a pin of its own); caches are coherent, and the stores are before the caller's next
-//! release in the order of its instructions. Unlike the copies between threads they may tear within a word.
+//! the same physical memory. To the owner these are stores of another process to memory that, while it is registered,
+//! the owner accesses only by atomics (through a pin of its own). Caches are coherent, and the stores precede the
+//! caller's next release in the order of its instructions. Unlike the copies between threads, they may tear within a
+//! word.
 //!
 //! * Rights. The kernel requires the rights of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's
-//!   consent, which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
-//!   registered. So in that time any process of the same user may attach to the owner, as on a system without Yama. If other
-//!   code of the program has given such a consent before, the last deregistration takes it away.
-//! * Checks. An owner can find out only whether the call exists at all and whether the memory is of a kind that can be
-//!   copied; whether a peer may call it, that peer's pin finds out.
-//! * Identity. A process number means something in its namespace only, and goes to another process some time after the
-//!   owner's end. So an entry names the owner's namespace, which a pin compares, and a cookie: a random word in the
-//!   owner's memory, and where it is. It is read when the pin begins and again before any copy more than [`RECHECK`]
-//!   after the last time. A copy could reach another process only if in that time the owner died and every other
-//!   process number (2^15 or more) was used.
-//! * A process that can write the file of the shared memory without this crate can forge an entry, and so direct copies
-//!   at any process of the user, as with `/proc/PID/mem`. Pointers and lengths are not taken from there: a rank reaches
-//!   its own registered memory through its own table.
+//!   consent. While memory is registered, the owner gives that consent to all processes (`PR_SET_PTRACER_ANY`), since it can
+//!   give it only to one or to all. So in that time any process of the same user may attach to the owner, as on a system
+//!   without Yama. If other code of the program has given such a consent before, the last deregistration takes it away.
+//! * Checks. An owner can find out only whether the call exists, and whether the kernel can copy this kind of memory. A
+//!   peer's pin finds out whether that peer may make the call.
+//! * Identity. A process number is valid only in its namespace, and the system reuses it some time after the owner's
+//!   end. So an entry names the owner's namespace, which a pin compares, and a cookie: a random word in the owner's
+//!   memory, with its address. A pin reads the cookie when it begins, and again before a copy if the last check is
+//!   older than [`RECHECK`]. A copy could reach another process only if in that time the owner died and the system used
+//!   every other process number (2^15 or more).
+//! * A process that can write the file of the shared memory without this crate can forge an entry. So it can direct
+//!   copies at any process of the user, as with `/proc/PID/mem`. A rank takes no pointers or lengths for its own
+//!   registered memory from that file: it uses its own table.
 //!
 //! # Cost
 //!
-//! A pin is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel, and a word
-//! that is written twice. A copy between threads is a copy and a fence; between processes one call of the kernel, for up to
-//! [`BATCH`] runs of bytes. A deregistration that waits sleeps on the state's word, and the last pin wakes it.
+//! A pin costs a compare-and-swap, and a fetch-and-add at its end. Between processes it also costs two calls of the kernel
+//! and two writes of a word. A copy between threads is a copy and a fence. Between processes it is one call of the kernel,
+//! for up to [`BATCH`] runs of bytes. A deregistration that waits sleeps on the state's word, and the last pin wakes it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -84,7 +85,7 @@ pub(super) struct Registrations {
     mapping: Arc<Mapping>,
     rank: Rank,
     memory: Mutex<HashMap<RegisteredKey, UserMemory>>,
-    /// Places for pins of this rank that have been used and are free, and how many have been used.
+    /// The places for pins of this rank that have been used and are free, and the number of places that have been used.
     places: Mutex<(Vec<usize>, usize)>,
 }
 
@@ -127,7 +128,7 @@ impl Registrations {
         Some((entry, memory))
     }
 
-    /// Frees an entry after `close`, when the only remaining pins are those of dead processes.
+    /// Frees an entry after `close`, when all remaining pins belong to dead processes.
     fn free(&self, entry: &Entry) {
         if entry.pins() == 0 {
             entry.free();
@@ -142,7 +143,7 @@ impl Registrations {
         &self.mapping.registry(self.rank).held
     }
 
-    /// Writes down that this rank has pinned an entry of `owner`, if there is a place for it.
+    /// Notes that this rank has pinned an entry of `owner`, if there is a place for the note.
     fn write_down(&self, owner: Rank, index: usize) -> Note<'_> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let (free, used) = &mut *places;
@@ -154,13 +155,13 @@ impl Registrations {
         Note { registrations: self, place }
     }
 
-    /// Returns the start and the length of memory of this same handle.
+    /// Returns the start and the length of memory that this same handle has registered.
     fn place(&self, key: RegisteredKey) -> Option<(NonNull<u8>, u64)> {
         self.memory().get(&key).map(|memory| (memory.start(), memory.len() as u64))
     }
 }
 
-/// A pin that is written down where its owner finds it, until this is dropped.
+/// A note of a pin for its owner, until this value is dropped.
 struct Note<'a> {
     registrations: &'a Registrations,
     place: Option<usize>,
@@ -195,20 +196,20 @@ impl Drop for Registrations {
     }
 }
 
-/// The entry that `key` would be in, if there is such a place.
+/// Returns the entry for `key`, if its index exists.
 fn entry(mapping: &Mapping, owner: Rank, key: RegisteredKey) -> Option<&Entry> {
     // The low half of the key is the index.
     mapping.registry(owner).entries.get(key.0 as u32 as usize)
 }
 
-/// How long a deregistration watches the pins before it sleeps.
+/// The time for which a deregistration watches the pins before it sleeps.
 const WATCH: Duration = Duration::from_micros(200);
 
-/// How long it sleeps before it checks whether its peers live; the end of the last pin wakes it earlier.
+/// The time for which it sleeps before it checks whether its peers live. The end of the last pin wakes it earlier.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// How long a deregistration waits for the pins of live ranks after another rank has failed. It is several times as long
-/// as a rank needs to get the failure and to end its access.
+/// The time for which a deregistration waits for the pins of live ranks after another rank has failed. It is several
+/// times as long as a rank needs to learn of the failure and to end its access.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Mapped {
@@ -250,7 +251,7 @@ impl Mapped {
         }
     }
 
-    /// Returns how many pins of this rank's registration `key` belong to dead ranks.
+    /// Returns the number of pins of this rank's registration `key` that belong to dead ranks.
     #[cold]
     fn pins_of_the_dead(&self, key: RegisteredKey) -> u64 {
         let pin = held(self.view.rank(), key.0 as u32 as usize);
@@ -282,18 +283,18 @@ impl Mapped {
         } else {
             None
         };
-        let (way, bytes) = match direct {
-            Some((start, bytes)) => (Way::Direct(start), bytes),
+        let (access, bytes) = match direct {
+            Some((start, bytes)) => (PinnedAccess::Direct(start), bytes),
             None => {
                 let process = entry.owner();
                 process.probe(owner, start, bytes)?;
                 let note = self.cells.registrations.write_down(owner, key.0 as u32 as usize);
                 let kernel = Kernel { process, start, checked: Cell::new(coarse_time()), _note: note };
-                (Way::Kernel(Box::new(kernel)), bytes)
+                (PinnedAccess::Kernel(Box::new(kernel)), bytes)
             }
         };
         let everywhere = self.mapping.is_private() || self.view.size() == 1;
-        Ok(Box::new(MappedPinned { way, _pin: pin, owner, bytes, everywhere }))
+        Ok(Box::new(MappedPinned { access, _pin: pin, owner, bytes, everywhere }))
     }
 }
 
@@ -306,20 +307,20 @@ struct Pin<'a> {
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let old = self.entry.state.fetch_sub(1, Ordering::Release);
-        // This was the last pin of a closed entry, whose owner may sleep until then. If the entry has other memory
-        // since, no rank waits for the wake-up, which is harmless.
+        // This was the last pin of a closed entry, whose owner may sleep until then. If the entry has other memory by
+        // now, no rank waits for the wake-up, which is harmless.
         if old & (OPEN | PINS) == 1 {
             self.mapping.wake_word(&self.entry.state);
         }
     }
 }
 
-/// How pinned memory is reached.
+/// The way in which this rank reaches pinned memory.
 #[derive(Debug)]
-enum Way<'a> {
-    /// It starts here, in this process.
+enum PinnedAccess<'a> {
+    /// By a pointer: the memory starts here, in this process.
     Direct(NonNull<u8>),
-    /// Copies by the kernel. It is boxed, so that a pin between threads is short.
+    /// By copies of the kernel. The data are boxed, so that a pin between threads is short.
     Kernel(Box<Kernel<'a>>),
 }
 
@@ -327,27 +328,27 @@ enum Way<'a> {
 #[derive(Debug)]
 struct Kernel<'a> {
     process: Process,
-    /// Its start in that process.
+    /// The start of the memory in that process.
     start: u64,
-    /// When the process was there.
+    /// The time of the last check of the process.
     checked: Cell<Duration>,
     _note: Note<'a>,
 }
 
 struct MappedPinned<'a> {
     /// Ahead of the pin, since it is dropped first: the note is removed before the count is given back (I5).
-    way: Way<'a>,
+    access: PinnedAccess<'a>,
     _pin: Pin<'a>,
     owner: Rank,
     bytes: u64,
-    /// Whether every rank reaches the memory directly.
+    /// True if every rank reaches the memory directly.
     everywhere: bool,
 }
 
 impl std::fmt::Debug for MappedPinned<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let MappedPinned { owner, bytes, way, everywhere: _, _pin: _ } = self;
-        write!(f, "Pinned({bytes} bytes of {owner}, {way:?})")
+        let MappedPinned { owner, bytes, access, everywhere: _, _pin: _ } = self;
+        write!(f, "Pinned({bytes} bytes of {owner}, {access:?})")
     }
 }
 
@@ -374,13 +375,13 @@ impl MappedPinned<'_> {
         Ok(())
     }
 
-    /// Copies runs of the buffer at `local` by the kernel; they exist.
+    /// Copies runs of the buffer at `local` by the kernel. The runs exist.
     ///
     /// # Safety
     ///
     /// The conditions of [`kernel_copy`], with `process` as the owner of this memory.
     unsafe fn copy(&self, call: Call, local: *mut u8, runs: &[Run]) -> Result<()> {
-        let Way::Kernel(kernel) = &self.way else { return Ok(()) };
+        let PinnedAccess::Kernel(kernel) = &self.access else { return Ok(()) };
         let Kernel { process, start, checked, .. } = &**kernel;
         let now = coarse_time();
         if now.saturating_sub(checked.get()) >= RECHECK {
@@ -391,7 +392,8 @@ impl MappedPinned<'_> {
         unsafe { kernel_copy(call, process.pid, local, *start, runs) }.map_err(|error| refusal(self.owner, call, error))
     }
 
-    /// Every put ends here: it is complete at the owner once a flush, or this, has ordered it before what follows.
+    /// Every put ends here. It is complete at the owner once a flush, or this fence, has ordered it before later
+    /// operations.
     fn complete(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
@@ -404,14 +406,14 @@ impl Pinned for MappedPinned<'_> {
 
     fn put(&self, offset: u64, source: &[u8]) -> Result<()> {
         self.check(offset, source.len())?;
-        match self.way {
-            // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays valid while this pin
-            // lives (I4), and which all accesses in that time reach through pins, by these copies and atomics.
-            Way::Direct(start) => unsafe {
+        match self.access {
+            // SAFETY: `source` is borrowed. The range lies in the memory (checked), which stays valid while this pin
+            // lives (I4). All accesses in that time go through pins, by these copies and atomics.
+            PinnedAccess::Direct(start) => unsafe {
                 copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
             },
             // SAFETY: the kernel only reads `source`, which is borrowed; the range was checked.
-            Way::Kernel(_) => unsafe {
+            PinnedAccess::Kernel(_) => unsafe {
                 self.copy(Call::Writev, source.as_ptr().cast_mut(), &[Run { offset, ..whole(source.len()) }])?;
             },
         }
@@ -421,8 +423,8 @@ impl Pinned for MappedPinned<'_> {
 
     fn put_runs(&self, source: &[u8], runs: &[Run]) -> Result<()> {
         self.check_runs(source.len(), runs)?;
-        match self.way {
-            Way::Direct(start) => {
+        match self.access {
+            PinnedAccess::Direct(start) => {
                 for run in runs {
                     // SAFETY: as for a put; the run lies in both (checked).
                     unsafe {
@@ -432,7 +434,7 @@ impl Pinned for MappedPinned<'_> {
                 }
             }
             // SAFETY: as for a put; the runs lie in both (checked).
-            Way::Kernel(_) => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
+            PinnedAccess::Kernel(_) => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
         }
         self.complete();
         Ok(())
@@ -440,13 +442,13 @@ impl Pinned for MappedPinned<'_> {
 
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
         self.check(offset, dest.len())?;
-        match self.way {
+        match self.access {
             // SAFETY: as for a put; `dest` is borrowed mutably.
-            Way::Direct(start) => unsafe {
+            PinnedAccess::Direct(start) => unsafe {
                 copy::from_shared(start.as_ptr().add(offset as usize), dest.as_mut_ptr(), dest.len());
             },
             // SAFETY: the kernel writes to `dest`, which is borrowed mutably; the range was checked.
-            Way::Kernel(_) => unsafe {
+            PinnedAccess::Kernel(_) => unsafe {
                 self.copy(Call::Readv, dest.as_mut_ptr(), &[Run { offset, ..whole(dest.len()) }])?;
             },
         }
@@ -457,8 +459,8 @@ impl Pinned for MappedPinned<'_> {
 
     fn get_runs(&self, dest: &mut [u8], runs: &[Run]) -> Result<()> {
         self.check_runs(dest.len(), runs)?;
-        match self.way {
-            Way::Direct(start) => {
+        match self.access {
+            PinnedAccess::Direct(start) => {
                 for run in runs {
                     // SAFETY: as for a get; the run lies in both (checked).
                     unsafe {
@@ -468,18 +470,18 @@ impl Pinned for MappedPinned<'_> {
                 }
             }
             // SAFETY: as for a get; the runs lie in both (checked).
-            Way::Kernel(_) => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
+            PinnedAccess::Kernel(_) => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
         }
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(())
     }
 
     fn words(&self) -> Option<PinnedWords<'_>> {
-        let Way::Direct(start) = self.way else { return None };
+        let PinnedAccess::Direct(start) = self.access else { return None };
         let bytes = self.bytes as usize;
         let head = start.as_ptr().align_offset(size_of::<u64>()).min(bytes);
         let words = match (bytes - head) / size_of::<u64>() {
-            // There may be no aligned address in the memory.
+            // The memory may have no aligned address.
             0 => &[],
             // SAFETY: the words lie in the memory, after the bytes before the first aligned one; it stays valid while
             // this pin lives (I4), and is accessed by atomics and copies that act as such.
@@ -491,10 +493,10 @@ impl Pinned for MappedPinned<'_> {
     }
 }
 
-/// How old a check may be that a process number still means the owner.
+/// The largest age of a check that a process number still belongs to the owner.
 const RECHECK: Duration = Duration::from_millis(100);
 
-/// A clock that ticks every few milliseconds and costs next to nothing.
+/// Returns the time of a clock that ticks every few milliseconds and costs almost nothing.
 fn coarse_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -502,7 +504,7 @@ fn coarse_time() -> Duration {
 
 impl Process {
     fn own() -> Process {
-        /// A word that no other process has at this address, except for children of this one.
+        /// A word that no other process has at this address, except children of this process.
         static COOKIE: OnceLock<u64> = OnceLock::new();
         let cookie = COOKIE.get_or_init(|| std::hash::RandomState::new().hash_one(std::process::id()));
         Process {
@@ -527,7 +529,7 @@ impl Process {
             .map_err(|error| refusal(rank, Call::Readv, error))
     }
 
-    /// Checks that the process that has the number now is the one that was meant.
+    /// Checks that the process with this number is still the owner.
     fn recognize(&self, rank: Rank) -> Result<()> {
         let mut cookie = 0u64;
         // SAFETY: the kernel writes at most 8 bytes, to `cookie`.
@@ -544,13 +546,13 @@ impl Process {
     }
 }
 
-/// The namespace of this process's number, in which a process stays for life.
+/// Returns the namespace of this process's number, in which a process stays for life.
 fn namespace() -> u64 {
     static NAMESPACE: OnceLock<u64> = OnceLock::new();
     *NAMESPACE.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()))
 }
 
-/// Which way the kernel copies.
+/// The direction in which the kernel copies.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     /// From the other process.
@@ -564,12 +566,12 @@ const BATCH: usize = 1024;
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has called the kernel to copy.
+    /// The number of times that this thread has called the kernel to copy.
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Copies runs, in their order, between a buffer at `local` of this process and memory at `remote` of the one that is
-/// number `pid`.
+/// Copies runs, in their order, between a buffer at `local` of this process and memory at `remote` of process number
+/// `pid`.
 ///
 /// # Safety
 ///
@@ -577,9 +579,9 @@ thread_local! {
 /// other access to them. If the process is this one, the runs of `remote` are valid as well, and during the call they
 /// are accessed only by atomics or such copies.
 unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &[Run]) -> std::io::Result<()> {
-    // The stored number comes from another user of the shared memory; 0 is not the number of a process.
+    // Another user of the shared memory has stored the number. 0 is not the number of a process.
     let pid = libc::pid_t::try_from(pid).unwrap_or(0);
-    // A single run needs no memory for its vectors.
+    // A single run needs no allocation for its vectors.
     let (mut one, mut many) = ([NO_BYTES; 2], Vec::new());
     for batch in runs.chunks(BATCH) {
         let vectors = if batch.len() == 1 {
@@ -608,7 +610,8 @@ unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &
                 }
             };
             match usize::try_from(moved) {
-                // It stops early at 2 GiB, or at memory that is not there, which the next call then finds first.
+                // The call stops early at 2 GiB, or at memory that does not exist, which the next call then finds
+                // first.
                 Ok(moved) if moved > 0 => advance(here, there, moved),
                 Ok(_) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 Err(_) => {
@@ -623,15 +626,15 @@ unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &
     Ok(())
 }
 
-/// The one run of `len` bytes from both starts.
+/// Returns the one run of `len` bytes from both starts.
 fn whole(len: usize) -> Run {
     Run { at: 0, offset: 0, len }
 }
 
-/// A vector of nothing.
+/// An empty vector.
 const NO_BYTES: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Takes the first `moved` bytes off both sides, whose vectors are of the same lengths.
+/// Takes the first `moved` bytes off both sides, whose vectors have the same lengths.
 fn advance(here: &mut [libc::iovec], there: &mut [libc::iovec], mut moved: usize) {
     for (here, there) in here.iter_mut().zip(there) {
         let part = moved.min(here.iov_len);
@@ -669,7 +672,7 @@ fn refusal(rank: Rank, call: Call, error: std::io::Error) -> Error {
     }
 }
 
-/// Returns what forbids the access, and what to do. `scope` is Yama's setting, empty without Yama.
+/// Returns the text of what forbids the access, with advice. `scope` is Yama's setting, empty without Yama.
 fn why_forbidden(errno: i32, scope: &str) -> &'static str {
     match (errno, scope) {
         (libc::ENOSYS, _) => {
@@ -687,14 +690,14 @@ fn why_forbidden(errno: i32, scope: &str) -> &'static str {
     }
 }
 
-/// This process allows other processes of its user to reach its memory. Yama requires that.
+/// The consent of this process that other processes of its user may reach its memory. Yama requires it.
 struct Consent;
 
-/// How many registrations need it.
+/// The number of registrations that need the consent.
 static CONSENTS: Mutex<usize> = Mutex::new(0);
 
 impl Consent {
-    /// Gives it with the first registration of the process.
+    /// Gives the consent with the first registration of the process.
     fn give() {
         let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
         if *count == 0 {
@@ -703,7 +706,7 @@ impl Consent {
         *count += 1;
     }
 
-    /// Takes it back with the last one.
+    /// Takes the consent back with the last registration.
     fn take_back() {
         let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
         *count -= 1;
@@ -795,7 +798,7 @@ mod tests {
         own.probe(rank, 8, 0).unwrap();
     }
 
-    /// This process, as another one: `run` copies 5 of every 8 bytes.
+    /// Copies within this process as if from another one: `run` copies 5 of every 8 bytes.
     fn copied(call: Call, runs: usize) -> usize {
         let mut other = vec![7u8; 8 * runs];
         let mut buffer: Vec<u8> = (0..5 * runs).map(|i| i as u8).collect();

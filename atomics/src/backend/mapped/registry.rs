@@ -17,11 +17,11 @@ pub(super) const HELD: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) entries: [Entry; CAPACITY],
-    /// The entries of other ranks that this one pins, a place for each pin: [`held`], or 0.
+    /// The entries of other ranks that this rank pins, with one place for each pin: [`held`], or 0.
     pub(super) held: [AtomicU64; HELD],
 }
 
-/// The word that says that a rank pins entry `index` of `owner`.
+/// Returns the word for a pin of entry `index` of `owner`.
 pub(super) fn held(owner: Rank, index: usize) -> u64 {
     (u64::from(owner.0) + 1) << 32 | index as u64
 }
@@ -46,11 +46,11 @@ pub(super) const OPEN: u64 = 1 << 31;
 pub(super) const GENERATION: u32 = 32;
 
 impl Entry {
-    /// Takes the entry if it is free, for good measure against other handles of the same rank.
+    /// Takes the entry if it is free. The compare-and-swap guards against other handles of the same rank.
     pub(super) fn take(&self) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let free = state & (PINS | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
-        // Acquires the previous user's writes; fails if another handle was faster.
+        // Acquires the previous user's writes. Fails if another handle was faster.
         free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -63,12 +63,13 @@ impl Entry {
         self.cookie_at.store(owner.cookie_at, Ordering::Relaxed);
         self.cookie.store(owner.cookie, Ordering::Relaxed);
         let generation = ((self.state.load(Ordering::Relaxed) >> GENERATION) + 1) << GENERATION;
-        // Nobody else changes a taken entry that is not open (I1).
+        // No other rank changes a taken entry that is not open (I1).
         self.state.store(generation | TAKEN | OPEN, Ordering::Release);
         generation
     }
 
-    /// Counts one more pin of the key's generation: whether that is open, or `None` if there are too many.
+    /// Counts one more pin of the key's generation. Returns whether that generation is open, or `None` if there are too
+    /// many pins.
     pub(super) fn pin(&self, key: RegisteredKey) -> Option<bool> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -110,7 +111,7 @@ impl Entry {
     }
 }
 
-/// The identity of a process, so that others can compare processes.
+/// The identity of a process, by which others can compare processes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Process {
     pub(super) pid: u64,

@@ -1,15 +1,15 @@
 //! The puts that no fence has followed yet, which decide whether a flush has to fence.
 //!
-//! A word put is a store with release, a bulk put on an unwatched address plain relaxed stores. A flush makes them complete: a rank that acts on a
-//! later operation must not miss them, even with the store buffer's reordering (put x, read y). That takes a sequentially consistent fence, one
-//! locked instruction on x86-64, between the stores and the operations after the flush. One fence serves all puts before it, and a flush without
-//! puts before it needs none.
+//! A word put is a store with release, and a bulk put on an unwatched address is plain relaxed stores. A flush makes them complete: a rank
+//! that acts on a later operation must see them, even with the store buffer's reordering (put x, read y). That takes a sequentially
+//! consistent fence, one locked instruction on x86-64, between the stores and the operations after the flush. One fence serves all puts
+//! before it, and a flush without puts before it needs none.
 //!
 //! # State
 //!
 //! | field | values |
 //! | --- | --- |
-//! | `UNFENCED`, of each thread | the handle through which it has put since its last fence; 0: none |
+//! | `UNFENCED`, of each thread | the handle through which the thread has put since its last fence; 0: none |
 //! | `handle` | the number of the handle, which never changes |
 //! | `thread` | `NONE`; the number of the one thread that has put through this handle; `MANY`. Changes in this order only |
 //!
@@ -18,17 +18,17 @@
 //!
 //! # Why it is right
 //!
-//! Let a put P happen before a flush F (if it does not, F owes it nothing). Then a fence happens after P and before
-//! what follows F:
+//! Let a put P happen before a flush F (otherwise F need not complete it). Then a fence happens after P and before what
+//! follows F:
 //!
 //! * Both by one thread t. P leaves the handle in `UNFENCED` of t. F finds it there and fences, or t has fenced after P: by a flush,
 //!   or by a put through another handle.
 //! * By threads t and u. P, or an earlier put of t that has left the handle in `UNFENCED`, has read or written `thread` as t or `MANY`.
-//!   That happens before F's look, which hence (coherence) sees t or `MANY`, and neither u nor `NONE`: F fences.
+//!   That happens before F's look. So by coherence the look sees t or `MANY`, and neither u nor `NONE`: F fences.
 //!
 //! So no thread relies on another thread's fence, and no flag is set by one thread and cleared by another. Numbers are never reused, so
-//! neither a thread nor a handle is mistaken for one that has ended. On x86-64 with its ordered
-//! stores less would be enough; this is the argument in the C11 model, which the other processors need.
+//! neither a thread nor a handle is mistaken for one that has ended. On x86-64, with its ordered stores, less would be enough. This is
+//! the argument in the C11 model, which the other processors need.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -42,7 +42,7 @@ thread_local! {
 
 /// No thread has put.
 const NONE: u64 = u64::MAX;
-/// Several threads have put.
+/// Several threads have put through the handle.
 const MANY: u64 = u64::MAX - 1;
 
 /// A number that no thread and no handle has had.
@@ -51,7 +51,7 @@ fn number() -> u64 {
     GIVEN.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// The puts of a handle, as far as its flushes have to know of them.
+/// The state of a handle's puts that its flushes need.
 pub(super) struct Unfenced {
     handle: u64,
     thread: AtomicU64,
@@ -62,7 +62,7 @@ impl Unfenced {
         Unfenced { handle: number(), thread: AtomicU64::new(NONE) }
     }
 
-    /// Says that this thread has put.
+    /// Notes that this thread has put.
     #[inline(always)]
     pub(super) fn put(&self) {
         if UNFENCED.get() != self.handle {
@@ -70,7 +70,7 @@ impl Unfenced {
         }
     }
 
-    /// The first put of this thread since its last fence, or the first one after puts through another handle.
+    /// Notes the first put of this thread since its last fence, or its first put after puts through another handle.
     #[inline(never)]
     fn first_since_fence(&self) {
         if UNFENCED.replace(self.handle) != 0 {
@@ -83,7 +83,7 @@ impl Unfenced {
         }
     }
 
-    /// The first put of this thread through this handle.
+    /// Notes the first put of this thread through this handle.
     #[cold]
     fn first_put(&self) {
         if THREAD.get() == 0 {
@@ -95,7 +95,7 @@ impl Unfenced {
         }
     }
 
-    /// Fences if a put may have come before without a fence; whether it has fenced.
+    /// Fences if an earlier put may not have been fenced. Returns whether it has fenced.
     #[inline(always)]
     pub(super) fn flush(&self) -> bool {
         let is_own = UNFENCED.get() == self.handle;
@@ -107,7 +107,7 @@ impl Unfenced {
         }
         fence(Ordering::SeqCst);
         if is_own {
-            // After the fence, which so has one store less to wait for.
+            // This comes after the fence, which then waits for one store less.
             UNFENCED.set(0);
         }
         true

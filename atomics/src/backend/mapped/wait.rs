@@ -7,21 +7,22 @@ use super::{Mapped, asymmetric};
 use crate::model::fabric::{Fabric, Word};
 use crate::{Error, Rank, Result, Time, Until};
 
-/// How long a waiter spins and yields before it parks.
+/// The times for which a waiter spins and yields before it parks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Whether there are more ranks than cores, so that the rank that this one waits for may need this core.
+    /// True if there are more ranks than cores, so that the awaited rank may need this core.
     crowded: bool,
-    /// Polls with the processor's pause instruction in between.
+    /// The number of polls with the processor's pause instruction in between.
     spins: u32,
-    /// Nanoseconds of giving the processor to others in between polls.
+    /// The nanoseconds for which the waiter yields the processor between polls.
     yields: u64,
 }
 
 impl Patience {
     /// With a core for every rank, a waiter spins for as long as the wake-up of an idle core takes (some 40 us on virtual
     /// machines). With more ranks than cores it yields almost at once, for most of a millisecond. With 8 ranks on 2 cores
-    /// that pass an MCS lock around, parking at once costs 20 us a handover, parking after 50 us 1.7 us, and this 1.3 us.
+    /// that pass an MCS lock around, a handover takes 20 us with parking at once, 1.7 us with parking after 50 us, and
+    /// 1.3 us with this.
     pub(super) fn new(size: u32) -> Patience {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if size as usize <= cores {
@@ -32,10 +33,10 @@ impl Patience {
     }
 }
 
-/// How often a parked rank checks whether its peers live.
+/// The interval at which a parked rank checks whether its peers live.
 const LIVENESS: Duration = Duration::from_millis(500);
 
-/// How long a rank parks if it could not fence for the others, and so may miss a wake-up.
+/// The time for which a rank parks if it could not fence for the others, and so may miss a wake-up.
 const UNFENCED: Duration = Duration::from_micros(500);
 
 /// The time of one uncontended word operation, in nanoseconds: the unit of `pause`.
@@ -44,13 +45,13 @@ pub(crate) const OPERATION: u64 = 20;
 /// Pauses of at least this length yield the processor: even the shortest sleep takes some 60 us.
 const SLEEP: u64 = 50_000;
 
-/// When a rank has last looked whether its peers live, on the backend's clock in nanoseconds.
+/// The time at which a rank last checked whether its peers live, on the backend's clock in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct LastLook(AtomicU64);
 
 impl Mapped {
-    /// Returns an error if a rank has failed, and this rank has not acknowledged that. At intervals it checks whether all
-    /// live, and marks a dead rank as failed for all.
+    /// Returns an error if a rank has failed and this rank has not acknowledged that failure. At intervals it checks
+    /// whether all ranks live, and marks a dead rank as failed for all.
     fn check_peers(&self, now: Time) -> Result<()> {
         let last = Time(self.last_look().0.load(Ordering::Relaxed));
         if now.since(last) >= LIVENESS {
@@ -110,12 +111,12 @@ impl Mapped {
         }
         let token = own.disp().0 + 1;
         loop {
-            // Whoever writes the word looks at `parked` afterwards, and this rank looks at the word after it has set
-            // `parked`, all sequentially consistent, or with a fence here that counts for both (mapped/asymmetric.rs): one
-            // of the two sees the other (notify and put in mapped.rs).
+            // A rank that writes the word looks at `parked` afterwards, and this rank looks at the word after it has set
+            // `parked`. All of that is sequentially consistent, or a fence here counts for both (mapped/asymmetric.rs). So
+            // one of the two sees the other (notify and put in mapped.rs).
             let free = control.parked.compare_exchange(0, token, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             let fenced = asymmetric::fence_everywhere(self.mapping().is_private());
-            // Ahead of the look at the word: a rank says that it leaves after it has written its last word.
+            // Ahead of the look at the word, since a rank announces that it leaves after it has written its last word.
             let left = writer.filter(|&writer| self.mapping().has_departed(writer));
             let found = satisfied();
             let now = self.clock();
@@ -133,7 +134,7 @@ impl Mapped {
                 self.mapping().sleep(control, token, limit);
                 let _ = control.parked.compare_exchange(token, 0, Ordering::SeqCst, Ordering::SeqCst);
             } else {
-                // Another thread of this rank is parked; there is one place to park, so this one polls.
+                // Another thread of this rank is parked. There is one place to park, so this thread polls.
                 std::thread::sleep(limit.min(Duration::from_nanos(SLEEP)));
             }
         }

@@ -62,7 +62,7 @@ const LONGEST_VERSION: usize = 8192;
 pub fn library() -> String {
     let mut text = vec![0u8; (ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1).max(LONGEST_VERSION)];
     let mut len: c_int = 0;
-    // SAFETY: the buffer is as long as the call may write (MPI-3.1, section 8.1.1), which may come before MPI_Init.
+    // SAFETY: the buffer is as long as the call may write (MPI-3.1, section 8.1.1). The call may come before MPI_Init.
     let code = unsafe { ffi::PMPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
     if code != ffi::MPI_SUCCESS as c_int {
         return "an MPI without a name".to_owned();
@@ -138,7 +138,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.finalizes {
-            // SAFETY: this value stands for an initialization that has not been finalized; it stays in its thread.
+            // SAFETY: this value represents an initialization that has not been finalized. It stays in its thread.
             let _ = unsafe { ffi::PMPI_Finalize() };
         }
     }

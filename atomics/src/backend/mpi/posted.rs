@@ -42,7 +42,7 @@ impl Posted {
         self.used == self.slots.len()
     }
 
-    /// Adds a put to `at`, if there are none to another word of the target; returns the slot of its value.
+    /// Adds a put to `at`, if no puts to another word of the target are under way. Returns the slot of its value.
     ///
     /// # Panics
     ///

@@ -1,12 +1,12 @@
 //! Waiting: loads of the local word, with MPI's progress between them. A waiter first spins, then yields, then sleeps.
 //!
-//! MPI libraries wait by polling without end, which ranks that share cores cannot afford. So a wait does not block inside of
+//! MPI libraries wait by polling without end, which ranks that share cores cannot afford. So a wait does not block inside
 //! MPI. It loads its word, as the unified memory model allows (MPI-3.1, section 11.4), and lets MPI make progress with
 //! `MPI_Iprobe` between the loads. An MPI whose network has no atomics executes the operations of others only in calls of
 //! their target, so a wait must go on to call MPI. So it sleeps for only 50 us at first, and stays awake while requests seem
 //! to arrive.
 //!
-//! A flush does block inside of MPI; see [`let_go_until_reached`](Mpi::let_go_until_reached).
+//! A flush does block inside MPI; see [`let_go_until_reached`](Mpi::let_go_until_reached).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
@@ -18,10 +18,10 @@ use super::Mpi;
 use crate::model::fabric::{Fabric, Word};
 use crate::{Rank, Result, Time, Until};
 
-/// How long a waiter spins and yields before it sleeps: most of a millisecond.
+/// The times for which a waiter spins and yields before it sleeps: most of a millisecond.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Whether the node has more ranks than cores, so that the rank that this one waits for may need this core.
+    /// True if the node has more ranks than cores, so that the awaited rank may need this core.
     crowded: bool,
     /// The number of loads with the processor's pause instruction between them.
     spins: u32,
@@ -32,8 +32,8 @@ pub(super) struct Patience {
 impl Patience {
     /// Returns the patience for a node with `ranks` ranks.
     pub(super) fn new(ranks: u32) -> Patience {
-        // Not those that this process may run on: launchers bind ranks to cores.
-        // SAFETY: it reads a number of the system's.
+        // All cores, not only those on which this process may run, since launchers bind ranks to cores. SAFETY: it
+        // reads a number from the system.
         let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
         if i64::from(ranks) <= cores {
             Patience { crowded: false, spins: 2_000, yields: 900_000 }
@@ -52,7 +52,8 @@ const LOADS: u32 = 32;
 /// speed.
 const SERVED: u64 = 1_000;
 
-/// How long a waiter that has served another rank polls for the next request before it sleeps, in nanoseconds.
+/// The time for which a waiter that has served another rank polls for the next request before it sleeps, in
+/// nanoseconds.
 const AWAKE: u64 = 50_000;
 
 /// The shortest and the longest sleep, in nanoseconds. Between these bounds, a waiter sleeps for a thousandth of the time
@@ -80,7 +81,7 @@ impl Mpi {
     /// Yields the processor until `targets` have reached the operations under way to them. Returns at once where each
     /// rank has its own core.
     ///
-    /// An MPI that executes operations in calls of their target blocks in a flush until the target has been scheduled, and
+    /// If an MPI executes operations in calls of their target, its flush blocks until the target has been scheduled, and
     /// uses the core that the target may need. With 6 ranks on 2 cores, MPICH 4.0.2 took 18 ms for a fetch-and-op with its
     /// flush. So this rank sends a read of nothing after the operations, and tests its request. When the read is done, the
     /// flush normally has nothing to wait for. (MPI does not guarantee it; then the flush waits.)
@@ -178,7 +179,7 @@ impl Mpi {
         }
     }
 
-    /// Returns the value that ended a wait; writes released before it are visible from here on.
+    /// Returns the value that ended a wait. Writes released before it are visible from here on.
     fn acquire(&self, value: u64) -> Result<Option<u64>> {
         // SAFETY: the window lives as long as `self`, in one epoch.
         let code = unsafe { ffi::PMPI_Win_sync(self.window.0) };

@@ -1,12 +1,14 @@
-//! How ranks that another launcher has started find each other: rank 0 makes the memory and sends its descriptor to the
+//! The meeting of ranks that another launcher has started: rank 0 makes the memory and sends its descriptor to the
 //! others.
 //!
 //! Rank 0 listens on a Unix socket with an abstract name (`unix(7)`), which exists only as long as its socket does. Each
-//! of the others sends a hello and gets the memory's descriptor, or an error; it joins and reports that it is ready. When
-//! all are ready, rank 0 tells all ranks to start. Any earlier error is an error of all ranks, with the same text.
+//! of the others sends a hello and gets the memory's descriptor, or an error. It joins and reports that it is ready. When
+//! all are ready, rank 0 sends all ranks the message to start. If an error comes earlier, all ranks return it, with the
+//! same text.
 //!
 //! The name can be guessed, so both sides ask the kernel for the other's user id. A process of another user can take the
-//! name; then the ranks end with an error that says so, and `RMALAB_JOB` gives the job a name that cannot be guessed.
+//! name. Then the ranks end with an error that names that cause, and `RMALAB_JOB` can give the job a name that cannot be
+//! guessed.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -31,7 +33,7 @@ const MAGIC: [u8; 8] = *b"rmalab\0\x01";
 /// Bytes of a hello: the magic, then rank and size in 4 bytes and the segment's length in 8, little-endian.
 const HELLO: usize = 24;
 
-/// Room for every other message, errors in words included.
+/// The number of bytes for every other message, including errors in words.
 const MESSAGE: usize = 4096;
 
 const GO: u8 = b'G';
@@ -39,10 +41,10 @@ const READY: u8 = b'R';
 const MEMORY: u8 = b'M';
 const REFUSED: u8 = b'E';
 
-/// The time between two tries for a name that no process has bound yet, or that another process still has.
+/// The time between two attempts at a name that no process has bound yet, or that another process still has.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// How long a process may hold the name without listening. A rank 0 listens as soon as it has the name.
+/// The time for which a process may hold the name without listening. A rank 0 listens as soon as it has the name.
 const HELD: Duration = Duration::from_secs(1);
 
 /// The advice for a name that another process has taken.
@@ -55,12 +57,12 @@ pub(super) struct Meeting {
     pub(super) topology: Topology,
     pub(super) patience: Duration,
     pub(super) name: String,
-    /// Whose processes the ranks are.
+    /// The user who owns the ranks' processes.
     pub(super) user: Uid,
 }
 
 impl Meeting {
-    /// Returns when all ranks have joined.
+    /// Waits until all ranks have joined.
     pub(super) fn hold(self) -> Result<Mapped> {
         let deadline = Instant::now() + self.patience;
         if self.rank == Rank(0) { self.host(deadline) } else { self.visit(deadline) }
@@ -78,7 +80,8 @@ impl Meeting {
         loop {
             match rustix::net::bind(&listener, &address) {
                 Ok(()) => break,
-                // Another rank 0 of this same job may have the name, and release it; another user's process does not.
+                // Another rank 0 of this same job may have the name, and will release it. A process of another user
+                // does not.
                 Err(Errno::ADDRINUSE) if Instant::now() < deadline => {
                     if self.is_held(&address)? {
                         silent_since = Instant::now();
@@ -111,7 +114,7 @@ impl Meeting {
             }
             Err(error) => {
                 let words = refusal(&error);
-                // Guests that have connected by now get the reason, too.
+                // Guests that have connected by now also get the reason.
                 while guests.admit(&listener, self.user).unwrap_or(false) {}
                 for guest in &guests.all {
                     let _ = send(&guest.socket, &words);
@@ -149,7 +152,7 @@ impl Meeting {
     }
 
     fn visit(self, deadline: Instant) -> Result<Mapped> {
-        // A listener that takes no connections must not hold this rank up beyond its patience.
+        // A listener that accepts no connections must not delay this rank beyond its patience.
         let socket = socket(SocketFlags::NONBLOCK)?;
         let address = self.address()?;
         loop {
@@ -179,9 +182,9 @@ impl Meeting {
         hello[8..12].copy_from_slice(&self.rank.0.to_le_bytes());
         hello[12..16].copy_from_slice(&self.layout.size().to_le_bytes());
         hello[16..].copy_from_slice(&self.layout.segment_bytes().to_le_bytes());
-        // A rank 0 that has closed the socket has said why before: that is the better error.
+        // A rank 0 that has closed the socket has sent the reason before. That is the better error.
         let _ = send(&socket, &hello);
-        // Rank 0 gives up by the same clock, and then says why: that is worth a little more patience.
+        // Rank 0 gives up by the same clock, and then sends the reason. That is worth a little more patience.
         let deadline = deadline + Duration::from_secs(2);
         let fd = self.answer(&socket, MEMORY, deadline)?;
         let fd = fd.ok_or_else(|| Error::world("rank 0 has sent no descriptor of the shared memory"))?;
@@ -219,7 +222,7 @@ impl Meeting {
 /// A process that has connected to rank 0.
 struct Guest {
     socket: OwnedFd,
-    /// Known from the hello on.
+    /// The guest's rank, known from the hello on.
     rank: Option<Rank>,
     ready: bool,
 }
@@ -248,12 +251,12 @@ impl Guests {
                 self.admit(listener, meeting.user)?;
             }
         }
-        // A guest that is not a rank of this world must not get the message to start.
+        // A guest that is not a rank of this world must not get the start message.
         self.all.retain(|guest| guest.ready);
         Ok(())
     }
 
-    /// Lets one more in; whether there may be others at the door.
+    /// Accepts one more guest. Returns whether more guests may be waiting.
     fn admit(&mut self, listener: &OwnedFd, user: Uid) -> Result<bool> {
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
@@ -290,7 +293,7 @@ impl Guests {
                     self.all[at].rank = Some(rank);
                     send_fd(&self.all[at].socket, fd)
                 }
-                // A stranger, which connects and sends no valid hello, is disconnected; a rank with other settings of
+                // A stranger, which connects and sends no valid hello, is disconnected. A rank with other settings of
                 // this world is an error for all.
                 Err(None) => {
                     self.all.swap_remove(at);
@@ -301,7 +304,7 @@ impl Guests {
         }
     }
 
-    /// The rank that says hello; no error for a stranger.
+    /// Returns the rank that sends the hello. A stranger is not an error.
     fn greet(&self, hello: &[u8], meeting: &Meeting) -> Result<Rank, Option<Error>> {
         let hello: &[u8; HELLO] = hello.try_into().map_err(|_| None)?;
         let (magic, words) = hello.split_at(8);
@@ -357,14 +360,14 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd> {
         .map_err(|error| Error::system("making a socket for the ranks to meet", error))
 }
 
-/// The user at the other end of a socket.
+/// Returns the user at the other end of a socket.
 fn user_of(socket: &OwnedFd) -> Result<Uid> {
     rustix::net::sockopt::socket_peercred(socket)
         .map(|peer| peer.uid)
         .map_err(|error| Error::system("asking for the user at the other end of a socket", error))
 }
 
-/// Polls until something happens or the deadline has passed: whether something has.
+/// Polls until an event comes or the deadline has passed. Returns whether an event has come.
 fn wait(polled: &mut [PollFd<'_>], deadline: Instant) -> Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -394,7 +397,7 @@ fn send_fd(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
         .map_err(|error| Error::system("handing the shared memory to another rank", error))
 }
 
-/// Returns one message and its descriptor; no bytes when the other end has closed, `None` when there is no message.
+/// Returns one message and its descriptor, no bytes when the other end has closed, and `None` when there is no message.
 fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<Option<(usize, Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -421,11 +424,11 @@ fn refusal(error: &Error) -> Vec<u8> {
     words
 }
 
-/// Returns the name with which the ranks of one job find each other, and not those of another job.
+/// Returns the name by which the ranks of one job find each other, and no ranks of another job.
 ///
 /// The ranks of a job on one host have one parent: `mpirun` itself, or its or Slurm's daemon for this host and step. A
-/// wrapper (a shell, `perf`) may come in between, and has inherited the rank's variable: so the common parent is the
-/// nearest ancestor without it.
+/// wrapper (a shell, `perf`) may come in between, and has inherited the rank's variable. So the common parent is the
+/// nearest ancestor without that variable.
 pub(super) fn name(environment: &Environment<'_>, variable: &str, job: &str) -> String {
     let user = rustix::process::geteuid().as_raw();
     let text = match environment.job() {
@@ -435,7 +438,7 @@ pub(super) fn name(environment: &Environment<'_>, variable: &str, job: &str) -> 
     format!("rmalab-{user}-{:016x}", hash(&text))
 }
 
-/// The nearest ancestor that was not started with `variable`: its process id and when it started.
+/// Returns the process id and the start time of the nearest ancestor that was not started with `variable`.
 fn parent_without(variable: &str) -> String {
     let mut pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let marks = |environment: &[u8]| {
@@ -445,10 +448,10 @@ fn parent_without(variable: &str) -> String {
     };
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The second field is the command in parentheses, and may hold anything; the third is the state.
+        // The second field is the command in parentheses, and may contain any text. The third is the state.
         let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
         let (parent, started) = (fields.get(1), fields.get(19));
-        // Another user's environment cannot be read: that is not a wrapper of this user.
+        // This process cannot read another user's environment. Such an ancestor is not a wrapper of this user.
         let wrapper = std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| marks(&environment));
         match parent.and_then(|parent| parent.parse().ok()) {
             Some(parent) if wrapper && parent > 0 => pid = parent,
@@ -457,7 +460,7 @@ fn parent_without(variable: &str) -> String {
     }
 }
 
-/// Fowler, Noll and Vo's hash FNV-1a of 64 bits: every build of this crate agrees on it.
+/// The 64-bit hash FNV-1a of Fowler, Noll and Vo, on which every build of this crate agrees.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -485,7 +488,7 @@ mod tests {
         Meeting { rank: Rank(rank), layout, topology: Topology::one_node(2), patience, name: name.to_owned(), user }
     }
 
-    /// A socket with a name of this test, and the name.
+    /// Returns a socket with a name of this test, and the name.
     fn named(of: &str) -> (OwnedFd, String) {
         let name = format!("rmalab-test-{of}-{}", std::process::id());
         let socket = socket(SocketFlags::empty()).unwrap();
@@ -498,7 +501,7 @@ mod tests {
     fn a_name_that_another_user_has_taken_is_an_error() {
         let (taken, name) = named("another-user");
         rustix::net::listen(&taken, 16).unwrap();
-        // To ranks of another user, this process is the other user's.
+        // To ranks of another user, this process belongs to the other user.
         let user = Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1);
         for rank in [0, 1] {
             let error = meeting(&name, rank, user, Duration::from_secs(5)).hold().unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::device::{Completions, Device, Region};
 use super::memory::Memory;
 use super::message::{self, Opened};
-use super::queue_pair::{Place, QueuePair};
+use super::queue_pair::{LocalPort, QueuePair};
 use super::shared;
 
 /// The answering ends of the queue pairs that other ranks have requested.
@@ -14,7 +14,7 @@ pub(super) struct Answering {
     pub(super) pairs: Vec<QueuePair>,
     pub(super) queue: Completions,
     pub(super) device: Arc<Device>,
-    pub(super) place: Place,
+    pub(super) local_port: LocalPort,
     pub(super) memory: Opened,
     pub(super) shared: Arc<Memory>,
     pub(super) _region: Arc<Region>,
@@ -27,7 +27,7 @@ impl Answering {
             return shared::description(self.shared.file()).map(|shared| message::shared(&shared));
         }
         let peer = message::read_request(request).ok_or("this version does not know this request")?;
-        let pair = QueuePair::new(&self.device, self.place, &self.queue, 1).map_err(|error| error.to_string())?;
+        let pair = QueuePair::new(&self.device, self.local_port, &self.queue, 1).map_err(|error| error.to_string())?;
         pair.connect(&peer).map_err(|error| error.to_string())?;
         let answer = message::answer(&pair.endpoint(), &self.memory);
         self.pairs.push(pair);

@@ -11,7 +11,7 @@ use super::guesses::Guesses;
 use super::landing::DEPTH;
 use super::memory::Memory;
 use super::message::Opened;
-use super::queue_pair::Place;
+use super::queue_pair::LocalPort;
 use super::request::MOST_RANKS;
 use super::{Verbs, settings, shared};
 use crate::join::bootstrap::Membership;
@@ -39,7 +39,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SEGMENT_BYTES`], and the first device with a port that is up, unless the environment says otherwise.
+    /// Segments of [`SEGMENT_BYTES`], and the first device with a port that is up, unless the environment sets others.
     pub fn new() -> Attach {
         Attach::default()
     }
@@ -169,14 +169,14 @@ impl Attach {
         };
         let completions = self.completion_entries.unwrap_or(DEPTH as u32);
         let (initiator, responder) = (abilities.initiator.clamp(1, READS), abilities.responder.clamp(1, READS));
-        let place = Place { port, gid, initiator, responder };
+        let local_port = LocalPort { port, gid, initiator, responder };
         let view = view(membership, atomicity, self.segment_bytes, self.topology)?;
         let memory = Arc::new(Memory::new(view.segment())?);
         let region = Arc::new(Region::segment(&device, Arc::clone(&memory))?);
         let bounce = BouncePool::new(SLOTS, SLOT_BYTES, |start, len| Region::local(&device, start, len))?;
         Ok(Parts {
             device,
-            place,
+            local_port,
             view,
             memory,
             region,
@@ -244,7 +244,7 @@ const READS: u8 = 64;
 /// A rank's objects before it meets the others.
 struct Parts {
     device: Arc<Device>,
-    place: Place,
+    local_port: LocalPort,
     view: WorldView,
     memory: Arc<Memory>,
     region: Arc<Region>,
@@ -256,7 +256,7 @@ struct Parts {
 
 impl Verbs {
     fn join(parts: Parts, membership: Membership) -> Result<Verbs> {
-        let Parts { device, place, view, memory, region, bounce, node_shared, completions, failing_part } = parts;
+        let Parts { device, local_port, view, memory, region, bounce, node_shared, completions, failing_part } = parts;
         let verbs = Verbs {
             view,
             peers: RefCell::default(),
@@ -265,7 +265,7 @@ impl Verbs {
             region,
             memory,
             device,
-            place,
+            local_port,
             completions,
             failing_part,
             failed: RefCell::default(),
@@ -293,14 +293,14 @@ impl Verbs {
             pairs: Vec::new(),
             queue: Completions::new(&self.device, 1)?,
             device: Arc::clone(&self.device),
-            place: self.place,
+            local_port: self.local_port,
             memory: Opened { address: self.memory.start().as_ptr() as u64, key: self.region.remote_key() },
             shared: Arc::clone(&self.memory),
             _region: Arc::clone(&self.region),
         };
         let membership = self.membership();
         membership.serve(move |_, bytes| answering.answer(bytes));
-        let mine = (self.view.segment(), self.place.port.ethernet);
+        let mine = (self.view.segment(), self.local_port.port.ethernet);
         let card = [&mine.0.to_le_bytes()[..], &[mine.1.into()]].concat();
         for (rank, card) in (0..).map(Rank).zip(membership.allgather(&card)?) {
             let theirs = card.split_first_chunk().map(|(bytes, rest)| (u64::from_le_bytes(*bytes), rest == [1]));

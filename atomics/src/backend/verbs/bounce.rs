@@ -25,7 +25,7 @@ pub(super) struct BouncePool<G> {
 }
 
 struct Slab<G> {
-    /// Before the memory, since fields are dropped in their order: the memory outlives its registration.
+    /// Declared before the memory, since fields are dropped in their order: the memory outlives its registration.
     region: G,
     /// Cells, since the adapter reads and writes them, too.
     memory: Box<[Cell<u8>]>,
@@ -40,7 +40,7 @@ impl<G> BouncePool<G> {
     ///
     /// # Errors
     ///
-    /// [`Error::System`] when that is no memory at all, or more than there is; the errors of `register`.
+    /// [`Error::System`] when the slots have no bytes, or more than there is memory; the errors of `register`.
     pub(super) fn new(
         slots: usize,
         slot_bytes: usize,
@@ -105,8 +105,8 @@ impl<G> Slot<G> {
     /// If the slot is shorter.
     pub(super) fn copy_in(&self, source: &[u8]) {
         let part = self.part(source.len()).as_ptr().cast::<u8>().cast_mut();
-        // SAFETY: `part` checked that the slot has as many bytes. They are cells, and no other slot's, so this thread
-        // may write them; `source` is borrowed, and cells of a private slab are not borrowed as bytes.
+        // SAFETY: `part` has checked that the slot has that many bytes. They are cells of this slot only, so this
+        // thread may write them. `source` is borrowed, and cells of a private slab are not borrowed as bytes.
         unsafe { part.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
     }
 
@@ -121,11 +121,11 @@ impl<G> Slot<G> {
     /// If the slot is shorter.
     pub(super) unsafe fn copy_out(&self, dest: *mut u8, len: usize) {
         let part = self.part(len).as_ptr().cast::<u8>();
-        // SAFETY: `part` checked that the slot has as many bytes; the rest is the caller's promise.
+        // SAFETY: `part` has checked that the slot has that many bytes. The rest is the caller's promise.
         unsafe { dest.copy_from_nonoverlapping(part, len) };
     }
 
-    /// The region that the slot lies in.
+    /// Returns the region that contains the slot.
     fn region(&self) -> &G {
         &self.slab.region
     }
@@ -163,7 +163,7 @@ impl<G> fmt::Debug for Slot<G> {
 mod tests {
     use super::*;
 
-    /// A stand-in for an adapter: its region, and whether it has deregistered it.
+    /// A fake adapter's region, with a flag for its deregistration.
     #[derive(Debug)]
     struct Fake {
         start: usize,

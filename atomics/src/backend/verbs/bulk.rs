@@ -4,12 +4,12 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Verbs;
 use super::bounce::Slot;
-use super::connection::{Part, Target};
+use super::connection::{BulkPart, Target};
 use super::device::Region;
 use super::memory::FRONT;
 use super::queue_pair::{INLINE, Work};
 use super::request::request;
-use super::waiting::Turns;
+use super::waiting::SpinWait;
 use crate::backend::mapped::copy;
 use crate::model::fabric::{Bytes, DONE, Span};
 use crate::{Error, Rank, Request, Result};
@@ -85,7 +85,7 @@ impl Verbs {
             let target = target.plus(number * SLOT_BYTES as u64);
             self.with_room(rank, |connection| {
                 // SAFETY: no bytes arrive.
-                Ok(unsafe { connection.bulk(target, Work::Write, part.len(), Part { slot, arrives: None })? })
+                Ok(unsafe { connection.bulk(target, Work::Write, part.len(), BulkPart { slot, arrives: None })? })
             })?;
         }
         Ok(DONE)
@@ -132,7 +132,7 @@ impl Verbs {
         let slot = self.slot()?;
         self.with_room(rank, |connection| {
             // SAFETY: `dest` is valid by the caller's promise.
-            Ok(unsafe { connection.bulk(target, Work::Read, len, Part { slot, arrives: Some((dest, len)) })? })
+            Ok(unsafe { connection.bulk(target, Work::Read, len, BulkPart { slot, arrives: Some((dest, len)) })? })
         })
     }
 
@@ -148,7 +148,7 @@ impl Verbs {
 
     /// Returns a free slot. While all are in use, waits for operations that are under way.
     fn slot(&self) -> Result<Slot<Region>> {
-        let mut turns = Turns::default();
+        let mut spin_wait = SpinWait::default();
         loop {
             if let Some(slot) = self.bounce.acquire() {
                 return Ok(slot);
@@ -158,7 +158,7 @@ impl Verbs {
             for rank in busy {
                 self.with(Rank(rank), |connection| connection.poll())?;
             }
-            turns.turn(self)?;
+            spin_wait.turn(self)?;
         }
     }
 }

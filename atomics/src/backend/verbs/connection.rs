@@ -4,8 +4,8 @@
 //! Requests are numbered from 1. A queue pair completes them in order. One completion covers all requests up to its own,
 //! so not every request asks for one:
 //!
-//! * a request that this rank waits for asks for one, and so does a request that holds memory;
-//! * the first put of a burst asks for one, so that a put and a flush are one request. Further puts do not, and the
+//! * A request that this rank waits for asks for one, and so does a request that holds memory.
+//! * The first put of a burst asks for one, so that a put and a flush are one request. Further puts do not, and the
 //!   flush posts a write of no bytes whose completion covers them all. A burst ends with a flush of the target, with an
 //!   operation on it that returns a value, and with a wait.
 //! * One of every [`DEPTH`] / 2 requests in a row asks for one, so that a full queue always has a completion to come.
@@ -17,14 +17,14 @@ use super::bounce::Slot;
 use super::device::{Completions, Device, Region};
 use super::landing::{DEPTH, Landing};
 use super::message::{Endpoint, Opened};
-use super::queue_pair::{Place, QueuePair, Remote, Work};
+use super::queue_pair::{LocalPort, QueuePair, Remote, Work};
 use super::request::NUMBERS;
 use crate::{Error, Result};
 
 /// The memory that a request holds until it is complete.
 enum Hold {
     /// A part of a bulk operation.
-    Part(Part),
+    Part(BulkPart),
     /// The destination of the result of a started word operation.
     Word(*mut u64),
     /// A started swap.
@@ -32,7 +32,7 @@ enum Hold {
 }
 
 /// A part of a bulk operation.
-pub(super) struct Part {
+pub(super) struct BulkPart {
     /// The slot that it reads or writes.
     pub(super) slot: Slot<Region>,
     /// The destination and number of the bytes that arrive in the slot.
@@ -50,7 +50,7 @@ struct Swap {
     first: u64,
 }
 
-/// A place in a peer's memory.
+/// An address in a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// At this distance from the start of its mapping, in bytes.
@@ -60,7 +60,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Returns the place `bytes` bytes further on.
+    /// Returns the address `bytes` bytes further on.
     pub(super) fn plus(self, bytes: u64) -> Target {
         match self {
             Target::Mapping(offset) => Target::Mapping(offset + bytes),
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-/// Why a connection cannot be used any more.
+/// The reason why a connection is no longer usable.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// A request ended with this status.
@@ -116,9 +116,9 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Makes a queue pair that waits for its peer, with room for `completions` completions.
-    pub(super) fn new(device: &Arc<Device>, place: Place, completions: u32) -> Result<Connection> {
+    pub(super) fn new(device: &Arc<Device>, local_port: LocalPort, completions: u32) -> Result<Connection> {
         let queue = Completions::new(device, completions)?;
-        let pair = QueuePair::new(device, place, &queue, DEPTH as u32)?;
+        let pair = QueuePair::new(device, local_port, &queue, DEPTH as u32)?;
         Ok(Connection {
             pair,
             queue,
@@ -224,8 +224,9 @@ impl Connection {
     #[inline]
     fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);
-        // SAFETY: the word that the result lands in is registered as long as this connection is there. No request under
-        // way has it, nor one of which the result has not been taken: every one is a hold, and they are taken in order.
+        // SAFETY: the word in which the result lands is registered as long as this connection exists. No other request
+        // under way uses that word, and no earlier request has left a result there: each of them is a hold, and results
+        // are taken in order.
         unsafe { self.pair.post(work, self.landing.buffer(number), self.remote(target), number, signalled)? };
         self.posted(number, signalled);
         self.burst = None;
@@ -269,7 +270,7 @@ impl Connection {
     ///
     /// The memory where its bytes go is valid until the request is complete or [given up](Self::give_up), or this
     /// connection is dropped.
-    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, len: usize, part: Part) -> Result<u64> {
+    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, len: usize, part: BulkPart) -> Result<u64> {
         let (number, signalled) = self.next(true);
         let buffer = part.slot.buffer(len);
         // SAFETY: the slot is kept below until the request is complete, and nothing else uses it.
@@ -345,12 +346,12 @@ impl Connection {
     #[inline]
     fn arrive(&mut self, number: u64, hold: Hold) -> Result<()> {
         match hold {
-            Hold::Part(Part { slot, arrives: Some((dest, len)) }) => {
+            Hold::Part(BulkPart { slot, arrives: Some((dest, len)) }) => {
                 // SAFETY: the request that wrote the slot is complete. The program keeps its buffer valid until it
                 // learns of that, which is later than now (`bulk`).
                 unsafe { slot.copy_out(dest, len) };
             }
-            Hold::Part(Part { arrives: None, .. }) => {}
+            Hold::Part(BulkPart { arrives: None, .. }) => {}
             // SAFETY: as above (`start`).
             Hold::Word(result) => unsafe { result.write(self.landing.result(number)) },
             Hold::Swap(swap) => return self.swapped(number, swap),

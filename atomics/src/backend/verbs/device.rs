@@ -41,7 +41,7 @@ pub(super) struct Abilities {
     pub(super) atomicity: Option<Atomicity>,
     /// The number of reads and atomics that a queue pair may have under way as requester.
     pub(super) initiator: u8,
-    /// The number that it answers at a time.
+    /// The number of reads and atomics that it answers at a time.
     pub(super) responder: u8,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Abilities {
 pub(super) struct Port {
     pub(super) number: u8,
     pub(super) active: bool,
-    /// Whether GIDs alone address peers.
+    /// True if only GIDs address peers.
     pub(super) ethernet: bool,
     pub(super) lid: u16,
     /// The active MTU, by the library's number.
@@ -291,7 +291,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: every object made in the domain holds a reference to this value, hence is gone by now.
+        // SAFETY: every object made in the domain holds a reference to this value, so it no longer exists.
         unsafe {
             ffi::ibv_dealloc_pd(self.domain.as_ptr());
             ffi::ibv_close_device(self.context.as_ptr());
@@ -387,7 +387,7 @@ pub(super) struct Completions {
     device: Arc<Device>,
 }
 
-// SAFETY: as for `Device`; that it is not Sync keeps it to one thread at a time.
+// SAFETY: as for `Device`. It is not Sync, so only one thread uses it at a time.
 unsafe impl Send for Completions {}
 
 /// One completion: the number of the request, and the library's status if it has failed.
@@ -441,14 +441,14 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: the queue pairs that complete to it are declared before it, hence dropped.
+        // SAFETY: the queue pairs that complete to it are declared before it, so they were dropped before.
         unsafe { ffi::ibv_destroy_cq(self.queue.as_ptr()) };
     }
 }
 
 /// Returns the library's text for a completion's status.
 pub(super) fn status_words(status: u32) -> String {
-    // SAFETY: the library returns a C string that lives for ever, for any number, or null.
+    // SAFETY: for any number, the library returns null or a C string that lives forever.
     unsafe {
         let words = ffi::ibv_wc_status_str(status);
         if words.is_null() { format!("status {status}") } else { CStr::from_ptr(words).to_string_lossy().into() }

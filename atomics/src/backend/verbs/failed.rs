@@ -29,10 +29,10 @@ impl Failed {
     }
 }
 
-/// How often a waiting rank asks its device for events.
+/// The interval at which a waiting rank asks its device for events.
 const EVENTS: Duration = Duration::from_millis(100);
 
-/// How long a rank waits for the bootstrap to report a death after a request has failed.
+/// The time for which a rank waits for the bootstrap to report a death after a request has failed.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Verbs {
@@ -63,7 +63,7 @@ impl Verbs {
         self.failed.borrow_mut().get_or_insert(failed).error()
     }
 
-    /// Returns why the connection to `rank` broke.
+    /// Returns the reason why the connection to `rank` broke.
     #[cold]
     pub(super) fn explain(&self, rank: Rank, broken: Broken) -> Error {
         let status = match broken {

@@ -12,7 +12,7 @@ pub(super) const DEPTH: u64 = 256;
 
 /// The words of one connection. A request's number chooses its word: [`DEPTH`] successive numbers have different words.
 pub(super) struct Landing {
-    /// Before the words, since fields are dropped in their order: the words outlive their registration.
+    /// Declared before the words, since fields are dropped in their order: the words outlive their registration.
     region: Region,
     /// Atomics, since the adapter writes them, too.
     words: Box<[AtomicU64]>,

@@ -33,7 +33,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Fresh zeroed memory with a segment of `segment` bytes.
+    /// Makes zeroed memory with a segment of `segment` bytes.
     pub(super) fn new(segment: u64) -> Result<Memory> {
         let len = usize::try_from(segment).ok().and_then(|segment| segment.checked_add(FRONT));
         let len = len.filter(|&len| isize::try_from(len).is_ok());
@@ -89,8 +89,8 @@ impl Memory {
     #[inline(always)]
     pub(super) fn word(&self, offset: u64) -> Option<&AtomicU64> {
         let word = self.range(offset, size_of::<u64>())?;
-        // SAFETY: the word lies in the mapping, which lives as long as `self`; it is aligned, as the mapping and the block
-        // at the start are; all accesses are atomic, or accesses of a device.
+        // SAFETY: the word lies in the mapping, which lives as long as `self`. It is aligned, like the mapping and the
+        // block at the start. All accesses are atomic, or accesses of a device.
         offset.is_multiple_of(8).then(|| unsafe { &*word.cast() })
     }
 
@@ -105,7 +105,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped by this value, and every region over it holds a reference to it, hence is gone.
+        // SAFETY: mapped by this value. Every region over it holds a reference to it, so it no longer exists.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

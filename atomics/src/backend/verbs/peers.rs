@@ -5,13 +5,13 @@ use std::sync::atomic::{Ordering, fence};
 use rustc_hash::FxHashMap;
 
 use super::connection::{Broken, Connection, Posted};
-use super::waiting::Turns;
+use super::waiting::SpinWait;
 use super::{Verbs, message};
 use crate::{Error, Rank, Result};
 
 impl Verbs {
-    /// Runs `body` on the connection to `rank`, which is made if there is none. If `body` fails, the connection is
-    /// dropped.
+    /// Runs `body` on the connection to `rank`, and makes the connection if necessary. If `body` fails, the connection
+    /// is dropped.
     #[inline]
     pub(super) fn with<T>(&self, rank: Rank, body: impl FnOnce(&mut Connection) -> Result<T, Broken>) -> Result<T> {
         {
@@ -39,10 +39,10 @@ impl Verbs {
         body: impl FnOnce(&mut Connection) -> Result<T, Broken>,
     ) -> Result<T> {
         self.with(rank, |connection| {
-            let mut turns = Turns::default();
+            let mut spin_wait = SpinWait::default();
             while connection.is_full() {
                 if !connection.poll()? {
-                    turns.turn(self)?;
+                    spin_wait.turn(self)?;
                 }
             }
             body(connection)
@@ -59,7 +59,7 @@ impl Verbs {
     #[cold]
     pub(super) fn connect(&self, rank: Rank) -> Result<()> {
         self.check()?;
-        let mut connection = Connection::new(&self.device, self.place, self.completions)?;
+        let mut connection = Connection::new(&self.device, self.local_port, self.completions)?;
         let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
         let (peer, memory) = message::read_answer(&answer)
             .ok_or_else(|| Error::world(format!("verbs: this version does not know the answer of {rank}")))?;
@@ -85,10 +85,10 @@ impl Verbs {
     fn start_flush(&self, rank: u32) -> Result<()> {
         self.with_there(rank, |connection| {
             connection.poll()?;
-            let mut turns = Turns::default();
+            let mut spin_wait = SpinWait::default();
             while connection.flush_posts() && connection.is_full() {
                 if !connection.poll()? {
-                    turns.turn(self)?;
+                    spin_wait.turn(self)?;
                 }
             }
             connection.flush()?;

@@ -10,15 +10,16 @@ use super::device::{Completions, Device, Gid, Port};
 use super::message::Endpoint;
 use crate::{Error, Result};
 
-/// How often a request is sent again before it fails. For Soft-RoCE 7 would mean forever.
+/// The number of times that a request is sent again before it fails. For Soft-RoCE, 7 would mean forever.
 const RETRIES: u8 = 6;
 
-/// How long a request waits for its acknowledgement before it is sent again: 4.096 µs · 2^18, a second. At 14, a
-/// virtual machine short of processor time would send again without need. The bootstrap reports the death of a peer
-/// sooner.
+/// The time for which a request waits for its acknowledgement before it is sent again: 4.096 µs · 2^18, a second. At
+/// 14, a virtual machine short of processor time would send again without need. The bootstrap reports the death of a
+/// peer sooner.
 const TIMEOUT: u8 = 18;
 
-/// How long a request waits before it is sent again to a peer without room (12: 0.64 ms). Requests here need no room.
+/// The time for which a request waits before it is sent again to a peer without room (12: 0.64 ms). Requests here need
+/// no room.
 const NOT_READY: u8 = 12;
 
 /// The largest number of routers that a packet may pass.
@@ -29,7 +30,7 @@ pub(super) const INLINE: usize = 64;
 
 /// This side of a connection: its port and its address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct LocalPort {
     pub(super) port: Port,
     /// `None` on InfiniBand, where LIDs identify peers.
     pub(super) gid: Option<Gid>,
@@ -43,7 +44,7 @@ pub(super) struct Place {
 pub(super) struct QueuePair {
     pair: NonNull<ffi::ibv_qp>,
     device: Arc<Device>,
-    place: Place,
+    local_port: LocalPort,
     first: u32,
 }
 
@@ -81,7 +82,12 @@ pub(super) enum Work {
 impl QueuePair {
     /// Makes a queue pair of `device` with room for `requests`, in the state INIT, through which peers may reach
     /// registered memory.
-    pub(super) fn new(device: &Arc<Device>, place: Place, queue: &Completions, requests: u32) -> Result<QueuePair> {
+    pub(super) fn new(
+        device: &Arc<Device>,
+        local_port: LocalPort,
+        queue: &Completions,
+        requests: u32,
+    ) -> Result<QueuePair> {
         let mut attributes = zeroed::<ffi::ibv_qp_init_attr>();
         attributes.send_cq = queue.queue().as_ptr();
         attributes.recv_cq = queue.queue().as_ptr();
@@ -100,10 +106,10 @@ impl QueuePair {
             return Err(Error::system(what, std::io::Error::last_os_error()));
         };
         let first = u32::from_le_bytes(random()?) & 0xff_ffff;
-        let pair = QueuePair { pair, device: Arc::clone(device), place, first };
+        let pair = QueuePair { pair, device: Arc::clone(device), local_port, first };
         let mut attributes = zeroed::<ffi::ibv_qp_attr>();
         attributes.qp_state = ffi::ibv_qp_state::IBV_QPS_INIT;
-        attributes.port_num = place.port.number;
+        attributes.port_num = local_port.port.number;
         attributes.qp_access_flags = (ffi::ibv_access_flags::IBV_ACCESS_REMOTE_READ
             | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE
             | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC)
@@ -122,11 +128,11 @@ impl QueuePair {
             // SAFETY: the pair lives.
             number: unsafe { self.pair.as_ref().qp_num },
             first: self.first,
-            lid: self.place.port.lid,
-            gid: self.place.gid.map_or([0; 16], |gid| gid.bytes),
-            mtu: u8::try_from(self.place.port.mtu).unwrap_or(0),
-            initiator: self.place.initiator,
-            responder: self.place.responder,
+            lid: self.local_port.port.lid,
+            gid: self.local_port.gid.map_or([0; 16], |gid| gid.bytes),
+            mtu: u8::try_from(self.local_port.port.mtu).unwrap_or(0),
+            initiator: self.local_port.initiator,
+            responder: self.local_port.responder,
         }
     }
 
@@ -134,14 +140,14 @@ impl QueuePair {
     pub(super) fn connect(&self, peer: &Endpoint) -> Result<()> {
         let mut attributes = zeroed::<ffi::ibv_qp_attr>();
         attributes.qp_state = ffi::ibv_qp_state::IBV_QPS_RTR;
-        attributes.path_mtu = self.place.port.mtu.min(peer.mtu.into());
+        attributes.path_mtu = self.local_port.port.mtu.min(peer.mtu.into());
         attributes.dest_qp_num = peer.number;
         attributes.rq_psn = peer.first;
-        attributes.max_dest_rd_atomic = peer.initiator.min(self.place.responder);
+        attributes.max_dest_rd_atomic = peer.initiator.min(self.local_port.responder);
         attributes.min_rnr_timer = NOT_READY;
-        attributes.ah_attr.port_num = self.place.port.number;
+        attributes.ah_attr.port_num = self.local_port.port.number;
         attributes.ah_attr.dlid = peer.lid;
-        if let Some(gid) = self.place.gid {
+        if let Some(gid) = self.local_port.gid {
             attributes.ah_attr.is_global = 1;
             attributes.ah_attr.grh.dgid = ffi::ibv_gid { raw: peer.gid };
             attributes.ah_attr.grh.sgid_index = gid.index;
@@ -161,7 +167,7 @@ impl QueuePair {
         attributes.retry_cnt = RETRIES;
         attributes.rnr_retry = RETRIES;
         attributes.sq_psn = self.first;
-        attributes.max_rd_atomic = peer.responder.min(self.place.initiator);
+        attributes.max_rd_atomic = peer.responder.min(self.local_port.initiator);
         let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE
             | ffi::ibv_qp_attr_mask::IBV_QP_TIMEOUT
             | ffi::ibv_qp_attr_mask::IBV_QP_RETRY_CNT
@@ -182,7 +188,7 @@ impl QueuePair {
         }
     }
 
-    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`; `signalled` says whether it asks
+    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`. If `signalled` is true, it asks
     /// for a completion.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! The program's memory, registered for other ranks: the adapter reaches it as long as it is registered.
+//! The program's memory, registered for other ranks. The adapter reaches it as long as it is registered.
 //!
 //! # State
 //!
@@ -39,7 +39,7 @@ use super::connection::Target;
 use super::device::Region;
 use super::memory::{CAPACITY, ENTRY};
 use super::queue_pair::{Remote, Work};
-use super::waiting::Turns;
+use super::waiting::SpinWait;
 use crate::backend::mapped::copy;
 use crate::model::fabric::{Fabric, Registration};
 use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, UserMemory};
@@ -175,16 +175,16 @@ impl Registration for Verbs {
 
     fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
         let (index, (memory, region)) = self.close(key)?;
-        let mut turns = Turns::default();
+        let mut spin_wait = SpinWait::default();
         while self.is_pinned(index) {
-            if let Err(error) = turns.turn(self) {
+            if let Err(error) = spin_wait.turn(self) {
                 // I4.
                 std::mem::forget((memory, region));
                 return Err(error);
             }
         }
         drop(region);
-        // If this fails, the entry stays taken, which is harmless; the caller owns the memory in any case.
+        // If this fails, the entry stays taken, which is harmless. The caller owns the memory in any case.
         self.change(index, |state| state & !TAKEN)?;
         Ok(memory)
     }

@@ -21,7 +21,7 @@ use super::message::{self, Shared};
 use crate::model::fabric::Span;
 use crate::{Rank, Result};
 
-/// The variable for whether ranks of one host share their data, unless the program sets it: 0 for no.
+/// The variable that decides whether ranks of one host share their data, unless the program does: 0 for no.
 pub(super) const NODE_SHARED: &str = "RMALAB_NODE_SHARED";
 
 /// Returns the owner's description of a memory file.

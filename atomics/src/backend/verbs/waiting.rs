@@ -1,4 +1,4 @@
-//! How a rank waits: it spins, then yields, then sleeps.
+//! The steps of a waiting rank: it spins, then yields, then sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,9 +22,9 @@ const OPERATION: u64 = 2_000;
 
 /// The number of polls of a waiting rank so far.
 #[derive(Default)]
-pub(super) struct Turns(u32);
+pub(super) struct SpinWait(u32);
 
-impl Turns {
+impl SpinWait {
     /// Waits between two polls, longer each time.
     #[inline]
     pub(super) fn turn(&mut self, verbs: &Verbs) -> Result<()> {
@@ -66,7 +66,7 @@ impl Verbs {
     pub(super) fn wait_for(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let word = self.own_word(own);
         self.burst.set(self.burst.get() + 1);
-        let mut turns = Turns::default();
+        let mut spin_wait = SpinWait::default();
         loop {
             let value = word.load(Ordering::SeqCst);
             if until.holds(value) {
@@ -75,17 +75,17 @@ impl Verbs {
             if deadline.is_some_and(|deadline| self.clock() >= deadline) {
                 return self.check().map(|()| None);
             }
-            turns.turn(self)?;
+            spin_wait.turn(self)?;
         }
     }
 
     /// Waits for request `number`, and so for all earlier requests.
     #[inline]
     pub(super) fn await_request(&self, connection: &mut Connection, number: u64) -> Result<(), Broken> {
-        let mut turns = Turns::default();
+        let mut spin_wait = SpinWait::default();
         while !connection.is_done(number) {
             if !connection.poll()? {
-                turns.turn(self)?;
+                spin_wait.turn(self)?;
             }
         }
         Ok(())

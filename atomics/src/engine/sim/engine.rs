@@ -20,10 +20,10 @@
 //!
 //! Writing accesses to a line take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another core,
 //! or the adapter, has written the line since. It takes effect at its end. The core that has a line goes on using it for a
-//! part of the transfer (`keep`), until it learns that another core wants the line. So two cores that always want a line do
-//! many operations on it each before it moves, like real cores. A core that reads a line on its way to a writer waits for
-//! that write. A core's stores take effect in order, while the core continues; its atomics wait for the stores before them.
-//! A rank that waits for its own word notices a change one transfer, and `notice`, after it.
+//! part of the transfer (`keep`), until it learns that another core wants the line. So if two cores always want a line,
+//! each makes many operations on it before it moves, like real cores. A core that reads a line on its way to a writer waits
+//! for that write. A core's stores take effect in order, while the core continues. Its atomics wait for the stores before
+//! them. A rank that waits for its own word notices a change one transfer, and `notice`, after it.
 
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
 use super::queue::{Event, Queue};
 use super::stacks::SlabStack;
 use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
-use super::turns::Turns;
+use super::turns::RoundRobin;
 use super::{Clock, Forsaken, Progress, Reply};
 use crate::backend::mapped::OPERATION;
 use crate::engine::coroutine::{Task, Turn};
@@ -136,7 +136,7 @@ enum What {
     Local(u32),
     /// The bytes of a get have arrived at the origin.
     Back(u32),
-    /// The deadline of the wait with that number has passed.
+    /// The deadline of the wait with this number has passed.
     Deadline(u32, u32),
 }
 
@@ -163,9 +163,9 @@ struct RankState {
     wait: u32,
     /// The number of incomplete messages.
     outstanding: u32,
-    /// When the last of the complete messages is complete at this rank.
+    /// The time at which the last of the complete messages is complete at this rank.
     complete: u64,
-    /// When the last of the processor's stores has taken effect.
+    /// The time at which the last of the processor's stores takes effect.
     stored: u64,
 }
 
@@ -173,15 +173,15 @@ struct RankState {
 #[derive(Default)]
 struct Channel {
     outstanding: u32,
-    /// When the last message arrives.
+    /// The time at which the last message arrives.
     arrives: u64,
-    /// When all served messages are complete at the origin.
+    /// The time at which all served messages are complete at the origin.
     complete: u64,
 }
 
 #[derive(Default)]
 struct Adapter {
-    /// When the next message can leave.
+    /// The time at which the next message can leave.
     leaves: u64,
     engines: Vec<Engine>,
     served: u64,
@@ -196,7 +196,7 @@ struct Adapter {
 #[derive(Default)]
 struct Engine {
     busy: bool,
-    turns: Turns,
+    turns: RoundRobin,
 }
 
 /// The part of the [`Stats`] that begins and ends with the ranks' calls.
@@ -234,7 +234,7 @@ pub(super) struct World<'p> {
     operations: Operations,
     /// The number of ranks that wait for all others.
     waiting: u32,
-    /// When the counts began.
+    /// The time at which the counts began.
     counted_from: u64,
     /// The counts, once they have ended.
     counts: Option<Counts>,
@@ -243,7 +243,7 @@ pub(super) struct World<'p> {
     resumed: Vec<(u32, Reply)>,
 }
 
-/// The placement of a world's ranks, and what executes their operations inside a node.
+/// The placement of a world's ranks, and the part of the machine that executes their operations inside a node.
 pub(super) struct Setting {
     pub(super) size: u32,
     pub(super) ranks_per_node: u32,
@@ -390,7 +390,7 @@ impl<'p> World<'p> {
             })
             .collect();
         Error::world(format!(
-            "{} of {} ranks wait for ever, from {} ns of virtual time on: {}{}",
+            "{} of {} ranks wait forever, from {} ns of virtual time on: {}{}",
             self.ranks.len() as u32 - self.ended,
             self.ranks.len(),
             self.now() / 1000,
@@ -496,7 +496,7 @@ impl<'p> World<'p> {
                 // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
                 unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
                 let message = self.message(Message { origin: me, at, load: Load::PutBytes(bytes) });
-                // By default the processor executes them, like gets: atomics do not conflict with them.
+                // By default the processor executes puts of bytes, like gets, since atomics do not conflict with them.
                 self.post(message, rank, distance, len, self.local_bulk.unwrap_or(LocalAtomics::Processor));
             }
             Op::GetBytes { at, dest, len } => {
@@ -529,7 +529,7 @@ impl<'p> World<'p> {
             Op::Flush { target } => self.flush(rank, target),
             Op::WaitUntil { own, until, deadline, writer } => self.wait_until(me, (own, until), deadline, writer),
             Op::Pause { operations } => {
-                // Without a network it is the pause of such a machine's backend.
+                // Without a network, it is the pause of the backend of such a machine.
                 let one = match self.profile.shape {
                     Shape::OneNode => OPERATION * 1000,
                     _ => self.profile.remote_word(1).0,
@@ -800,9 +800,9 @@ impl<'p> World<'p> {
             if let Some(dest) = dest
                 && !matches!(self.ranks[origin.index()].blocked, Blocked::Ended)
             {
-                // SAFETY: the caller of `get_bytes_nb`, or of `start` (whose `bytes` are a word's), vouches for `dest` until a wait for the request, or a flush, returns.
-                // Neither has: one that succeeds waits for this event, and one that fails has given the get up, which
-                // leaves no `dest`. The rank has not ended, so its frames are there.
+                // SAFETY: the caller of `get_bytes_nb`, or of `start` (whose `bytes` are a word's), vouches for `dest` until a wait for the
+                // request, or a flush, returns. Neither has returned: a successful one waits for this event, and a failed one has given the
+                // get up, which leaves no `dest`. The rank has not ended, so its frames exist.
                 unsafe { dest.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             }
             let waits = matches!(self.ranks[origin.index()].blocked, Blocked::Request(waited) if waited == request);
@@ -827,8 +827,8 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Returns the part of a transfer of that length for which the core that has the line goes on using it. It is `keep`,
-    /// and up to a quarter of it more or less, so that ranks do not run in step, unlike real ones.
+    /// Returns the part of a transfer of this length for which the core that has the line goes on using it. The part is
+    /// `keep`, plus or minus up to a quarter of it. Otherwise ranks would run in step, unlike real ranks.
     fn kept(&mut self, moved: u64) -> u64 {
         let keep = self.profile.node.keep;
         if keep >= 1.0 {
@@ -946,7 +946,7 @@ impl<'p> World<'p> {
                 state.load = Load::Bytes { request, bytes };
                 self.back(message);
             }
-            // These are messages of adapters.
+            // These counts are messages of adapters.
             Load::Started { .. } | Load::Bytes { .. } => {}
         }
     }
@@ -1115,7 +1115,7 @@ impl<'p> World<'p> {
         Counts { operations: self.operations, busiest, hottest }
     }
 
-    /// Returns the counts, and those of the whole simulation.
+    /// Returns the counts, and the counts of the whole simulation.
     pub(super) fn stats(&mut self) -> Stats {
         let Counts { operations, busiest, hottest } = self.counts.take().unwrap_or_else(|| self.counts());
         let (events, end, lines) = (self.events, Span(self.now()), self.memory.touched() as u64);

@@ -13,13 +13,13 @@ pub(super) const NO_CORE: u32 = u32::MAX;
 /// The adapter, as the last user of a line.
 pub(super) const ADAPTER: u32 = u32::MAX - 1;
 
-/// The core that goes on using a line while the line is on its way to another core.
+/// The core that still uses a line while the line is on its way to another core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) rank: u32,
-    /// When its operations under way are done.
+    /// The time at which its operations under way end.
     pub(super) from: u64,
-    /// When the line has left it.
+    /// The time at which the line has left the core.
     pub(super) until: u64,
 }
 
@@ -31,7 +31,7 @@ impl Before {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) words: [u64; WORDS],
-    /// When the next write to the line can begin.
+    /// The time at which the next write to the line can begin.
     pub(super) free: u64,
     /// The rank whose core was the last to write the line, or the adapter.
     pub(super) writer: u32,
@@ -51,7 +51,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Returns the index of the line at a place, which is made if it is not there.
+    /// Returns the index of the line at a place, which is made if it does not exist.
     #[inline]
     pub(super) fn line(&mut self, rank: Rank, disp: Disp) -> u32 {
         let key = (u64::from(rank.0) << 32) | (disp.0 / (WORDS as u64 * WORD));

@@ -1,9 +1,9 @@
 //! The shape of a network: the number of links from node to node, and the places on the way.
 //!
-//! A *place* is a node (its number) or a switch (a number after those of the nodes). Everything is integer arithmetic on
-//! these numbers; a network takes no memory for its nodes or links.
+//! A *place* is a node (its number) or a switch (a number after the nodes' numbers). Everything is integer arithmetic on
+//! these numbers, so a network takes no memory for its nodes or links.
 //!
-//! The shape fixes the routes, which are minimal; the gain of adaptive routing under load is not modelled. The simulator
+//! The shape fixes the routes, which are minimal. The gain of adaptive routing under load is not modelled. The simulator
 //! relies on this invariant: from any place, [`Network::toward`] reaches the home node in as many steps as there are links
 //! on the way. From node to node, that number is [`Network::hops`].
 //!
@@ -33,7 +33,7 @@ pub enum Shape {
         free: u32,
         /// The lengths of the fixed dimensions.
         fixed: Vec<u32>,
-        /// Whether the ends of each free dimension are linked.
+        /// True if the ends of each free dimension are linked.
         wrap: bool,
     },
     /// Groups of routers: all routers of a group are linked, and so are all groups (J. Kim et al., ISCA'08). The link from
@@ -45,14 +45,14 @@ pub enum Shape {
         routers: u32,
     },
     /// Switches in levels: a switch of level i joins `down[i]` nodes or switches below it, and one switch above these
-    /// levels joins all. A switch stands for as many real switches as its links need: the tree is fat.
+    /// levels joins all. A switch represents as many real switches as its links need: the tree is fat.
     FatTree {
         /// The number that each level joins, from the nodes up.
         down: Vec<u32>,
     },
 }
 
-/// A network of a number of nodes.
+/// A network with its number of nodes.
 #[derive(Clone, Debug)]
 pub struct Network {
     nodes: u32,
@@ -93,7 +93,7 @@ struct Level {
 }
 
 impl Network {
-    /// Makes a network of that shape.
+    /// Makes a network of this shape.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Network {
                     let length = dimension.length;
                     let (at, to) = (a % length, b % length);
                     if at != to {
-                        // On a ring of even length both ways to the opposite side are equally long: then the way goes
+                        // On a ring of even length both ways to the opposite side are equally long. Then the route goes
                         // up.
                         let up = if dimension.wrap { 2 * ((to + length - at) % length) <= length } else { to > at };
                         let next = match (up, at) {
@@ -221,7 +221,7 @@ impl Network {
                 let level = levels.iter().rposition(|level| place >= level.first).unwrap_or(0);
                 let here = levels[level];
                 let index = place - here.first;
-                // The top joins all, so it never needs a place above it.
+                // The top joins all nodes, so it never needs a place above it.
                 let next = if home / here.width == index { levels[level - 1] } else { levels[level + 1] };
                 let node = if home / here.width == index { home } else { index * here.width };
                 next.first + node / next.width
@@ -237,7 +237,7 @@ fn gateway(group: u32, other: u32, routers: u32) -> u32 {
 }
 
 impl Shape {
-    /// Checks the shape itself; the error says what to do.
+    /// Checks the shape itself. The error gives advice.
     pub(crate) fn check(&self) -> Result<(), String> {
         let lengths = |what: &str, lengths: &[u32]| match lengths.iter().find(|length| !LENGTHS.contains(length)) {
             Some(length) => Err(format!("{what} of {length} is not from {} to {}", LENGTHS.start(), LENGTHS.end())),
@@ -283,14 +283,14 @@ fn torus(nodes: u32, free: u32, fixed: &[u32], wrap: bool) -> Result<(Routes, u6
     let dimensions = dimensions.map(|(length, wrap)| {
         let here = stride;
         stride *= u128::from(length);
-        // If the stride of a dimension does not fit, there are too many places, which is refused below.
+        // If the stride of a dimension does not fit, there are too many places, which the check below refuses.
         Dimension { length, stride: u32::try_from(here).unwrap_or(u32::MAX), wrap }
     });
     let dimensions = dimensions.collect();
     Ok((Routes::Torus(dimensions), u64::try_from(stride).unwrap_or(u64::MAX)))
 }
 
-/// Returns the lengths, the longest last, of a box with that many dimensions and room for `places`. Of the boxes with
+/// Returns the lengths, the longest last, of a box with this many dimensions and room for `places`. Of the boxes with
 /// similar lengths it is the one with the least spare room.
 fn box_of(places: u32, dimensions: u32) -> Vec<u32> {
     if dimensions == 1 {

@@ -1,10 +1,10 @@
 //! The simulator's description of a machine: the times of its operations, and the places of its ranks.
 //!
 //! A profile is a TOML file. Every value has its unit. In the profiles in `atomics/profiles`, a comment gives the source of
-//! every number: a paper and its section, the data that it was fitted to, or that it is assumed. Times are `"100ns"` or
-//! `"0.71us"`. The cost of a byte is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are required, and there are
-//! no others. A machine of the shape `one-node` has all or none of the network's keys and the table `nic`. The keys
-//! `node.keep` and `node.pause` are optional, with the values 1 and 0.
+//! every number: a paper and its section, the data of a fit, or an assumption. Times are `"100ns"` or `"0.71us"`. The cost
+//! of a byte is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are required, and there are no others. A machine
+//! of the shape `one-node` has all or none of the network's keys and the table `nic`. The keys `node.keep` and `node.pause`
+//! are optional, with the values 1 and 0.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -32,7 +32,7 @@ use super::units::{self, quoted, write_per_byte, write_time};
 use crate::engine::sim::network::Shape;
 use crate::{Error, Result};
 
-/// What executes atomic operations on words of a rank of the same node.
+/// The part of the machine that executes atomic operations on words of a rank of the same node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalAtomics {
     /// The processor, whose operations are atomic with the adapter's operations.
@@ -138,7 +138,7 @@ pub struct Profile {
     pub hop: Span,
     /// The time of the way from a node to itself.
     pub loopback: Span,
-    /// What executes atomic operations inside a node.
+    /// The part of the machine that executes atomic operations inside a node.
     pub local_atomics: LocalAtomics,
     /// The order of waiting messages.
     pub arbitration: Arbitration,
@@ -174,7 +174,7 @@ const LOCAL_ATOMICS: [(&str, LocalAtomics); 2] = [("processor", LocalAtomics::Pr
 
 const ARBITRATIONS: [(&str, Arbitration); 2] = [("fifo", Arbitration::Fifo), ("round-robin", Arbitration::RoundRobin)];
 
-/// The longest time that a machine takes for anything here: a longer time is a mistake.
+/// The longest time of a setting. A longer time is a mistake.
 const LONGEST: Span = Span(1_000_000_000_000);
 
 impl Profile {
@@ -183,7 +183,7 @@ impl Profile {
         BUILTIN.iter().map(|(name, _)| *name)
     }
 
-    /// Returns the built-in profile of that name.
+    /// Returns the built-in profile with this name.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl Profile {
         Profile::parse(&path.display().to_string(), &settings::read(path)?)
     }
 
-    /// Returns the built-in profile of that name, or reads it from a file if the name has a `/` or a `.`.
+    /// Returns the built-in profile with this name, or reads it from a file if the name has a `/` or a `.`.
     ///
     /// # Errors
     ///
@@ -290,7 +290,7 @@ impl Profile {
         Span(self.overhead.0 + ways + self.nic.atomic.0 + self.nic.word.0 + self.completion.0)
     }
 
-    /// Returns a profile with the values of a missing network only.
+    /// Returns a profile that has only the values of a missing network.
     fn without_network() -> Profile {
         Profile {
             name: String::new(),

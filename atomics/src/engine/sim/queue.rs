@@ -1,9 +1,9 @@
 //! Events in the order of their times: a radix heap.
 //!
 //! R. K. Ahuja, K. Mehlhorn, J. B. Orlin, R. E. Tarjan, Faster algorithms for the shortest path problem, J. ACM 37, 1990.
-//! A pushed time is never before the last popped time. Bucket i holds the events whose highest bit that differs from that
-//! time is bit i - 1. An event moves only to lower buckets, and sequentially through memory. Events of one time are
-//! popped in the order of their pushes: they are always in one bucket, and keep their order as they move.
+//! A pushed time is never earlier than the last popped time. Bucket i holds the events whose highest bit that differs
+//! from that time is bit i - 1. An event moves only to lower buckets, and sequentially through memory. Events of one time
+//! are popped in the order of their pushes: they are always in one bucket, and keep their order as they move.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl<T: Copy> Queue<T> {
         Queue { last: 0, now: VecDeque::new(), later: [const { Vec::new() }; 64], filled: 0, spare: Vec::new() }
     }
 
-    /// Adds an event, which is not before the last popped one.
+    /// Adds an event, which is not earlier than the last popped event.
     #[inline]
     pub(super) fn push(&mut self, time: u64, what: T) {
         debug_assert!(time >= self.last, "an event at {time} comes after {}", self.last);

@@ -79,7 +79,7 @@ impl<'a> Table<'a> {
         self.source.error(at, format_args!("{}{key}: {what}", self.prefix))
     }
 
-    /// Returns whether there is such a key.
+    /// Returns whether the table has this key.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }

@@ -2,8 +2,8 @@
 //! end.
 //!
 //! Only touched pages of a stack take memory, so its size costs only address space. A guard is a page marker without
-//! its own mapping (`MADV_GUARD_INSTALL`, Linux 6.13); older kernels protect the page instead, which takes two mappings
-//! a stack, of some 65,000 in all (`vm.max_map_count`).
+//! its own mapping (`MADV_GUARD_INSTALL`, Linux 6.13); older kernels protect the page instead. That takes two mappings
+//! for each stack, out of about 65,000 in all (`vm.max_map_count`).
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -51,8 +51,8 @@ impl Stacks {
         let base = base.map_err(|error| Error::system(format!("mapping {len} bytes for {count} stacks"), error))?;
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
         let slab = Slab { base, len: len.max(PAGE), bytes };
-        // One page table in place of huge pages, which would make each stack's first touch one of 2 MiB.
-        // SAFETY: the range is the new mapping; the advice changes no contents.
+        // This uses a page table instead of huge pages, with which the first touch of each stack would touch 2 MiB.
+        // SAFETY: the range is the new mapping, and the advice changes no contents.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), slab.len, rustix::mm::Advice::LinuxNoHugepage) };
         let mut markers = true;
         for index in 0..count {
@@ -93,7 +93,7 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this slab's, and no stack of it is left, since each holds the slab.
+        // SAFETY: the mapping belongs to this slab, and none of its stacks is left, since each stack holds the slab.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -105,8 +105,8 @@ pub(super) struct SlabStack {
     _slab: Rc<Slab>,
 }
 
-// SAFETY: the stack is a part of a mapping that it keeps, of at least three pages above a page that cannot be accessed;
-// both ends are aligned to pages. `Stacks::take` is called once for each, by `World::run`.
+// SAFETY: the stack is a part of a mapping that it keeps. It has at least three pages above a page that cannot be
+// accessed, and both ends are aligned to pages. `World::run` calls `Stacks::take` once for each.
 unsafe impl Stack for SlabStack {
     fn base(&self) -> StackPointer {
         self.base

@@ -71,7 +71,7 @@ pub struct Hottest {
     pub disp: u64,
     /// The number of adapters' complete atomic operations on it.
     pub served: u64,
-    /// The least time for these operations, which take turns: operations times service time.
+    /// The shortest possible time for these operations, which take turns: operations times service time.
     pub bound: Span,
 }
 
@@ -81,7 +81,7 @@ pub struct Hottest {
 pub struct Stats {
     /// The number of handled events, of the whole simulation.
     pub events: u64,
-    /// The virtual time from the simulation's begin to its last event.
+    /// The virtual time from the simulation's start to its last event.
     pub end: Span,
     /// Operations of all ranks.
     pub operations: Operations,

@@ -1,9 +1,9 @@
 //! The order of messages that wait for one engine: round-robin at each place of the network on their way.
 //!
-//! Switches hold few messages, and serve their inputs in turn. So at each place on the way to a busy adapter, the messages
-//! of the place's own ranks and of each neighbour get equal shares while there are any. A rank next to the adapter shares
-//! with few ranks, a far rank with all ranks on the same way. No message waits forever, and a short queue is served nearly
-//! in the order of arrival.
+//! Switches hold few messages, and serve their inputs in turn. So each place on the way to a busy adapter gives equal
+//! shares to its own ranks and to each neighbour, as long as they have messages. A rank next to the adapter shares with
+//! few ranks. A far rank shares with all ranks on the same route. No message waits forever, and a short queue is served
+//! nearly in the order of arrival.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use super::network::Network;
 
 /// The messages that wait for one engine.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct RoundRobin {
     /// The places at which messages wait.
-    places: FxHashMap<u32, Place>,
+    places: FxHashMap<u32, PlaceQueue>,
     waiting: u32,
     /// Empty places, kept for their memory.
-    spare: Vec<Place>,
-    /// The places on the way to the place whose turn it is.
+    spare: Vec<PlaceQueue>,
+    /// The places on the way to the place that has its turn.
     way: Vec<u32>,
 }
 
 #[derive(Default)]
-struct Place {
+struct PlaceQueue {
     /// The inputs with messages, in the order of their turns.
     inputs: VecDeque<Input>,
     /// The messages of the place's own ranks.
@@ -37,7 +37,7 @@ enum Input {
     From(u32),
 }
 
-impl Turns {
+impl RoundRobin {
     #[cfg(test)]
     fn waiting(&self) -> u32 {
         self.waiting
@@ -120,7 +120,7 @@ mod tests {
         const NODES: [u32; 5] = [0, 1, 2, 3, 6];
         let shape = Shape::Torus { free: 0, fixed: vec![3, 3], wrap: true };
         let network = Network::new(&shape, 9).unwrap();
-        let mut turns = Turns::default();
+        let mut turns = RoundRobin::default();
         // Node 0 is home; messages are numbered by 100 × node + their number.
         for number in 0..4 {
             for node in NODES {

@@ -111,7 +111,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Reads a number of bytes like [`bytes`]; a number without a unit is one of bytes.
+/// Reads a number of bytes like [`bytes`]. A number without a unit counts bytes.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The launcher of a job on several hosts: one [part](super::part) a host, which a remote shell starts.
+//! The launcher of a job on several hosts: one [part](super::part) for each host, which a remote shell starts.
 //!
 //! ```text
 //! rmalab launch ──┬── rmalab launch --part ── ranks 0, 1          this host: a child
@@ -34,33 +34,34 @@ use crate::join::bootstrap::{Hub, Presence, address_of};
 use crate::join::environment;
 use crate::{Error, Rank, Result, SEGMENT_BYTES};
 
-/// How often the launcher looks for events without a message: signals, the clock, processes that have ended.
+/// The interval at which the launcher looks for events without a message: signals, the clock, processes that have
+/// ended.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How much longer than its ranks a part may take to end.
+/// The time that a part may take to end after its ranks.
 const BESIDE: Duration = Duration::from_secs(5);
 
-/// How long the launcher waits for a part that has ended while its standard error is still open. After a second signal,
-/// it is the wait for the last output after the ranks have ended.
+/// The time for which the launcher waits for a part that has ended while its standard error is still open. After a
+/// second signal, it is the wait for the last output after the ranks have ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Messages of the parts that wait to be dealt with; the threads that read more wait.
+/// The largest number of unhandled messages of the parts. With more, the threads that read them wait.
 const WAITING: usize = 1024;
 
 /// Lines of parts are cut at this length, which is longer than any line of a part.
 const LONGEST: u64 = 256 << 10;
 
-/// A host, and how many ranks it has room for.
+/// A host, with the number of ranks for which it has room.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
-    /// The name for the remote shell; for this host its own name, `localhost`, or one of its addresses.
+    /// The name for the remote shell. This host is its own name, `localhost`, or one of its addresses.
     pub name: String,
     /// The largest number of its ranks.
     pub ranks: u32,
 }
 
 impl Host {
-    /// Reads `a:2,b:4,c`: names with the largest number of ranks of each, by default 1.
+    /// Reads `a:2,b:4,c`: names with the largest number of ranks of each host, by default 1.
     ///
     /// # Errors
     ///
@@ -69,7 +70,7 @@ impl Host {
         text.split(',').map(|part| Host::read(part.trim())).collect()
     }
 
-    /// Reads a file of hosts: one a line, `name`, `name:4` or `name slots=4`; from `#` on a line is a comment.
+    /// Reads a file of hosts: one on each line, `name`, `name:4` or `name slots=4`. From `#` on, a line is a comment.
     ///
     /// # Errors
     ///
@@ -126,11 +127,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// A job of as many ranks as the hosts have room for, or of `size`, which fill them in their order.
+    /// Makes a job of `size` ranks, which fill the hosts in their order, or by default of as many ranks as the hosts
+    /// have room for.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when there is not room for them, or for none.
+    /// [`Error::World`] when the hosts do not have room for them, or when there are no ranks.
     pub fn new(hosts: Vec<Host>, size: Option<u32>) -> Result<Hosts> {
         let room: u64 = hosts.iter().map(|host| u64::from(host.ranks)).sum();
         let size = size.map_or(room, u64::from);
@@ -168,19 +170,20 @@ impl Hosts {
         self
     }
 
-    /// Sets the remote shell and its options, `ssh` by default: it is given a host's name and a command line for its shell.
+    /// Sets the remote shell and its options, `ssh` by default. It gets a host's name and a command line for that host's
+    /// shell.
     pub fn remote_shell(mut self, words: Vec<OsString>) -> Hosts {
         self.remote_shell = words;
         self
     }
 
-    /// Sets where `rmalab` is on the other hosts; by default where it is here.
+    /// Sets the path of `rmalab` on the other hosts; by default its path on this host.
     pub fn remote_program(mut self, path: impl AsRef<OsStr>) -> Hosts {
         self.remote_program = Some(path.as_ref().to_os_string());
         self
     }
 
-    /// Names the network interface of this host, or its address, that all hosts can reach: the hub listens there alone.
+    /// Sets the network interface of this host, or its address, that all hosts can reach. The hub listens only there.
     pub fn interface(mut self, interface: impl Into<String>) -> Hosts {
         self.interface = Some(interface.into());
         self
@@ -200,15 +203,16 @@ impl Hosts {
         self
     }
 
-    /// Sets how long the others may take to end after one rank has failed, see [`Launcher::grace`](super::Launcher::grace).
+    /// Sets the time in which the others may end after one rank has failed; see
+    /// [`Launcher::grace`](super::Launcher::grace).
     pub fn grace(mut self, grace: Duration) -> Hosts {
         self.grace = grace;
         self
     }
 
-    /// Starts the ranks and waits until all have ended; the exit code of the first that has failed, as a shell would say it.
+    /// Starts the ranks and waits until all have ended. Returns the exit code of the first that has failed, like a shell.
     ///
-    /// SIGINT, SIGTERM and SIGHUP are passed on to the ranks; a second one kills them.
+    /// SIGINT, SIGTERM and SIGHUP are passed on to the ranks. A second signal kills them.
     ///
     /// # Errors
     ///
@@ -241,7 +245,7 @@ impl Hosts {
         let mut first = 0;
         for (at, host) in self.hosts.iter().enumerate() {
             let orders = self.orders(first, host.ranks, &job.hub)?;
-            // The started processes end with `job`.
+            // Dropping `job` ends the processes that were started.
             let started = self.start(host, first, &orders, |part| reader(part, at, &tell))?;
             job.parts.push(started);
             first += host.ranks;
@@ -341,7 +345,7 @@ impl Hosts {
             command.args(options).arg(&host.name).arg(format!("exec {} launch --part", quoted(program)));
             command
         };
-        // A separate group: this process gets a Ctrl-C at the terminal, and passes it on.
+        // A separate group: only this process gets a Ctrl-C at the terminal, and passes it on.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn().map_err(failed)?;
         let mut part = PartProcess {
@@ -367,7 +371,7 @@ impl Hosts {
     }
 }
 
-/// `text` as one word of a shell's command line.
+/// Returns `text` as one word of a shell's command line.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -377,7 +381,7 @@ enum Came {
     Out(Vec<u8>),
     /// A line of its standard error, and the credit to return once the line has been written.
     Err(Vec<u8>, Arc<Credit>),
-    /// It says no more on its standard output, or on its standard error.
+    /// The part has closed its standard output, or its standard error.
     End {
         is_out: bool,
     },
@@ -389,7 +393,7 @@ enum Came {
 enum Piece {
     /// A line of a rank of a part.
     Line { part: usize, rank: Rank, stream: Stream, bytes: Vec<u8> },
-    /// A line of the launcher's own, to standard error.
+    /// A line of the launcher itself, to standard error.
     Notice(String),
     /// A line of a part's standard error, and the credit to return.
     Err { name: String, line: Vec<u8>, credit: Arc<Credit> },
@@ -437,7 +441,7 @@ fn write(pieces: &Receiver<Piece>, tell: &SyncSender<(usize, Came)>) {
             }
             Piece::Line { part, rank, stream, bytes } => {
                 sink.one(Line { rank, stream, bytes: &bytes });
-                // At the end of the job the receiver is gone.
+                // At the end of the job the receiver no longer exists.
                 let _ = tell.send((part, Came::Written(cost(&bytes))));
             }
         }
@@ -469,7 +473,7 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
                     return;
                 }
             }
-            // The receiver is gone when the job is over.
+            // The receiver no longer exists when the job is over.
             let _ = tell.send((at, Came::End { is_out }));
         };
         std::thread::Builder::new()
@@ -487,7 +491,7 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
     Ok(())
 }
 
-/// A part that runs.
+/// A running part.
 struct PartProcess {
     name: String,
     first: u32,
@@ -496,12 +500,12 @@ struct PartProcess {
     input: Option<ChildStdin>,
     child: Child,
     greeted: bool,
-    /// Whether its standard output has ended.
+    /// True if its standard output has ended.
     closed: bool,
-    /// Whether its standard error has ended.
+    /// True if its standard error has ended.
     quiet: bool,
     heard: Instant,
-    /// The number of bytes of its lines that were written and not granted yet.
+    /// The number of bytes of its lines that have been written, and for which no credit has been returned yet.
     written: usize,
     status: Option<ExitStatus>,
 }
@@ -528,24 +532,25 @@ impl Drop for PartProcess {
         self.input = None;
         if self.status.is_none() {
             self.kill();
-            // It has been killed, so this ends; how is of no interest.
+            // It has been killed, so this wait ends. The exit status is not needed.
             let _ = self.child.wait();
         }
     }
 }
 
-/// A job that runs.
+/// A running job.
 struct Running {
     hub: Hub,
     parts: Vec<PartProcess>,
     grace: Duration,
-    /// When the parts are killed, once one has failed.
+    /// The time at which the parts are killed, once one has failed.
     ending: Option<Instant>,
     /// The exit code of the first failure.
     exit_code: Option<i32>,
     /// The number of failed ranks.
     failures: u32,
-    /// Ranks that have exited with 0, whose connections to the hub have not ended yet: the part, the process and when.
+    /// The ranks that have exited with 0, and whose connections to the hub have not ended yet: the part, the process
+    /// and the time.
     undecided: Vec<(usize, Rank, u32, Instant)>,
     out: Writer,
     err: Writer,
@@ -602,12 +607,12 @@ impl Running {
         } else if presence == Presence::Failed {
             self.rank_failed(at, rank, pid, status, true);
         } else if presence == Presence::Joined {
-            // Its farewell, or the end of its connection, takes another way than the news of its end.
+            // Its farewell, or the end of its connection, arrives on another connection than the report of its end.
             self.undecided.push((at, rank, pid, Instant::now()));
         }
     }
 
-    /// Looks again how the ranks have left that have exited with 0.
+    /// Checks again whether the ranks that have exited with 0 have left the world.
     fn decide(&mut self) {
         for (at, rank, pid, since) in std::mem::take(&mut self.undecided) {
             match self.hub.ended(rank) {
@@ -636,7 +641,7 @@ impl Running {
         }
     }
 
-    /// Has a line written to standard error.
+    /// Queues a line for standard error.
     fn report(&self, line: String) {
         self.err.write(Piece::Notice(line));
     }
@@ -683,7 +688,7 @@ impl Running {
             }
             // An error could only mean that it is not a child of this process, but it is.
             let Ok(Some(status)) = part.child.try_wait() else { continue };
-            // Its last output has the reason of its end; a process that a remote shell has left may keep that stream
+            // Its last output has the reason of its end. A process that a remote shell has left may keep that stream
             // open.
             if !(part.quiet || over || part.heard.elapsed() >= LAST_WORDS) {
                 continue;

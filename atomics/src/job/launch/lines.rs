@@ -1,7 +1,7 @@
 //! The output of many ranks on one stream, line by line, written by a separate thread.
 //!
 //! A process that reads the launcher's output slowly, or not at all, slows down this thread, and through full pipes the
-//! writing ranks. Supervision never waits for it: signals are still obeyed, and the ends of ranks detected.
+//! writing ranks. Supervision never waits for it. So the launcher still obeys signals, and detects the ends of ranks.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::thread::JoinHandle;
@@ -35,14 +35,14 @@ impl Sink {
         }
     }
 
-    /// Hands on a line that has come whole.
+    /// Passes on a complete line.
     pub(super) fn one(&mut self, line: Line<'_>) {
         self.line(line.rank, line.stream, line.bytes);
-        // When no process reads the output any more, the ranks still have work to do.
+        // The ranks still have work to do even if no process reads the output any longer.
         let _ = self.flush(line.stream);
     }
 
-    /// Passes on the collected output. Lines leave whole, even if this process prints other output.
+    /// Passes on the collected output. Lines stay whole, even if this process prints other output.
     fn flush(&mut self, stream: Stream) -> std::io::Result<()> {
         let Sink::Prefixed(batch) = self else { return Ok(()) };
         let written = match stream {
@@ -66,7 +66,7 @@ pub(super) enum Pumped {
     Dry,
     /// There will be nothing more.
     Ended,
-    /// There may be more, but no process reads the stream that it should go to.
+    /// There may be more, but no process reads the destination.
     Unread,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Lines {
     pipe: PipeReader,
     rank: Rank,
     stream: Stream,
-    /// The begun part of a line.
+    /// The first part of an unfinished line.
     begun: Vec<u8>,
 }
 
@@ -117,7 +117,8 @@ impl Lines {
 
     /// Passes on the content of the pipe, and a last line without an end.
     ///
-    /// A process that the rank has started may hold the pipe open, and write on: the carrier does not wait for that.
+    /// A process that the rank has started may hold the pipe open, and continue to write. The carrier does not wait for
+    /// that.
     fn drain(&mut self, sink: &mut Sink) -> Result<()> {
         let waiting = rustix::io::ioctl_fionread(&self.pipe)
             .map_err(|error| Error::system(format!("looking at the output of {}", self.rank), error))?;
@@ -133,7 +134,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Passes on a last line that nothing has ended.
+    /// Passes on an unfinished last line.
     fn end(&mut self, sink: &mut Sink) -> Pumped {
         if !self.begun.is_empty() {
             sink.line(self.rank, self.stream, &self.begun);
@@ -150,7 +151,7 @@ impl Lines {
 pub(super) struct Carrier {
     /// Takes the notices. When it closes, the carrier passes on the content of the pipes, and ends.
     notices: Option<PipeWriter>,
-    /// Ends with the thread.
+    /// A pipe that closes when the thread ends.
     running: PipeReader,
     thread: JoinHandle<Result<()>>,
 }
@@ -178,7 +179,7 @@ impl Carrier {
         &self.running
     }
 
-    /// Has a line written to standard error. It is lost if the pipe is full: the launcher has few of them.
+    /// Queues a line for standard error. It is lost if the pipe is full, but the launcher writes few lines.
     pub(super) fn notice(&self, line: &str) {
         if let Some(mut notices) = self.notices.as_ref() {
             let _ = notices.write(format!("{line}\n").as_bytes());
@@ -190,7 +191,7 @@ impl Carrier {
         self.notices = None;
     }
 
-    /// The result of the thread, which has ended or ends at once.
+    /// Returns the result of the thread, which has ended or ends at once.
     ///
     /// # Panics
     ///
@@ -216,7 +217,7 @@ fn carry(mut pipes: Vec<Lines>, mut notices: PipeReader, mut sink: Sink) -> Resu
                 Ok(0) => {
                     return pipes.iter_mut().try_for_each(|lines| lines.drain(&mut sink));
                 }
-                // Output that no process reads is lost, as for every program that writes to standard error.
+                // Unread output is lost, as for every program that writes to standard error.
                 Ok(len) => drop(std::io::stderr().write_all(&chunk[..len])),
                 Err(_) => {}
             }

@@ -1,7 +1,7 @@
-//! The launcher of those ranks of a job that are on one of its hosts, on behalf of the launcher of the whole job.
+//! The launcher of a job's ranks on one of its hosts, on behalf of the launcher of the whole job.
 //!
-//! A remote shell starts it, and it communicates only through its standard streams: no secret is on a command line, and
-//! when the connection or the other launcher is gone, its standard input ends.
+//! A remote shell starts it, and it communicates only through its standard streams. So no secret is on a command line,
+//! and its standard input ends when the connection or the other launcher is gone.
 //!
 //! Standard input: one line of JSON, the [`Orders`]; then single bytes: a signal's number to pass on, [`END`], [`ALIVE`],
 //! or [`MORE`]. Standard output: [`GREETING`], and then lines:
@@ -16,8 +16,8 @@
 //! Each side treats the other one as lost after ten seconds of silence.
 //!
 //! Output and supervision share a stream, so the launcher always reads it. Credit bounds the output: a part sends at most
-//! [`CREDIT`] bytes of lines that the launcher has not written yet, and each [`MORE`] reports that the launcher has
-//! written [`GRANT`] bytes of them. So a slow reader slows down only the ranks.
+//! [`CREDIT`] bytes of lines that the launcher has not written yet. Each [`MORE`] reports that the launcher has written
+//! [`GRANT`] bytes of them. So a slow reader slows down only the ranks.
 
 use std::fs::File;
 use std::io::{PipeWriter, Read, Write};
@@ -32,31 +32,32 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
 use super::supervisor::END;
-use super::{Launcher, Line, Output, Part, Stream};
+use super::{JobPart, Launcher, Line, Output, Stream};
 use crate::{Error, Rank, Result};
 
-/// The first line of a part, after which all output has the defined form; shells may print other lines before it.
+/// The first line of a part, after which all output has the defined form. Shells may print other lines before it.
 pub(super) const GREETING: &str = "rmalab part 2";
 
-/// Says nothing but that the sender is there. No signal that is passed on has this number.
+/// Shows only that the sender is alive. No forwarded signal has this number.
 pub(super) const ALIVE: u8 = b'.';
 
-/// Says that the launcher has written [`GRANT`] bytes of this part's lines. No signal that is passed on has this number.
+/// Reports that the launcher has written [`GRANT`] bytes of this part's lines. No forwarded signal has this number.
 pub(super) const MORE: u8 = b'+';
 
-/// How many bytes of lines a part may send that the launcher has not written yet: at least the longest line.
+/// The number of bytes of lines that a part may send and the launcher has not written yet: at least the longest line.
 pub(super) const CREDIT: usize = 4 * GRANT;
 
 /// The number of bytes of one [`MORE`].
 pub(super) const GRANT: usize = 64 << 10;
 
-/// How often each side sends a sign of life.
+/// The interval at which each side sends a sign of life.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
-/// After how long a silence the other side is lost.
+/// The length of a silence after which the other side counts as lost.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 
-/// How long the ranks' end may take once the other launcher is gone, before this process ends and the kernel ends them.
+/// The time in which the ranks may end once the other launcher is gone. Then this process ends, and the kernel ends
+/// them.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The longest orders, in bytes.
@@ -74,7 +75,7 @@ pub(super) struct Orders {
     /// The number of ranks of the job.
     pub(super) size: u32,
     pub(super) segment_bytes: u64,
-    /// Variables that the ranks get in addition to those of their host.
+    /// Variables that the ranks get in addition to their host's variables.
     pub(super) env: Vec<(String, String)>,
     /// The working directory.
     pub(super) folder: PathBuf,
@@ -92,7 +93,7 @@ pub(super) enum Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// Reads a line; `None` for one that no part says.
+    /// Reads a line; `None` for a line that no part sends.
     pub(super) fn read(line: &'a [u8]) -> Option<Said<'a>> {
         let (&kind, rest) = line.split_first()?;
         let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
@@ -128,7 +129,7 @@ impl<'a> Said<'a> {
         line
     }
 
-    /// Says it on standard output, as a whole.
+    /// Writes the message to standard output, as a whole.
     fn say(&self) {
         let mut out = std::io::stdout().lock();
         // When the reader is gone, the standard input ends as well, and that ends the part.
@@ -160,17 +161,18 @@ impl Credit {
     }
 }
 
-/// Is the part that the standard input orders, until its ranks have ended; the exit code, 1 if one has failed.
+/// Runs the part that the orders on standard input define, until its ranks have ended. Returns the exit code, which is
+/// 1 if a rank has failed.
 ///
-/// This is the other end of [`Hosts`](super::Hosts): what `rmalab launch --part` does.
+/// This is the other end of [`Hosts`](super::Hosts), for `rmalab launch --part`.
 ///
 /// # Errors
 ///
-/// [`Error::World`] for orders that are none, and when the ranks cannot be started, see [`Launcher::spawn`].
+/// [`Error::World`] for invalid orders, and when the ranks cannot be started; see [`Launcher::spawn`].
 pub fn part() -> Result<i32> {
     println!("{GREETING}");
     let failed = |error| Error::system("reading the orders of the job's launcher", error);
-    // Not through the standard library's buffer, which other code could not read.
+    // This does not read through the standard library's buffer, whose contents other code could not read.
     let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let mut line = Vec::new();
     let end = loop {
@@ -192,7 +194,7 @@ pub fn part() -> Result<i32> {
     })?;
     std::env::set_current_dir(&orders.folder)
         .map_err(|error| Error::system(format!("going to {}", orders.folder.display()), error))?;
-    let part = Part {
+    let part = JobPart {
         first: orders.first,
         size: orders.size,
         invitation: orders.invitation.parse()?,
@@ -265,19 +267,19 @@ fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8], credit: &Cre
     // The other launcher is gone: this kills the ranks.
     drop(control);
     std::thread::sleep(LAST);
-    // The supervisor has not ended by itself, for instance since it waits for a reader: with it the kernel ends the
-    // ranks.
+    // The supervisor has not ended by itself, for instance since it waits for a reader. The kernel ends the ranks with
+    // this process.
     std::process::exit(1);
 }
 
-/// The credit that a line takes; both sides count alike.
+/// Returns the credit that a line takes. Both sides count alike.
 pub(super) fn cost(line: &[u8]) -> usize {
     /// The line's kind and number, and the launcher's memory for the line.
     const BESIDE: usize = 64;
     (line.len() + BESIDE).min(CREDIT)
 }
 
-/// The byte that passes a signal on; [`END`], [`ALIVE`] and [`MORE`] are none.
+/// Returns the byte that passes a signal on, which differs from [`END`], [`ALIVE`] and [`MORE`].
 pub(super) fn byte_of(signal: i32) -> Option<u8> {
     u8::try_from(signal).ok().filter(|byte| ![END, ALIVE, MORE].contains(byte))
 }

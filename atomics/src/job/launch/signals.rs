@@ -15,9 +15,9 @@ pub(super) const FORWARDED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHU
 /// The running jobs of this process, and their effect on signals.
 struct Jobs {
     running: u32,
-    /// Set while no job runs: then a signal has its usual effect, as without this crate.
+    /// Set while no job runs. Then a signal has its usual effect, as without this crate.
     idle: Arc<AtomicBool>,
-    /// Whether each of [`FORWARDED`] is forwarded, once the first job has checked.
+    /// For each of [`FORWARDED`], true if it is forwarded, once the first job has checked.
     forwarded: Option<[bool; 3]>,
 }
 
@@ -67,10 +67,10 @@ impl Arrivals {
         for (signal, _) in FORWARDED.into_iter().zip(forwarded).filter(|&(_, forwarded)| forwarded) {
             let writer = Arc::clone(&writer);
             let take = move || {
-                // A full pipe holds more signals than anybody reads.
+                // A full pipe holds more signals than any job reads.
                 let _ = rustix::io::write(writer.as_fd(), &[signal as u8]);
             };
-            // SAFETY: the action is one write system call, made without the C library and so without errno: it is
+            // SAFETY: the action is one write system call, without the C library and so without errno, which is
             // async-signal-safe.
             let hook = unsafe { signal_hook::low_level::register(signal, take) }.map_err(failed)?;
             arrivals.hooks.push(hook);
@@ -78,12 +78,12 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// The descriptor to poll.
+    /// Returns the descriptor to poll.
     pub(super) fn reader(&self) -> &PipeReader {
         &self.reader
     }
 
-    /// The signals that have arrived since the last call.
+    /// Returns the signals that have arrived since the last call.
     pub(super) fn take(&self) -> Vec<i32> {
         let mut bytes = [0; 64];
         let len = rustix::io::read(&self.reader, &mut bytes).unwrap_or(0);
@@ -108,12 +108,12 @@ impl Drop for Arrivals {
 fn disposition(signal: i32) -> libc::sighandler_t {
     // SAFETY: a structure of integers, a set of bits and an optional function, of which all may be zero.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null new action only asks; the kernel writes `action` during the call only.
+    // SAFETY: a null new action only queries. The kernel writes `action` only during the call.
     unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
     action.sa_sigaction
 }
 
-/// The name of a signal, for people.
+/// Returns the name of a signal, for messages.
 pub(super) fn name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => "SIGHUP",

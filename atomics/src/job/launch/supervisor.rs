@@ -1,4 +1,4 @@
-//! The launcher's thread: starts the ranks, and then is one loop over everything that can happen to them.
+//! The launcher's thread. It starts the ranks, and then runs one loop over all events that concern them.
 //!
 //! The loop never waits for a process that reads output: separate threads write it (lines.rs).
 
@@ -27,26 +27,27 @@ use crate::{Error, Rank, Result};
 /// The job's owner sends this when a rank has failed elsewhere; no signal has this number.
 pub(super) const END: u8 = 0;
 
-/// How long to wait for the last output once the ranks must end at once: after a second signal, the time limit, or the
+/// The time to wait for the last output once the ranks must end at once: after a second signal, the time limit, or the
 /// loss of the owner.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How often the loop looks for ranks that have ended, where the system refuses the descriptors that would report it.
+/// The interval at which the loop looks for ranks that have ended, where the system refuses the descriptors that would
+/// report it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The receiver of the news that a rank has ended.
+/// The receiver of the report that a rank has ended.
 pub(super) enum Ended {
-    /// Nobody.
+    /// No receiver.
     Untold,
-    /// The hub of this launcher, which reports the end of a rank that has not joined to the others.
+    /// The hub of this launcher. If a rank ends that has not joined, the hub reports that to the others.
     Hub(Hub),
     /// The launcher for which this one starts a part of the ranks.
     Whole(Box<dyn FnMut(Rank, u32, ExitStatus) + Send>),
 }
 
-/// A job, checked and ready to start.
+/// A job that was checked and is ready to start.
 pub(super) struct Plan {
-    /// The number of the first of its ranks.
+    /// The number of its first rank.
     pub(super) first: u32,
     /// The number of ranks that it starts.
     pub(super) size: u32,
@@ -88,9 +89,9 @@ enum Source {
 enum Ending {
     /// All is well.
     No,
-    /// A rank has failed; the others have until then to end by themselves.
+    /// A rank has failed. The others may end by themselves until this time.
     Grace(Instant),
-    /// They have been asked to end, and have until then.
+    /// They have been asked to end, and have time until then.
     Asked(Instant),
     /// They have been killed.
     Killed,
@@ -100,9 +101,9 @@ struct Supervisor {
     first: u32,
     ranks: Vec<Process>,
     handles: Arc<[Handle]>,
-    /// The threads that write output, as long as they run. The last one writes the notices, if there are to be any.
+    /// The threads that write output, as long as they run. The last one writes the notices, if the launcher writes any.
     carriers: Vec<Option<Carrier>>,
-    /// Whether failures are reported on standard error.
+    /// True if failures are reported on standard error.
     tells: bool,
     mapping: Option<Arc<Mapping>>,
     ended: Ended,
@@ -112,22 +113,22 @@ struct Supervisor {
     time_limit: Option<(Duration, Instant)>,
     ending: Ending,
     signalled: bool,
-    /// Whether everything is to end at once, the output included.
+    /// True if everything has to end at once, including the output.
     at_once: bool,
-    /// When the output is given up that no process has read.
+    /// The time at which unread output is given up.
     give_up: Option<Instant>,
-    /// Whether it was.
+    /// True if output was given up.
     gave_up: bool,
     first_failure: Option<Rank>,
     failures: usize,
-    /// Which ranks have exited with 0 without leaving their world.
+    /// For each rank, true if it has exited with 0 without leaving its world.
     stayed: Vec<Rank>,
     timed_out: Option<Duration>,
 }
 
-/// Starts the ranks, says so by sending their handles, and returns when all have ended.
+/// Starts the ranks, sends their handles, and returns when all have ended.
 pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Outcome> {
-    // The other threads take signals: this thread gets them through a pipe, and its children start without pending
+    // The other threads take signals. This thread gets them through a pipe, and its children start without pending
     // signals.
     let mask = block_signals();
     let mut ranks = Vec::with_capacity(plan.size as usize);
@@ -163,7 +164,7 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
         handles,
         carriers: carriers.into_iter().map(Some).collect(),
         tells,
-        // It keeps the memory: a descriptor less to leak.
+        // The mapping keeps the memory, so there is one descriptor less to leak.
         mapping: plan.memory.map(|(_, mapping)| mapping),
         ended: plan.ended,
         arrivals: plan.arrivals,
@@ -188,8 +189,8 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
     supervisor.outcome()
 }
 
-/// The threads that carry `lines`, and the launcher's notices where there are to be any: for each of this process's
-/// streams one, so that neither waits for the other's reader, or one for the caller's function.
+/// Starts the threads that carry `lines`, and the launcher's notices if it writes any. Each of this process's streams
+/// has a thread, so that neither waits for the other's reader. The caller's function has one thread.
 fn carriers(output: Output, lines: Vec<Lines>) -> Result<Vec<Carrier>> {
     let plain = || Sink::Prefixed(Vec::new());
     Ok(match output {
@@ -234,11 +235,11 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
     let kept = [plan.memory.as_ref().map(|(memory, _)| memory.as_raw_fd()), Some(result_end.as_raw_fd())];
     let open_files = plan.open_files;
     let prepare = move || in_child(launcher, kept, open_files, &mask);
-    // SAFETY: `in_child` makes system calls only: it takes no lock and allocates nothing, which a process forked from one
-    // of several threads must not.
+    // SAFETY: `in_child` only makes system calls. It takes no lock and allocates nothing, which a process forked from one
+    // of several threads must not do.
     unsafe { command.pre_exec(prepare) };
     let child = command.spawn().map_err(failed)?;
-    // A sandbox may refuse it: then the loop looks for the end of the rank from time to time.
+    // A sandbox may refuse it. Then the loop looks for the end of the rank at intervals.
     let pidfd = rustix::process::pidfd_open(pid(&child), PidfdFlags::empty()).ok();
     let handle = Handle { pid: child.id(), pidfd, reaped: Mutex::new(false) };
     Ok((Process { child, result: Some(result), bytes: Vec::new(), status: None }, handle, lines))
@@ -254,7 +255,7 @@ fn pipe() -> std::io::Result<(PipeReader, std::io::PipeWriter)> {
 /// Runs in a rank's process between fork and exec.
 fn in_child(launcher: Pid, kept: [Option<RawFd>; 2], open_files: Rlimit, mask: &libc::sigset_t) -> std::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A launcher that has died before the line above sends no signal any more.
+    // A launcher that has died before the call above no longer sends a signal.
     if rustix::process::getppid() != Some(launcher) {
         return Err(Errno::SRCH.into());
     }
@@ -295,7 +296,7 @@ fn pid(child: &Child) -> Pid {
 }
 
 impl Process {
-    /// Sends a signal to a rank that has not been reaped, and to all that it has started in its group.
+    /// Sends a signal to a rank that has not been reaped, and to all processes that it has started in its group.
     ///
     /// The rank's number cannot belong to another process before this thread, its parent, reaps it. A rank that has
     /// left its group gets the signal separately; in its group it must not get it twice.
@@ -324,7 +325,7 @@ impl Process {
     fn kill_and_reap(&mut self) {
         if self.status.is_none() {
             self.signal(Signal::KILL);
-            // It has been killed, so this ends; how is of no interest.
+            // It has been killed, so this wait ends. The exit status is not needed.
             let _ = self.child.wait();
         }
     }
@@ -355,7 +356,7 @@ impl Supervisor {
                     Source::Signals => self.pass_on(),
                     Source::Lifeline => self.listen_to_owner(),
                     Source::Carried(at) => {
-                        // Before its time it ends by an error or a panic only.
+                        // It ends early only by an error or a panic.
                         if let Some(carrier) = self.carriers[at].take() {
                             carrier.join()?;
                         }
@@ -418,7 +419,7 @@ impl Supervisor {
         Ok(watched.chain(unwatched).collect())
     }
 
-    /// When the clock alone will make something happen.
+    /// Returns the time of the next event that only the clock triggers.
     fn due(&self) -> Option<Instant> {
         let limit = self.time_limit.map(|(_, at)| at);
         let ending = match self.ending {
@@ -460,7 +461,7 @@ impl Supervisor {
         self.ending = Ending::Killed;
     }
 
-    /// Kills the ranks, and does not wait for ever for a process that is to read their output.
+    /// Kills the ranks, and waits only for a limited time for the process that reads their output.
     fn end_at_once(&mut self) {
         self.at_once = true;
         self.kill_all();
@@ -497,7 +498,7 @@ impl Supervisor {
         }
     }
 
-    /// A rank has failed: the others have some time to end by themselves.
+    /// Notes that a rank has failed. The others have some time to end by themselves.
     fn begin_to_end(&mut self) {
         if matches!(self.ending, Ending::No) {
             self.ending = Ending::Grace(Instant::now() + self.grace);
@@ -526,7 +527,7 @@ impl Supervisor {
 
     fn reap(&mut self, at: usize) -> Result<()> {
         let (rank, process) = (Rank(self.first + at as u32), &mut self.ranks[at]);
-        // From here on the rank's number may be another process's, which the job's owner must not signal.
+        // From here on the rank's number may belong to another process, which the job's owner must not signal.
         let mut reaped = self.handles[at].reaped.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = process.has_ended();
         let ended = ended.map_err(|error| Error::system(format!("waiting for {rank}"), error))?;
@@ -544,8 +545,8 @@ impl Supervisor {
         let mut stayed = false;
         if let Some(mapping) = &self.mapping {
             stayed = mapping.is_attached(rank) || mapping.has_failed(rank);
-            // A rank that has not left in good order has failed for the others, for any exit code; so has a rank whose
-            // exit code reports a failure.
+            // For the others, a rank that has not left in good order has failed, with any exit code. So has a rank
+            // whose exit code reports a failure.
             if !status.success() || !mapping.has_departed(rank) {
                 mapping.mark_failed(rank);
             }
@@ -572,14 +573,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The rank that the shared memory names as the first to fail, if it has not ended yet. Ranks that fail because of it can end
-    /// before it does.
+    /// Returns the rank that the shared memory names as the first to fail, if it has not ended yet. Ranks that fail because of it
+    /// can end before it.
     fn first_marked(&self) -> Option<Rank> {
         let first = self.mapping.as_ref()?.failed()?;
         self.ranks.get(first.index()).filter(|process| process.status.is_none()).map(|_| first)
     }
 
-    /// Has a line written to standard error, if failures are to be reported there.
+    /// Queues a line for standard error, if failures are reported there.
     fn report(&self, line: &str) {
         if self.tells
             && let Some(carrier) = self.carriers.last().and_then(Option::as_ref)

@@ -1,4 +1,4 @@
-//! Which launcher has started this process, by its environment, and joining the job through it.
+//! Finds the launcher of this process by the environment, and joins the job through it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -49,22 +49,22 @@ impl Bootstrap for Launched {
 
 /// The connection of this process to its launcher.
 #[derive(PartialEq, Eq, Debug)]
-enum Way {
+enum LauncherLink {
     Launched { rank: Rank, size: u32, invitation: Invitation },
     Pmi1 { fd: RawFd, rank: Rank, size: u32, one_host: Option<bool> },
     Pmix,
 }
 
-fn way(environment: &Environment<'_>) -> Result<Way> {
+fn link(environment: &Environment<'_>) -> Result<LauncherLink> {
     let pmix = || {
         if environment.chosen("PMIX_NAMESPACE").is_some() {
-            return Ok(Way::Pmix);
+            return Ok(LauncherLink::Pmix);
         }
         Err(Error::world(
             "the launcher of this process has no PMIx server for it (PMIX_NAMESPACE is not set); start it with `rmalab launch`, `srun --mpi=pmix`, or an mpirun of Open MPI 4 or newer",
         ))
     };
-    // It need not have the number of ranks in the environment: its server reports it.
+    // The number of ranks need not be in the environment, since the launcher's server reports it.
     if environment.chosen("RMALAB_RANK").is_none()
         && matches!(environment.foreign()?, Some("OMPI_COMM_WORLD_RANK" | "PMIX_RANK"))
     {
@@ -74,7 +74,9 @@ fn way(environment: &Environment<'_>) -> Result<Way> {
         Identity::Alone => Err(Error::world(
             "no launcher has started this process: none of RMALAB_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and SLURM_PROCID (of a step) is set; start it with `rmalab launch`, mpirun or srun",
         )),
-        Identity::Launched { rank, size, hub: Some(invitation), .. } => Ok(Way::Launched { rank, size, invitation }),
+        Identity::Launched { rank, size, hub: Some(invitation), .. } => {
+            Ok(LauncherLink::Launched { rank, size, invitation })
+        }
         Identity::Launched { .. } => Err(Error::world(format!(
             "the launcher of this process has opened no hub for its ranks to meet ({HUB} is not set); programs ask for it by Launcher::hub"
         ))),
@@ -89,7 +91,7 @@ fn way(environment: &Environment<'_>) -> Result<Way> {
                 Hosts::One => Some(true),
                 Hosts::Several(_) => Some(false),
             };
-            Ok(Way::Pmi1 { fd, rank, size, one_host })
+            Ok(LauncherLink::Pmi1 { fd, rank, size, one_host })
         }
         Identity::Foreign { variable, .. } => Err(Error::world(format!(
             "{variable} is set, but nothing through which the ranks would find each other; start them with `srun --mpi=pmix` or `srun --mpi=pmi2`"
@@ -102,8 +104,8 @@ fn inherited(fd: RawFd) -> Result<UnixStream> {
     if fd < 3 {
         return Err(Error::world(format!("{PMI_FD}={fd} is a standard stream, not a connection to the launcher")));
     }
-    // SAFETY: the borrow ends with the check, which fails without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it during the check.
+    // SAFETY: the borrow ends with the check, which fails without harm when nothing is open at this number. No code of
+    // this process knows a descriptor that it has inherited, so none closes it during the check.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let stat = rustix::fs::fstat(borrowed)
         .map_err(|error| Error::system(format!("{PMI_FD}={fd} is not an open descriptor"), error))?;
@@ -118,7 +120,7 @@ fn inherited(fd: RawFd) -> Result<UnixStream> {
     Ok(owned.into())
 }
 
-/// A process joins one job once: what its launcher has left for it can be used once.
+/// A process joins one job once, since the launcher's descriptors and data can be used only once.
 fn once() -> Result<()> {
     static JOINED: AtomicBool = AtomicBool::new(false);
     if JOINED.swap(true, Ordering::SeqCst) {
@@ -131,16 +133,18 @@ fn once() -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::World`] when no launcher has started this process, when it gives the ranks no way to find each other, or
-/// when a variable of the environment has an impossible value.
+/// [`Error::World`] when no launcher has started this process, when the launcher gives the ranks no way to find each
+/// other, or when an environment variable has an impossible value.
 pub fn by_environment() -> Result<Box<dyn Bootstrap>> {
     let environment = Environment::own();
-    let (way, patience) = (way(&environment)?, environment.patience()?);
+    let (link, patience) = (link(&environment)?, environment.patience()?);
     once()?;
-    Ok(match way {
-        Way::Launched { rank, size, invitation } => Box::new(Launched { rank, size, invitation }),
-        Way::Pmi1 { fd, rank, size, one_host } => Box::new(Pmi1::new(inherited(fd)?, rank, size, one_host, patience)),
-        Way::Pmix => Box::new(Pmix::connect(patience)?),
+    Ok(match link {
+        LauncherLink::Launched { rank, size, invitation } => Box::new(Launched { rank, size, invitation }),
+        LauncherLink::Pmi1 { fd, rank, size, one_host } => {
+            Box::new(Pmi1::new(inherited(fd)?, rank, size, one_host, patience))
+        }
+        LauncherLink::Pmix => Box::new(Pmix::connect(patience)?),
     })
 }
 
@@ -194,7 +198,7 @@ impl Membership {
             let opened = Hub::open(hub_address(&environment, one_host)?, size)?;
             Ok(hub.insert(opened).invitation().clone())
         })?;
-        // The launcher is not asked again; a connection to it would only be in the way.
+        // The launcher is not asked again, and a connection to it would only interfere.
         drop(bootstrap);
         Membership::join(&invitation, rank, size, &host, patience, hub)
     }
@@ -213,27 +217,27 @@ mod tests {
 
     #[test]
     fn every_launcher_has_its_way() {
-        let found = |variables: &[(&str, &str)]| with(variables, way).unwrap();
+        let found = |variables: &[(&str, &str)]| with(variables, link).unwrap();
         let secret = Secret::new().unwrap();
         let text = format!("10.0.0.1:99/{}", secret.to_hex());
         let ours = [("RMALAB_RANK", "1"), ("RMALAB_SIZE", "2"), ("RMALAB_SEGMENT_BYTES", "4096"), (HUB, &text)];
         let inside = [("PMI_RANK", "0"), ("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "outer"), ("PMI_SIZE", "1")];
         let invitation = text.parse().unwrap();
-        let launched = Way::Launched { rank: Rank(1), size: 2, invitation };
+        let launched = LauncherLink::Launched { rank: Rank(1), size: 2, invitation };
         assert_eq!(found(&[&ours[..], &inside].concat()), launched, "the inner launcher counts");
         let hydra = [("PMI_RANK", "2"), ("PMI_SIZE", "3"), ("PMI_FD", "7")];
-        let pmi1 = |one_host| Way::Pmi1 { fd: 7, rank: Rank(2), size: 3, one_host };
+        let pmi1 = |one_host| LauncherLink::Pmi1 { fd: 7, rank: Rank(2), size: 3, one_host };
         assert_eq!(found(&hydra), pmi1(None));
         assert_eq!(found(&[&hydra[..], &[("MPI_LOCALNRANKS", "3")]].concat()), pmi1(Some(true)));
         assert_eq!(found(&[&hydra[..], &[("MPI_LOCALNRANKS", "1")]].concat()), pmi1(Some(false)));
-        assert_eq!(found(&[("OMPI_COMM_WORLD_RANK", "0"), ("PMIX_NAMESPACE", "job")]), Way::Pmix);
-        assert_eq!(found(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "job")]), Way::Pmix);
+        assert_eq!(found(&[("OMPI_COMM_WORLD_RANK", "0"), ("PMIX_NAMESPACE", "job")]), LauncherLink::Pmix);
+        assert_eq!(found(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "job")]), LauncherLink::Pmix);
     }
 
     #[test]
     fn errors_name_missing_variables() {
         let refused = |variables: &[(&str, &str)], because: &str| {
-            let words = with(variables, way).unwrap_err().to_string();
+            let words = with(variables, link).unwrap_err().to_string();
             assert!(words.contains(because), "{words}");
         };
         refused(&[], "no launcher has started this process");

@@ -18,35 +18,35 @@ use super::{Invitation, Secret};
 use crate::join::limits;
 use crate::{Error, Rank, Result};
 
-/// Connections without a hello that the hub keeps at most. A further one takes the place of the oldest, so that no crowd
-/// keeps the ranks from the hub: a rank says hello at once.
+/// The largest number of connections without a hello. A further one takes the place of the oldest, so that no crowd
+/// keeps the ranks from the hub. A rank sends its hello at once.
 const STRANGERS: usize = 64;
 
-/// Connections with a hello but without the last proof that the hub keeps at most, beyond one for each rank.
+/// The largest number of connections with a hello but without the last proof, beyond one for each rank.
 const CLAIMS: usize = 64;
 
-/// How long the last frames to the members may take, once a rank has failed and the hub must end.
+/// The time for the last frames to the members, once a rank has failed and the hub must end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Connections that the kernel keeps until the hub takes them; of a large job all come at once.
+/// The number of connections that the kernel keeps until the hub accepts them. In a large job all arrive at once.
 const BACKLOG: i32 = 4096;
 
-/// Descriptors that the hub needs besides its connections.
+/// The number of descriptors that the hub needs in addition to its connections.
 const FDS_BESIDE: u64 = 16;
 
-/// How long the hub waits before it tries again to accept connections that the system refuses.
+/// The time for which the hub waits before it tries again to accept connections that the system refuses.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// The meeting point of the ranks of one job. Dropping it ends the job's connections.
 #[derive(Debug)]
 pub struct Hub {
     invitation: Invitation,
-    /// Takes commands, each the number of a rank in 4 bytes whose process has ended, and returns answers of one byte. The
-    /// hub ends when it closes.
+    /// Takes commands, and returns answers of one byte. A command is the number, in 4 bytes, of a rank whose process has
+    /// ended. The hub ends when this closes.
     control: Option<UnixStream>,
-    thread: Option<JoinHandle<Vec<Place>>>,
-    /// The places when the thread has ended.
-    last: Vec<Place>,
+    thread: Option<JoinHandle<Vec<MemberState>>>,
+    /// The states of the ranks, once the thread has ended.
+    last: Vec<MemberState>,
 }
 
 impl Hub {
@@ -72,7 +72,7 @@ impl Hub {
         limits::open_files(u64::from(size) + (STRANGERS + CLAIMS) as u64 + FDS_BESIDE, size)?;
         let failed = |error| Error::system(format!("listening on {address} for the ranks of the job"), error);
         let listener = TcpListener::bind(address).map_err(failed)?;
-        // It listens already; this only makes its queue longer.
+        // The socket already listens. This only makes its queue longer.
         rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
         listener.set_nonblocking(true).map_err(failed)?;
         let hub = listener.local_addr().map_err(failed)?;
@@ -80,13 +80,13 @@ impl Hub {
         let (control, commands) = UnixStream::pair().map_err(failed)?;
         commands.set_nonblocking(true).map_err(failed)?;
         let invitation = Invitation { hub, secret: secret.clone(), host: None };
-        let state = State {
+        let state = HubState {
             secret,
             listener,
             commands: Some(commands),
             connections: BTreeMap::new(),
             next: 0,
-            members: vec![Place::Empty; size as usize],
+            members: vec![MemberState::Empty; size as usize],
             parts: vec![None; size as usize],
             asked: BTreeSet::new(),
             failed: None,
@@ -105,11 +105,11 @@ impl Hub {
         &self.invitation
     }
 
-    /// Says that the process of `rank` has ended, and returns where the rank is, by everything that it has sent.
+    /// Notes that the process of `rank` has ended, and returns the rank's state after everything that it has sent.
     ///
-    /// A rank that has not joined never will, and all other ranks get that failure. One that has joined is
-    /// [`Joined`](Presence::Joined) here as long as its connection has not ended, which may take a moment if it ran on
-    /// another host.
+    /// A rank that has not joined never will, and all other ranks get that failure. A rank that has joined stays
+    /// [`Joined`](Presence::Joined) here until its connection has ended, which may take a moment if it ran on another
+    /// host.
     pub fn ended(&mut self, rank: Rank) -> Presence {
         if let Some(mut control) = self.control.as_ref() {
             let mut answer = [0];
@@ -131,7 +131,7 @@ impl Hub {
     /// Waits until every rank has left.
     pub(super) fn settle(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, there would be nothing left to wait for.
+            // The thread does not panic. If it did, there would be nothing left to wait for.
             self.last = thread.join().unwrap_or_default();
         }
     }
@@ -159,7 +159,7 @@ impl Drop for Hub {
 
 /// The state of one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum MemberState {
     Empty,
     /// The number of its connection.
     Joined(u64),
@@ -167,13 +167,13 @@ enum Place {
     Failed,
 }
 
-impl Place {
+impl MemberState {
     fn presence(self) -> Presence {
         match self {
-            Place::Empty => Presence::Absent,
-            Place::Joined(_) => Presence::Joined,
-            Place::Departed => Presence::Departed,
-            Place::Failed => Presence::Failed,
+            MemberState::Empty => Presence::Absent,
+            MemberState::Joined(_) => Presence::Joined,
+            MemberState::Departed => Presence::Departed,
+            MemberState::Failed => Presence::Failed,
         }
     }
 }
@@ -182,14 +182,14 @@ impl Place {
 enum Who {
     /// Has not sent a whole hello yet.
     Stranger,
-    /// Has sent a hello with the right proof, and has still to answer the challenge.
+    /// Has sent a hello with the right proof, and still has to answer the challenge.
     Claims {
         rank: u32,
         nonces: [[u8; BYTES]; 2],
         claim: [u8; 8],
     },
     Member(Rank),
-    /// Gets only the reason why it was refused.
+    /// A refused connection, which gets only the reason.
     Refused,
 }
 
@@ -249,29 +249,29 @@ impl Connection {
 /// A frame of a member, taken out of its connection.
 type Said = (u8, Vec<u8>);
 
-struct State {
+struct HubState {
     secret: Secret,
     listener: TcpListener,
     commands: Option<UnixStream>,
     connections: BTreeMap<u64, Connection>,
     next: u64,
-    members: Vec<Place>,
+    members: Vec<MemberState>,
     /// The exchange that is going on.
     parts: Vec<Option<Vec<u8>>>,
     /// Requests without an answer: the receiver, the sender, and the number.
     asked: BTreeSet<(Rank, Rank, [u8; 8])>,
     failed: Option<Rank>,
-    /// Since when nothing is awaited any more but that the last words get out.
+    /// The time since which the hub only waits until its last frames are sent.
     ending: Option<Instant>,
-    /// Whether the hub has reported that strangers crowd it.
+    /// True if the hub has reported that strangers crowd it.
     crowded: bool,
 }
 
-impl State {
-    /// Runs the hub until all ranks have left, or no rank needs it any more; returns the states of the ranks.
-    fn run(mut self) -> Vec<Place> {
+impl HubState {
+    /// Runs the hub until all ranks have left, or no rank needs it any longer. Returns the states of the ranks.
+    fn run(mut self) -> Vec<MemberState> {
         loop {
-            let over = self.members.iter().all(|place| matches!(place, Place::Departed | Place::Failed));
+            let over = self.members.iter().all(|place| matches!(place, MemberState::Departed | MemberState::Failed));
             if (over || self.commands.is_none()) && self.ending.is_none() {
                 self.ending = Some(Instant::now());
             }
@@ -282,13 +282,13 @@ impl State {
                 }
             }
             if self.turn().is_err() {
-                // Without polls there is no hub; the members see their connections end.
+                // Without polls there is no hub. The members see their connections end.
                 return self.members;
             }
         }
     }
 
-    /// Waits for something to happen, and deals with all that has.
+    /// Waits for events, and handles them all.
     fn turn(&mut self) -> Result<(), Errno> {
         let handshakes = self.connections.values().any(|connection| !connection.is_member());
         let mut polled = vec![PollFd::new(&self.listener, PollFlags::IN)];
@@ -328,7 +328,7 @@ impl State {
         let Some(commands) = &mut self.commands else { return };
         let mut bytes = [0; 4];
         match commands.read(&mut bytes) {
-            // Written in one piece of 4 bytes, hence read in one.
+            // Written in one piece of 4 bytes, so read in one piece.
             Ok(4) => {
                 let presence = self.has_ended(Rank(u32::from_le_bytes(bytes)));
                 if let Some(commands) = &mut self.commands {
@@ -341,10 +341,10 @@ impl State {
         }
     }
 
-    /// Notes that the process of a rank has ended, and returns where the rank was.
+    /// Notes that the process of a rank has ended, and returns the rank's last state.
     fn has_ended(&mut self, rank: Rank) -> Presence {
         // Its earlier frames come first, for instance a farewell.
-        while let Some(&Place::Joined(number)) = self.members.get(rank.index()) {
+        while let Some(&MemberState::Joined(number)) = self.members.get(rank.index()) {
             let waiting =
                 self.connections.get(&number).map(|connection| rustix::io::ioctl_fionread(&connection.stream));
             self.hear(number);
@@ -353,8 +353,8 @@ impl State {
             }
         }
         let presence = self.members.get(rank.index()).map_or(Presence::Absent, |place| place.presence());
-        if self.members.get(rank.index()) == Some(&Place::Empty) {
-            self.gone(rank, Place::Failed);
+        if self.members.get(rank.index()) == Some(&MemberState::Empty) {
+            self.gone(rank, MemberState::Failed);
         }
         presence
     }
@@ -367,7 +367,8 @@ impl State {
                 Err(error) => {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-                        // No descriptor or memory for it: it stays in the queue, and poll would return at once.
+                        // There is no descriptor or memory for the connection. It stays in the queue, and poll would
+                        // return at once.
                         std::thread::sleep(RETRY);
                     }
                     return;
@@ -388,13 +389,14 @@ impl State {
             let number = self.next;
             self.next += 1;
             self.connections.insert(number, connection);
-            // The hello of a rank has most often arrived by now, and a rank takes no room of the strangers.
+            // The hello of a rank has usually arrived by now, and a rank does not take a stranger's place.
             self.hear(number);
             self.make_room(peer);
         }
     }
 
-    /// Ends the oldest of too many connections whose handshake is not over; `peer` has opened the newest.
+    /// If too many connections have not finished their handshake, ends the oldest of them. `peer` has opened the
+    /// newest.
     fn make_room(&mut self, peer: SocketAddr) {
         let oldest = |connections: &BTreeMap<u64, Connection>, of: fn(&Connection) -> bool, most: usize| {
             let mut found = connections.iter().filter(|(_, connection)| of(connection)).map(|(number, _)| *number);
@@ -451,13 +453,13 @@ impl State {
                 None
             }
             Who::Refused => {
-                // Whatever it says: when it closes, this does.
+                // Ignores its data. When the peer closes, this side closes.
                 goes_on &= matches!(connection.stream.read(&mut [0; 1024]), Ok(1..));
                 None
             }
         };
         if let Some((rank, all)) = said {
-            // After its farewell, or a failure, a member says nothing that counts.
+            // After a member's farewell, or a failure, its data are ignored.
             goes_on &= all.into_iter().all(|(kind, body)| self.obey(rank, kind, &body));
         }
         if !goes_on {
@@ -465,17 +467,17 @@ impl State {
         }
     }
 
-    /// Ends a connection; a member that has not sent a farewell has failed.
+    /// Ends a connection. A member that has not sent a farewell has failed.
     fn close(&mut self, number: u64) {
         let Some(connection) = self.connections.remove(&number) else { return };
         if let Who::Member(rank) = connection.who
-            && self.members[rank.index()] == Place::Joined(number)
+            && self.members[rank.index()] == MemberState::Joined(number)
         {
-            self.gone(rank, Place::Failed);
+            self.gone(rank, MemberState::Failed);
         }
     }
 
-    /// Reads only the next part of a handshake; returns whether the connection continues.
+    /// Reads only the next part of a handshake. Returns whether the connection continues.
     fn listen_to_stranger(&mut self, number: u64) -> Result<bool> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         let awaited = if matches!(connection.who, Who::Stranger) { HELLO } else { BYTES };
@@ -497,7 +499,8 @@ impl State {
                 let Some((theirs, hello)) = hello.split_first_chunk::<BYTES>() else { return Ok(false) };
                 let Some((&claim, proof)) = hello.split_first_chunk::<8>() else { return Ok(false) };
                 if !self.secret.verify(GREETING, [theirs, &[0; BYTES]], &claim, proof) {
-                    // A challenge that proves nothing: a process with another job's secret can say so.
+                    // This challenge proves nothing. By it a process with another job's secret can detect that and
+                    // report it.
                     connection.send([0; CHALLENGE]);
                     return Ok(false);
                 }
@@ -519,7 +522,7 @@ impl State {
                 {
                     connection.who = Who::Refused;
                     connection.send(frame(kind::REFUSED, &[why.as_bytes()]));
-                    // These were the last words; a connection that is closed already needs no end.
+                    // These were the last frames. A connection that is already closed needs no shutdown.
                     let _ = connection.stream.shutdown(Shutdown::Write);
                 }
                 Ok(true)
@@ -538,11 +541,11 @@ impl State {
         }
         match self.members.get(rank as usize) {
             None => return Err(format!("rank {rank} does not exist in a job of {size} ranks")),
-            Some(Place::Empty) => {}
-            Some(Place::Failed) => return Err(format!("rank {rank} has failed before")),
+            Some(MemberState::Empty) => {}
+            Some(MemberState::Failed) => return Err(format!("rank {rank} has failed before")),
             Some(_) => return Err(format!("rank {rank} has joined before, as another process")),
         }
-        self.members[rank as usize] = Place::Joined(number);
+        self.members[rank as usize] = MemberState::Joined(number);
         let failed = self.failed;
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
         connection.who = Who::Member(Rank(rank));
@@ -553,7 +556,7 @@ impl State {
         Ok(())
     }
 
-    /// Obeys a member's frame; returns whether its connection continues.
+    /// Executes a member's frame. Returns whether the member's connection continues.
     fn obey(&mut self, rank: Rank, kind: u8, body: &[u8]) -> bool {
         match kind {
             kind::GATHER if body.len() <= MOST && self.parts[rank.index()].is_none() => {
@@ -563,15 +566,15 @@ impl State {
             }
             kind::REQUEST | kind::ANSWER => self.pass_on(rank, kind, body),
             kind::DEPART => {
-                self.gone(rank, Place::Departed);
+                self.gone(rank, MemberState::Departed);
                 self.finish_exchange();
                 false
             }
             kind::FAILED => {
-                self.gone(rank, Place::Failed);
+                self.gone(rank, MemberState::Failed);
                 false
             }
-            // Nobody says that: as good as dead.
+            // No member sends such a frame, so the sender counts as failed.
             _ => false,
         }
     }
@@ -579,7 +582,7 @@ impl State {
     /// Ends the exchange if all ranks have contributed, or reports that it cannot end since a rank has left.
     fn finish_exchange(&mut self) {
         let waiting = self.parts.iter().any(Option::is_some);
-        let left = self.members.iter().position(|place| *place == Place::Departed);
+        let left = self.members.iter().position(|place| *place == MemberState::Departed);
         if let Some(left) = left.filter(|_| waiting) {
             self.announce(Rank(left as u32));
             return;
@@ -613,26 +616,26 @@ impl State {
             return true;
         }
         match self.members.get(to.index()) {
-            Some(Place::Joined(_)) => {
+            Some(MemberState::Joined(_)) => {
                 self.asked.insert((to, from, *number));
                 self.tell(to, frame(kind, &[&from.0.to_le_bytes(), rest]));
             }
             None => self.refuse(to, from, number, "does not exist"),
-            Some(Place::Empty) => self.refuse(to, from, number, "has not joined yet"),
-            Some(Place::Departed | Place::Failed) => self.refuse(to, from, number, "has left"),
+            Some(MemberState::Empty) => self.refuse(to, from, number, "has not joined yet"),
+            Some(MemberState::Departed | MemberState::Failed) => self.refuse(to, from, number, "has left"),
         }
         true
     }
 
-    /// Answers a request to `to` in its place.
+    /// Answers a request to `to` on its behalf.
     fn refuse(&mut self, to: Rank, from: Rank, number: &[u8; 8], why: &str) {
         self.tell(from, frame(kind::ANSWER, &[&to.0.to_le_bytes(), number, &[1], why.as_bytes()]));
     }
 
     /// Notes that a rank is gone. Notifies all ranks if it has failed, and the ranks that wait for its answers.
-    fn gone(&mut self, rank: Rank, how: Place) {
+    fn gone(&mut self, rank: Rank, how: MemberState) {
         self.members[rank.index()] = how;
-        if how == Place::Failed {
+        if how == MemberState::Failed {
             self.announce(rank);
         }
         let after = self.asked.split_off(&(rank, Rank(0), [0; 8]));
@@ -644,7 +647,7 @@ impl State {
     }
 
     fn tell(&mut self, rank: Rank, frame: Vec<u8>) {
-        if let Some(Place::Joined(number)) = self.members.get(rank.index())
+        if let Some(MemberState::Joined(number)) = self.members.get(rank.index())
             && let Some(connection) = self.connections.get_mut(number)
         {
             connection.send(frame);

@@ -1,4 +1,4 @@
-//! The address that a hub is to listen on.
+//! The address on which a hub listens.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,12 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::World`] when this host has no such interface or address, with those that it has; [`Error::System`] when the
-/// system does not report them.
+/// [`Error::World`] when this host has no such interface or address; the error lists its interfaces. [`Error::System`]
+/// when the system does not report them.
 pub fn address_of(interface: &str) -> Result<IpAddr> {
     let mut all = if_addrs::get_if_addrs()
         .map_err(|error| Error::system("asking the system for its network interfaces", error))?;
-    // A link-local address means nothing without its interface, which an address alone does not carry.
+    // A link-local address is not usable without its interface, which the address alone does not name.
     all.retain(|found| !matches!(found.ip(), IpAddr::V6(address) if address.is_unicast_link_local()));
     let mut matching: Vec<IpAddr> = match interface.parse::<IpAddr>() {
         Ok(address) => all.iter().map(|found| found.ip()).filter(|found| *found == address).collect(),

@@ -15,9 +15,9 @@ use super::wire::{self, CHALLENGE, Frames, GREETING, HANDSHAKE, HELLO, HUB, MAGI
 use super::{Hub, Invitation};
 use crate::{Error, Rank, Result, Topology};
 
-/// Nobody has failed.
+/// No rank has failed.
 const NO_RANK: u32 = u32::MAX;
-/// The hub has gone away, and its host was no rank.
+/// The hub is gone, and its host was not a rank.
 const LAUNCHER: u32 = u32::MAX - 1;
 
 /// A rank's answer to a request of another rank, or the reason why it cannot answer.
@@ -25,7 +25,7 @@ pub type Answer = std::result::Result<Vec<u8>, String>;
 
 type Server = Box<dyn FnMut(Rank, &[u8]) -> Answer + Send>;
 
-/// A request that has come before there was anybody to serve it.
+/// A request that has arrived before there was a server for it.
 struct Early {
     from: Rank,
     number: u64,
@@ -33,7 +33,7 @@ struct Early {
 }
 
 #[derive(Default)]
-struct State {
+struct ReceivedFrames {
     gathered: Option<Vec<Vec<u8>>>,
     answers: HashMap<u64, Answer>,
     early: Vec<Early>,
@@ -47,7 +47,7 @@ struct Shared {
     /// One exchange at a time.
     exchanging: Mutex<()>,
     failed: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<ReceivedFrames>,
     changed: Condvar,
     server: Mutex<Option<Server>>,
 }
@@ -63,7 +63,7 @@ pub struct Membership {
     numbers: AtomicU32,
     shared: Arc<Shared>,
     listener: Option<JoinHandle<()>>,
-    /// In the rank that hosts the meeting.
+    /// The hub, in the rank that hosts the meeting.
     hub: Option<Hub>,
 }
 
@@ -86,8 +86,8 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when the hub refuses (a wrong secret, a rank that is there already) or not all ranks come;
-    /// [`Error::System`] when it cannot be reached; [`Error::PeerFailed`] when a rank has failed already.
+    /// [`Error::World`] when the hub refuses (a wrong secret, a rank that has already joined) or not all ranks arrive.
+    /// [`Error::System`] when the hub cannot be reached. [`Error::PeerFailed`] when a rank has already failed.
     pub fn join(
         invitation: &Invitation,
         rank: Rank,
@@ -109,7 +109,7 @@ impl Membership {
             changed: Condvar::new(),
             server: Mutex::new(None),
         });
-        // When the hub is gone, so is the rank that has it.
+        // When the hub is gone, the rank that hosts it is gone, too.
         let gone = invitation.host.map_or(LAUNCHER, |host| host.0);
         let listener = std::thread::Builder::new()
             .name("rmalab-member".into())
@@ -136,7 +136,7 @@ impl Membership {
         let hosts = match membership.exchange(host.as_bytes(), Some((deadline, patience))) {
             Ok(hosts) => hosts,
             Err(error) => {
-                // Without this rank there is no job; its own hub does not wait for ranks that never come.
+                // Without this rank there is no job, so its own hub does not wait for ranks that never arrive.
                 membership.leave(true);
                 membership.hub = None;
                 return Err(error);
@@ -156,7 +156,7 @@ impl Membership {
         Ok(membership)
     }
 
-    /// Which rank this process is.
+    /// Returns the rank of this process.
     pub fn rank(&self) -> Rank {
         self.rank
     }
@@ -171,7 +171,7 @@ impl Membership {
         &self.hosts
     }
 
-    /// The hosts as nodes, all in one rack.
+    /// Returns the hosts as nodes, all in one rack.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -199,7 +199,8 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] with the other's words, or when it has left; [`Error::PeerFailed`] when a rank has failed.
+    /// [`Error::World`] with the text of the other rank's refusal, or when it has left. [`Error::PeerFailed`] when a
+    /// rank has failed.
     pub fn request(&self, to: Rank, bytes: &[u8]) -> Result<Vec<u8>> {
         check_length(bytes)?;
         let number = u64::from(self.numbers.fetch_add(1, Ordering::Relaxed));
@@ -212,21 +213,21 @@ impl Membership {
         })
     }
 
-    /// Has `server` answer the requests of the other ranks, on the thread that listens to the hub.
+    /// Makes `server` answer the requests of the other ranks, on the thread that listens to the hub.
     ///
     /// It must not wait for other ranks itself, since it receives nothing from them in that time. If it panics, its
     /// rank has failed.
     pub fn serve(&self, server: impl FnMut(Rank, &[u8]) -> Answer + Send + 'static) {
         let mut place = lock(&self.shared.server);
         *place = Some(Box::new(server));
-        // The state is locked after the server, only here: requests come either before or after.
+        // Only here is the state locked after the server. So a request comes either before or after this.
         let early = std::mem::take(&mut lock(&self.shared.state).early);
         for Early { from, number, bytes } in early {
             self.shared.answer(place.as_mut(), from, number, &bytes);
         }
     }
 
-    /// An error if any rank has failed: one load.
+    /// Returns an error if any rank has failed. This is one load.
     ///
     /// # Errors
     ///
@@ -247,7 +248,7 @@ impl Membership {
         let _ = self.shared.stream.shutdown(Shutdown::Both);
     }
 
-    /// Tells all ranks that this one has failed, or that it leaves; only the first word counts.
+    /// Reports to all ranks that this rank has failed, or that it leaves. Only the first report counts.
     fn leave(&self, failed: bool) {
         let kind = if failed { kind::FAILED } else { kind::DEPART };
         // If this fails, the hub is gone, and there is nothing to notify.
@@ -271,8 +272,8 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         let failed = std::thread::panicking();
-        // This is read before the rank leaves: the hub ends the connection of a rank that has left, which looks like
-        // the hub's end.
+        // This is read before the rank leaves, since the hub ends the connection of a rank that has left, which looks
+        // like the hub's end.
         let told = self.check().is_err();
         self.leave(failed);
         if let Some(mut hub) = self.hub.take() {
@@ -285,7 +286,7 @@ impl Drop for Membership {
         }
         let _ = self.shared.stream.shutdown(Shutdown::Both);
         if let Some(listener) = self.listener.take() {
-            // It does not panic: a server's panic ends in it.
+            // The thread does not panic, since it catches a server's panic.
             let _ = listener.join();
         }
     }
@@ -303,13 +304,17 @@ impl Shared {
     fn send(&self, bytes: &[u8]) -> Result<()> {
         let _one = lock(&self.writing);
         wire::send(&self.stream, bytes).map_err(|error| {
-            // If a rank has failed, that is the error.
+            // If a rank has failed, that failure is the error.
             self.check().err().unwrap_or_else(|| Error::system("writing to the job's hub", error))
         })
     }
 
-    /// Waits until `take` has something.
-    fn wait<T>(&self, until: Option<(Instant, Duration)>, mut take: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+    /// Waits until `take` returns a value.
+    fn wait<T>(
+        &self,
+        until: Option<(Instant, Duration)>,
+        mut take: impl FnMut(&mut ReceivedFrames) -> Option<T>,
+    ) -> Result<T> {
         let mut state = lock(&self.state);
         loop {
             if let Some(taken) = take(&mut state) {
@@ -435,12 +440,12 @@ fn check_length(bytes: &[u8]) -> Result<()> {
     Err(Error::world(format!("{} bytes in one message of the ranks, which has room for {MOST}", bytes.len())))
 }
 
-/// How long a rank waits before it connects again to a hub that has closed the connection.
+/// The time for which a rank waits before it connects again to a hub that has closed the connection.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Connects, and has both sides prove that they know the secret.
+/// Connects. Both sides prove that they know the secret.
 ///
-/// A hub that other connections crowd may close this one before it has read the hello. So a rank tries again.
+/// A hub with too many connections may close this one before it has read the hello. So a rank tries again.
 fn shake_hands(invitation: &Invitation, rank: Rank, size: u32, patience: Duration) -> Result<TcpStream> {
     let deadline = Instant::now() + patience;
     for closed in 1.. {

@@ -28,7 +28,7 @@ use crate::{Error, Rank, Result};
 /// The key under which the invitation is put.
 const KEY: &str = "rmalab-invitation";
 
-/// The longest line that a launcher sends, in bytes; the longest values that launchers allow for are far shorter.
+/// The longest line that a launcher sends, in bytes. The longest values of launchers are far shorter.
 const LONGEST: usize = 64 << 10;
 
 /// A rank's connection to a launcher that speaks PMI-1.
@@ -43,7 +43,7 @@ pub(super) struct Pmi1 {
     patience: Duration,
 }
 
-/// An answer's fields.
+/// The fields of an answer.
 struct Answer(Vec<(String, String)>);
 
 impl Answer {
@@ -98,7 +98,7 @@ impl Pmi1 {
         Ok(answer)
     }
 
-    /// The value of a field that an answer has to have.
+    /// Returns the value of a field that an answer has to have.
     fn field(&mut self, request: &str, due: &str, key: &str, deadline: Instant) -> Result<String> {
         let answer = self.ask(request, due, deadline)?;
         let missing = || Error::world(format!("the launcher (PMI_FD), asked {request:?}: no {key} in its answer"));
@@ -138,7 +138,7 @@ impl Bootstrap for Pmi1 {
         self.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline)?;
         let room = self.field("cmd=get_maxes", "maxes", "vallen_max", deadline)?;
         let room = room.parse().map_err(|_| {
-            Error::world(format!("the launcher (PMI_FD) says vallen_max={:?}, which is no number", start(&room)))
+            Error::world(format!("the launcher (PMI_FD) sends vallen_max={:?}, which is not a number", start(&room)))
         })?;
         let names = self.field("cmd=get_my_kvsname", "my_kvsname", "kvsname", deadline)?;
         // If rank 0 has nothing to put, the others must get an error, and must not wait.
@@ -155,7 +155,7 @@ impl Bootstrap for Pmi1 {
                 .map_err(|error| Error::world(format!("rank 0 has not sent the address where the ranks meet: {error}")))
                 .and_then(|text| from_rank_0(&text)),
         };
-        // The launcher takes a rank that ends without this word for one that has failed.
+        // For the launcher, a rank that ends without this word has failed.
         let finalized = self.ask("cmd=finalize", "finalize_ack", deadline);
         invitation.and_then(|invitation| finalized.map(|_| invitation))
     }
@@ -189,7 +189,7 @@ mod tests {
         line.split(' ').find_map(|field| field.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// One rank's part of a launcher as it is to be.
+    /// One rank's part of a correct launcher.
     fn serve(mut stream: &UnixStream, store: &Mutex<Option<String>>, barrier: &Barrier) -> Vec<String> {
         let mut heard = Vec::new();
         for line in BufReader::new(stream).lines() {
@@ -220,7 +220,7 @@ mod tests {
         heard
     }
 
-    /// Has `size` ranks ask for the invitation.
+    /// Makes `size` ranks ask for the invitation.
     fn meet(size: u32, open: impl Fn() -> Result<Invitation> + Sync) -> Vec<Result<Invitation>> {
         let (store, barrier, open) = (Mutex::new(None), Barrier::new(size as usize), &open);
         std::thread::scope(|scope| {
@@ -318,7 +318,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..64),
         ) {
             let said = [lines.concat().as_bytes(), &bytes].concat();
-            // It ends, and in an error: none of these is an invitation.
+            // The wait ends with an error, since none of these is an invitation.
             prop_assert!(!hearing(&said).is_empty());
         }
     }

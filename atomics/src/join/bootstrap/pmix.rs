@@ -8,8 +8,8 @@
 //! `libpmix.so.2` with version 2. Only the needed member of a library's value is read, since the values of version 2 are
 //! shorter.
 //!
-//! Rank 0 puts the invitation; a fence over all ranks collects the data; the others get them. Then all finalize: for a
-//! launcher, a rank that ends without that has failed.
+//! Rank 0 puts the invitation; a fence over all ranks collects the data; the others get them. Then all finalize, since
+//! for a launcher a rank that ends without that has failed.
 //!
 //! The library's calls have no deadlines. They run on a separate thread, which is abandoned when the rank's time limit
 //! is over.
@@ -31,7 +31,7 @@ const KEY: &CStr = c"rmalab.invitation";
 const JOB_SIZE: &CStr = c"pmix.job.size";
 /// The number of them on this host, a `UINT32`.
 const LOCAL_SIZE: &CStr = c"pmix.local.size";
-/// Whether a fence collects the ranks' data, a `BOOL`.
+/// True if a fence collects the ranks' data, a `BOOL`.
 const COLLECT_DATA: &CStr = c"pmix.collect";
 
 const SUCCESS: c_int = 0;
@@ -40,7 +40,7 @@ const STRING: u16 = 3;
 const UINT32: u16 = 14;
 /// Data for all ranks on all hosts.
 const GLOBAL: u8 = 3;
-/// Stands for the job itself in place of a rank.
+/// Denotes the job itself in place of a rank.
 const WILDCARD: u32 = u32::MAX - 1;
 
 /// `pmix_key_t`
@@ -108,9 +108,9 @@ struct Library {
 
 impl Library {
     fn load() -> Result<Library> {
-        // The library's plug-ins look for its symbols among the global ones.
-        // SAFETY: the name ends with a null byte. That loading runs the library's initializers is what the launcher,
-        // whose library it is, counts on; nothing unloads it.
+        // The library's plug-ins look for its symbols among the global ones. SAFETY: the name ends with a null byte.
+        // Loading runs the library's initializers, on which the launcher relies, since the library belongs to it.
+        // Nothing unloads it.
         let handle = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(Error::world(format!(
@@ -130,8 +130,8 @@ impl Library {
             }
             Ok(symbol)
         };
-        // SAFETY: the symbols are functions with these signatures, by the standard named at the head of this file; they
-        // stay where they are since the library is never unloaded.
+        // SAFETY: the symbols are functions with these signatures, by the standard named at the head of this file. They
+        // stay in place, since the library is never unloaded.
         unsafe {
             Ok(Library {
                 init: std::mem::transmute::<*mut c_void, Init>(find(c"PMIx_Init")?),
@@ -160,7 +160,7 @@ impl Library {
     /// Becomes a client of the launcher, and returns the identity of this process.
     fn init(&self) -> Result<Proc> {
         let mut me = Proc { nspace: [0; 256], rank: 0 };
-        // SAFETY: it writes to `me`, which is a `pmix_proc_t`, and reads no information.
+        // SAFETY: the call writes to `me`, which is a `pmix_proc_t`, and reads no information.
         let status = unsafe { (self.init)(&raw mut me, std::ptr::null_mut(), 0) };
         self.check("reaching the launcher's PMIx server (PMIx_Init)", status)?;
         Ok(me)
@@ -173,7 +173,7 @@ impl Library {
         // SAFETY: the key is in an array of the length of keys; the value is a string, which the library copies.
         let status = unsafe { (self.put)(GLOBAL, padded(key).as_ptr(), &raw mut value) };
         self.check("telling the ranks where to meet (PMIx_Put)", status)?;
-        // SAFETY: the library has been initialized: no caller comes here without the result of `init`.
+        // SAFETY: the library has been initialized, since every caller has the result of `init`.
         self.check("telling the ranks where to meet (PMIx_Commit)", unsafe { (self.commit)() })
     }
 
@@ -182,7 +182,7 @@ impl Library {
         let mut collect =
             Info { key: padded(COLLECT_DATA), flags: 0, value: Value { kind: BOOL, data: Data { room: [0; 3] } } };
         collect.value.data.flag = true;
-        // SAFETY: no processes stand for all of the job; one piece of information, which is only read.
+        // SAFETY: an empty list of processes denotes the whole job. The call only reads the one piece of information.
         let status = unsafe { (self.fence)(std::ptr::null(), 0, &raw const collect, 1) };
         self.check("meeting the other ranks (PMIx_Fence)", status)
     }
@@ -212,7 +212,7 @@ impl Library {
     }
 
     fn number(&self, of: &Proc, key: &CStr) -> Result<u32> {
-        // SAFETY: `get` shows it values of this type only.
+        // SAFETY: `get` passes it only values of this type.
         self.get(of, key, UINT32, |data| Some(unsafe { (*data).uint32 }))
     }
 
@@ -234,7 +234,7 @@ impl Library {
     }
 }
 
-/// Why the dynamic linker has refused, in its words.
+/// Returns the reason why the dynamic linker has refused, in its words.
 fn load_error() -> String {
     // SAFETY: it returns a string that stays until the next call of this thread, or none.
     unsafe {
@@ -263,7 +263,7 @@ fn patiently<T: Send + 'static>(
     std::thread::Builder::new()
         .name("rmalab-pmix".into())
         .spawn(move || {
-            // Whoever has lost patience does not listen any more.
+            // A caller that has given up no longer listens.
             let _ = done.send(calls());
         })
         .map_err(|error| Error::system("starting the thread that speaks PMIx", error))?;
@@ -340,7 +340,7 @@ impl Bootstrap for Pmix {
             found
         });
         match mine {
-            // Its own error comes first: it is the cause of all others.
+            // The rank's own error comes first, since it is the cause of all others.
             Some(mine) => mine.and_then(|mine| found.map(|_| Invitation { host: Some(Rank(0)), ..mine })),
             None => from_rank_0(&found?),
         }

@@ -21,11 +21,11 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A new one, from the kernel's generator.
+    /// Makes a new secret, from the kernel's generator.
     ///
     /// # Errors
     ///
-    /// [`Error::System`] when the kernel has none to give.
+    /// [`Error::System`] when the kernel does not provide random bytes.
     pub fn new() -> Result<Secret> {
         random().map(Secret)
     }
@@ -53,7 +53,7 @@ impl Secret {
         self.mac(role, nonces, claim).finalize().into_bytes().into()
     }
 
-    /// Returns whether `proof` is that proof; takes the same time for a wrong proof and a right one.
+    /// Returns whether `proof` is that proof. It takes the same time for a wrong proof and a right one.
     pub(super) fn verify(&self, role: &[u8], nonces: [&[u8; BYTES]; 2], claim: &[u8], proof: &[u8]) -> bool {
         self.mac(role, nonces, claim).verify_slice(proof).is_ok()
     }

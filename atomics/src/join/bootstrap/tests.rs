@@ -53,7 +53,7 @@ fn too_many_bytes_are_refused_and_the_longest_are_not() {
 
 #[test]
 fn frames_of_any_length_arrive_whole() {
-    // Among them those that end just where a read does.
+    // Among them are frames that end exactly where a read ends.
     job(1, |member| {
         for chunks in 1..4 {
             for length in (chunks * (16 << 10) - 16)..(chunks * (16 << 10) + 16) {
@@ -116,7 +116,7 @@ fn requests_are_answered_by_ranks_that_do_other_things() {
         }
         member.barrier().unwrap();
         if !early {
-            // Requests are waiting by now, or come later: both are answered.
+            // Requests are waiting by now, or come later. Both are answered.
             std::thread::yield_now();
             member.serve(server);
         }
@@ -138,7 +138,7 @@ fn all_ranks_get_a_failure_in_every_call() {
             member.fail();
             return Rank(2);
         }
-        // A barrier to which one rank does not come, then a request, and a look without waiting.
+        // A barrier that one rank does not call, then a request, and a look without waiting.
         let error = member.barrier().unwrap_err();
         assert!(matches!(member.request(Rank(2), b"").unwrap_err(), Error::PeerFailed { .. }));
         assert!(matches!(member.check(), Err(Error::PeerFailed { .. })));
@@ -219,7 +219,7 @@ fn the_hub_knows_how_each_rank_has_left() {
     assert_eq!([1, 2, 3].map(|rank| hub.ended(Rank(rank))), [Presence::Departed, Presence::Failed, Presence::Failed]);
     assert_eq!(hub.ended(Rank(0)), Presence::Joined);
     drop(stays);
-    // Now or soon the hub has ended, and knows it still.
+    // Now or soon the hub has ended, and it still knows the last state.
     assert_eq!(hub.ended(Rank(0)), Presence::Departed);
     hub.settle();
     let last = [0, 1, 2, 3].map(|rank| hub.ended(Rank(rank)));
@@ -248,7 +248,7 @@ fn a_peer_without_the_secret_is_refused_and_disturbs_no_rank() {
     let wrong = Invitation { secret: Secret::new().unwrap(), ..invitation.clone() };
     let words = join(&wrong, 0, 2).unwrap_err().to_string();
     assert!(words.contains("secret"), "{words}");
-    // One that does not check the hub's proof, and cannot make its own.
+    // A connection that does not check the hub's proof, and cannot make its own.
     let mut stream = TcpStream::connect(invitation.hub).unwrap();
     let mut hello = wire::MAGIC.to_vec();
     hello.resize(wire::HELLO, 0);
@@ -267,7 +267,8 @@ fn a_peer_without_the_secret_is_refused_and_disturbs_no_rank() {
     });
 }
 
-/// A connection that has said hello as `rank`, the hub's nonce, and the proof that this connection owes the hub.
+/// Returns a connection that has sent its hello as `rank`, the hub's nonce, and the proof that this connection has to
+/// send.
 fn greet(invitation: &Invitation, rank: u32, size: u32, slowly: bool) -> (TcpStream, [u8; secret::BYTES], Vec<u8>) {
     let nonce = [7; secret::BYTES];
     let mut claim = [0; 8];
@@ -292,9 +293,9 @@ fn greet(invitation: &Invitation, rank: u32, size: u32, slowly: bool) -> (TcpStr
 fn a_repeated_handshake_and_one_that_stops_half_way_get_no_place() {
     let hub = Hub::open(HERE, 2).unwrap();
     let invitation = hub.invitation();
-    // Half-open: it never proves what it claims.
+    // A half-open connection, which never proves its claim.
     let (_half, first, proof) = greet(invitation, 0, 2, true);
-    // A listener repeats a hello and a proof that it has heard. The hub's nonce is another one.
+    // A listener repeats a hello and a proof that it has heard, but the hub's nonce differs.
     let (mut again, second, _) = greet(invitation, 0, 2, false);
     assert_ne!(first, second);
     again.write_all(&proof).unwrap();
@@ -318,7 +319,7 @@ fn a_rank_that_announces_an_oversize_frame_has_failed() {
     let mut welcome = [0; 5];
     stream.read_exact(&mut welcome).unwrap();
     assert_eq!(welcome[4], wire::kind::WELCOME);
-    // The hub does not wait for half a gigabyte, of which it would refuse all.
+    // The hub does not wait for half a gigabyte that it would refuse.
     stream.write_all(&[0xff, 0xff, 0xff, 0x1f, wire::kind::GATHER]).unwrap();
     // A wait for that body ends in a failed assertion, not in a test that hangs.
     let waits = stream.read(&mut [0; 1]).err().is_some_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
@@ -335,7 +336,7 @@ fn impossible_ranks_are_refused() {
         let words = join(invitation, rank, size).unwrap_err().to_string();
         assert!(words.contains(because), "{words}");
     }
-    // If two processes come as rank 0, the second is refused, and the first waits for rank 1.
+    // If two processes connect as rank 0, the hub refuses the second, and the first waits for rank 1.
     std::thread::scope(|scope| {
         let twins = [0, 1].map(|_| scope.spawn(|| join(invitation, 0, 2)?.barrier()));
         while !twins.iter().any(|twin| twin.is_finished()) {
@@ -353,7 +354,8 @@ fn ranks_that_do_not_come_are_waited_for_no_longer_than_asked() {
     let invitation = hub.invitation().clone();
     let joined = Membership::join(&invitation, Rank(0), 2, "", Duration::from_millis(20), None);
     assert!(joined.unwrap_err().to_string().contains("20ms"));
-    // The other one is not left waiting, nor is the rank that has the hub. It may come before the hub has seen the first one go.
+    // Neither the other rank nor the rank with the hub waits forever. The other rank may connect before the hub has noticed that
+    // the first one has gone.
     let other = join(&invitation, 1, 2).and_then(|member| member.barrier());
     assert!(matches!(other, Err(Error::PeerFailed { rank: Rank(0) })), "{other:?}");
     drop(hub);
@@ -394,7 +396,7 @@ fn the_rank_that_hosts_the_hub_leaves_last() {
                 let member = join(invitation, rank, 3).unwrap();
                 member.serve(|_, _| Ok(Vec::new()));
                 member.barrier().unwrap();
-                // Rank 0 is on its way out, and the others still talk.
+                // Rank 0 is leaving, and the others still communicate.
                 member.request(Rank(3 - rank), b"").ok();
                 member.check().unwrap();
             });
@@ -405,7 +407,7 @@ fn the_rank_that_hosts_the_hub_leaves_last() {
     });
 }
 
-/// Makes connections that send `said` and stay open: more than a hub keeps of connections that are not ranks.
+/// Makes connections that send `said` and stay open. They are more connections without ranks than a hub keeps.
 fn crowd(hub: SocketAddr, said: &[u8]) -> Vec<TcpStream> {
     const CROWD: usize = 1_000;
     crate::join::limits::open_files(3 * CROWD as u64, 3).unwrap();

@@ -19,7 +19,7 @@ pub(crate) const MOST: usize = 64 << 10;
 /// The largest body, in bytes, except for the results of exchanges, which are as long as all contributions.
 const LONGEST: usize = 1 << 30;
 
-/// The largest body from a member, in bytes: a contribution with what a request or an answer has in front of it.
+/// The largest body from a member, in bytes: a contribution with the head of a request or an answer.
 pub(super) const LONGEST_OF_MEMBER: usize = MOST + 64;
 
 /// After the magic: the member's nonce, its rank, the number of ranks, and a proof for these. The hub drops a connection
@@ -34,10 +34,10 @@ pub(super) const GREETING: &[u8] = b"hello";
 pub(super) const HUB: &[u8] = b"hub";
 pub(super) const RANK: &[u8] = b"rank";
 
-/// How long each step of the handshake may take after a hello.
+/// The time for each step of the handshake after a hello.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long the hub waits for the hello on a new connection.
+/// The time for which the hub waits for the hello on a new connection.
 pub(super) const SILENT: Duration = Duration::from_secs(2);
 
 /// Kinds of frames.
@@ -78,7 +78,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Reads once; returns whether the connection continues.
+    /// Reads once. Returns whether the connection continues.
     ///
     /// It reads once, since the bytes may be whole frames, and the next read of a blocking connection would wait for
     /// more.
@@ -118,12 +118,12 @@ impl Frames {
     }
 }
 
-/// A number of 4 bytes at the front of `bytes`, and the rest.
+/// Returns a number of 4 bytes at the front of `bytes`, and the rest.
 pub(super) fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     bytes.split_first_chunk::<4>().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
 }
 
-/// A number of 8 bytes at the front of `bytes`, and the rest.
+/// Returns a number of 8 bytes at the front of `bytes`, and the rest.
 pub(super) fn long(bytes: &[u8]) -> Option<(u64, &[u8])> {
     bytes.split_first_chunk::<8>().map(|(number, rest)| (u64::from_le_bytes(*number), rest))
 }

@@ -13,10 +13,10 @@ use super::{host, threads};
 
 type Serve = fn() -> NetworkResult<Served>;
 
-/// A rank of a world in shared memory, which lets the host and other threads make progress while it waits.
+/// A rank of a world in shared memory. It lets the host and other threads make progress while it waits.
 pub(crate) type Shared = Attended<'static, Mapped, Serve>;
 
-/// A value on the heap that others borrow.
+/// A value on the heap that other values borrow.
 struct Lent<T>(NonNull<T>);
 
 impl<T> Lent<T> {
@@ -29,25 +29,25 @@ impl<T> Lent<T> {
     ///
     /// # Safety
     ///
-    /// Nothing uses the reference, or what borrows by it, once this owner is dropped.
+    /// Nothing uses the reference, or a value that borrows through it, once this owner is dropped.
     unsafe fn get(&self) -> &'static T {
-        // SAFETY: the box was leaked by `new`, and is freed with this owner only.
+        // SAFETY: `new` has leaked the box, which is freed only with this owner.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` has leaked this box, and nothing borrows it any more (the promise of `get`).
+        // SAFETY: `new` has leaked this box, and nothing borrows it any longer (the promise of `get`).
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
 /// The ranks of a communicator as a world of rmalab's, for any number of windows.
 pub(crate) struct Ranks<A: RemoteAtomics + 'static> {
-    // Dropped in this order: each borrows those below.
-    /// Teams that no window has. A window takes one and gives it back, so that each window has words for its own collective calls. All
-    /// ranks make and free windows of a communicator in one order, so all take the same team.
+    // Dropped in this order, since each field borrows the fields below.
+    /// The teams that no window uses. A window takes a team and gives it back, so that each window has words for its own collective
+    /// calls. All ranks make and free windows of a communicator in one order, so all take the same team.
     teams: RefCell<Vec<Lent<Team<'static, A>>>>,
     all: &'static A,
     _owner: Lent<A>,
@@ -56,7 +56,7 @@ pub(crate) struct Ranks<A: RemoteAtomics + 'static> {
 
 impl<A: RemoteAtomics> Ranks<A> {
     fn new(owner: Lent<A>, inner: Option<Lent<Mapped>>) -> Rc<Ranks<A>> {
-        // SAFETY: the owner is dropped with this value, after all that borrows; engines keep this value.
+        // SAFETY: the owner is dropped with this value, after all values that borrow it. Engines keep this value.
         let all = unsafe { owner.get() };
         Rc::new(Ranks { teams: RefCell::default(), all, _owner: owner, _inner: inner })
     }
@@ -136,19 +136,20 @@ pub(crate) enum Memory {
     Attached,
 }
 
-/// Returns memory of the program as the engine takes it. It stays the program's: nothing is freed with it.
+/// Returns memory of the program in the engine's form. The program keeps it: dropping the value frees nothing.
 ///
 /// # Safety
 ///
-/// The bytes are the program's, and stay valid until the engine gives the memory back. Meanwhile they are accessed as MPI allows it.
+/// The bytes belong to the program, and stay valid until the engine gives the memory back. Meanwhile all accesses follow MPI's
+/// rules.
 pub(crate) unsafe fn program_memory(base: *mut c_void, bytes: u64) -> UserMemory {
-    // There may be no address behind no bytes.
+    // Zero bytes may have no valid address.
     let start = NonNull::new(base.cast::<u8>()).unwrap_or(NonNull::dangling());
     // SAFETY: the caller's promise.
     unsafe { UserMemory::from_raw(start, bytes as usize, Box::new(())) }
 }
 
-/// Finds out whether the ranks reach each other's own memory, by a window over one byte of each. Collective; every rank returns an error, or
+/// Finds out whether the ranks reach each other's own memory, by a window over one byte of each. Collective: every rank returns an error, or
 /// none does.
 pub(crate) fn reach(ranks: &Rc<Ranks<Shared>>) -> Result<()> {
     static BYTE: AtomicU8 = AtomicU8::new(0);
@@ -158,18 +159,18 @@ pub(crate) fn reach(ranks: &Rc<Ranks<Shared>>) -> Result<()> {
 
 /// The engine of a window: its epochs and locks.
 pub(crate) struct Engine<A: RemoteAtomics + 'static> {
-    // Dropped in this order: each borrows those below.
+    // Dropped in this order, since each field borrows the fields below.
     raw: Option<RawWindow<'static, A>>,
     team: Option<Lent<Team<'static, A>>>,
     ranks: Rc<Ranks<A>>,
 }
 
 impl<A: RemoteAtomics> Engine<A> {
-    /// Makes the engine of a window. All ranks call it; all return an error, or none does.
+    /// Makes the engine of a window. All ranks call it. All return an error, or none does.
     pub(crate) fn new(ranks: &Rc<Ranks<A>>, config: Config, memory: Memory) -> Result<Engine<A>> {
         let team = ranks.take_team()?;
         let mut engine = Engine { raw: None, team: Some(team), ranks: Rc::clone(ranks) };
-        // SAFETY: the engine has the owner, and drops or frees the window, which borrows, first. See `raw`.
+        // SAFETY: the engine has the owner, and drops or frees the borrowing window first. See `raw`.
         let team = unsafe { engine.team.as_ref().expect("it was just put there").get() };
         let builder = Window::builder(team).config(config).without_variable();
         let window = match memory {
@@ -178,7 +179,7 @@ impl<A: RemoteAtomics> Engine<A> {
             Memory::Differing { bytes, unit } => builder.disp_unit(unit).allocate(bytes)?,
             Memory::Adjacent { bytes, unit } => builder.disp_unit(unit).allocate_shared(bytes)?,
             Memory::Program { base, bytes, unit } => {
-                // SAFETY: MPI wants the memory of a window to be valid until the window is freed.
+                // SAFETY: MPI requires the memory of a window to be valid until the window is freed.
                 let memory = unsafe { program_memory(base, bytes) };
                 builder.disp_unit(unit).create(memory)?
             }
@@ -188,7 +189,7 @@ impl<A: RemoteAtomics> Engine<A> {
         Ok(engine)
     }
 
-    /// Returns the window. Its lifetime is the engine's; the crate keeps nothing that the window returns.
+    /// Returns the window, which lives as long as the engine. The crate keeps no value that the window returns.
     #[inline(always)]
     pub(crate) fn raw(&self) -> &RawWindow<'static, A> {
         self.raw.as_ref().expect("it is taken out when the engine is freed")

@@ -18,7 +18,7 @@ use mpi_sys as ffi;
 
 use super::host;
 
-/// Returns the handle of C for one of Fortran.
+/// Returns the C handle for a Fortran handle.
 #[cfg(not(open_mpi))]
 unsafe fn handle<T: Copy>(number: c_int) -> T {
     const { assert!(size_of::<T>() == size_of::<c_int>()) };
@@ -26,7 +26,7 @@ unsafe fn handle<T: Copy>(number: c_int) -> T {
     unsafe { std::mem::transmute_copy(&number) }
 }
 
-/// Returns the handle of Fortran for one of C.
+/// Returns the Fortran handle for a C handle.
 #[cfg(not(open_mpi))]
 unsafe fn number<T: Copy>(handle: T) -> c_int {
     const { assert!(size_of::<T>() == size_of::<c_int>()) };
@@ -34,7 +34,7 @@ unsafe fn number<T: Copy>(handle: T) -> c_int {
     unsafe { std::mem::transmute_copy(&handle) }
 }
 
-/// Returns a buffer, which is MPI_BOTTOM if it is Fortran's variable of that name.
+/// Returns a buffer, which is MPI_BOTTOM if the argument is Fortran's variable of that name.
 #[cfg(open_mpi)]
 fn buffer(at: *mut c_void) -> *mut c_void {
     unsafe extern "C" {
@@ -43,7 +43,7 @@ fn buffer(at: *mut c_void) -> *mut c_void {
     if at.cast_const() == (&raw const mpi_fortran_bottom_).cast() { std::ptr::null_mut() } else { at }
 }
 
-/// Converts one argument. The address is the caller's.
+/// Converts one argument, at an address of the caller.
 macro_rules! argument {
     (int, $at:ident) => {
         *$at.cast::<c_int>()
@@ -130,7 +130,7 @@ macro_rules! null {
     };
 }
 
-/// Writes the code of a call where Fortran wants it.
+/// Writes the code of a call to Fortran's variable.
 unsafe fn report(code: c_int, ierror: *mut c_int) {
     if !ierror.is_null() {
         // SAFETY: the program's variable.
@@ -138,7 +138,7 @@ unsafe fn report(code: c_int, ierror: *mut c_int) {
     }
 }
 
-/// Defines functions of Fortran by calls of C with the arguments in the same order, and a handle that the call returns after them.
+/// Defines Fortran functions by C calls with the arguments in the same order, followed by a handle that the call returns.
 macro_rules! functions {
     ($($name:ident ($($argument:ident: $kind:ident),*) $(-> $out:ident)? = $($fortran:ident)*;)*) => {$(
         functions!(@body $name ($($argument: $kind),*) [$($out)?]);
@@ -251,7 +251,7 @@ unsafe extern "C" fn mpi_win_free_f08_(win: *mut c_int, ierror: *mut c_int) {
 
 type GetAttr = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut ffi::MPI_Aint, *mut c_int, *mut c_int);
 
-/// Returns an attribute of a window: a value, and not the address of it as in C. `name` is the function of the host.
+/// Returns an attribute of a window: its value, where C returns its address. `name` is the function of the host.
 unsafe fn get_attr(
     name: &CStr,
     (win, key): (*mut c_int, *mut c_int),
@@ -263,7 +263,7 @@ unsafe fn get_attr(
     }
     /// The libraries after this one (`RTLD_NEXT`).
     const NEXT: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);
-    // SAFETY: the program's variables; the function of the host has the signature of this one.
+    // SAFETY: the program's variables; the function of the host has the signature of this function.
     unsafe {
         if let Some(number) = super::fortran_attribute(convert!(win, *win), *key) {
             value.write(number as ffi::MPI_Aint);

@@ -1,7 +1,7 @@
 //! The host MPI's calls, as safe functions.
 //!
-//! Handles come from the program's calls, or from the host. MPI calls the use of a handle that was freed erroneous, so a program that
-//! passes one has undefined behaviour here as it has without this library.
+//! Handles come from the program's calls, or from the host. In MPI, the use of a freed handle is erroneous. So a program that passes
+//! one has undefined behaviour, with or without this library.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -41,7 +41,7 @@ pub(crate) fn text_of(code: c_int) -> String {
     CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default().into_owned()
 }
 
-/// Returns the first line of the description of the MPI that is in the program, whichever it is.
+/// Returns the first line of the description of the program's MPI, whichever it is.
 pub(crate) fn library() -> String {
     /// More than any MPI writes: MPICH up to 8 KiB, though Open MPI only 256 bytes.
     const LONGEST: usize = 64 << 10;
@@ -116,9 +116,9 @@ fn reduce<const N: usize>(comm: Comm, numbers: &[u64; N], op: ffi::MPI_Op) -> st
 
 /// Returns the text of the lowest rank that has one, or nothing if no rank has. Collective.
 pub(crate) fn text_of_lowest(comm: Comm, own: Option<&str>) -> std::result::Result<String, String> {
-    /// Longer texts end early.
+    /// Longer texts are truncated.
     const WORDS: usize = 64;
-    /// Bytes of the text in a word: MPICH 4.0 takes the largest of 64-bit words as if they had signs.
+    /// Bytes of the text in a word. MPICH 4.0 compares 64-bit words as signed numbers when it takes the largest.
     const BYTES: usize = 7;
     let (rank, _) = place(comm)?;
     let own_order = own.map_or(0, |_| u64::from(u32::MAX - rank));
@@ -154,7 +154,7 @@ pub(crate) fn gather(comm: Comm, number: u64) -> std::result::Result<Vec<u64>, S
     ours(code, "gathering from the other ranks").map(|()| numbers)
 }
 
-/// Returns which ranks of the communicator share memory, as nodes. Collective.
+/// Returns the nodes of the communicator: the ranks that share memory. Collective.
 pub(crate) fn topology(comm: Comm) -> std::result::Result<Topology, String> {
     let (rank, _) = place(comm)?;
     // SAFETY: see the module; the call writes to a live variable; the constants are C's.
@@ -193,7 +193,7 @@ impl Held {
         group_of_comm(comm).map(Held)
     }
 
-    /// Returns the numbers that the members of `group` have in this one.
+    /// Returns the numbers that the members of `group` have in this group.
     pub(crate) fn ranks(&self, group: Group) -> Result<Vec<Rank>> {
         ranks(group, self.0)
     }
@@ -226,7 +226,7 @@ pub(crate) fn remote_world(comm: Comm, segment_bytes: u64) -> std::result::Resul
 /// The key of the attribute that holds the number of a communicator's worlds.
 static KEY: OnceLock<c_int> = OnceLock::new();
 
-/// A duplicate of a communicator has no worlds of its own yet.
+/// A duplicate of a communicator has no worlds yet.
 unsafe extern "C" fn copy_nothing(
     _comm: Comm,
     _key: c_int,
@@ -247,7 +247,7 @@ unsafe extern "C" fn forget(_comm: Comm, _key: c_int, number: *mut c_void, _extr
     SUCCESS
 }
 
-/// Gives a communicator a number, which [`crate::world::forget`] gets when the communicator is freed.
+/// Gives a number to a communicator, which [`crate::world::forget`] gets when the communicator is freed.
 pub(crate) fn mark(comm: Comm, number: usize) -> std::result::Result<(), String> {
     let key = match KEY.get() {
         Some(&key) => key,
@@ -261,7 +261,7 @@ pub(crate) fn mark(comm: Comm, number: usize) -> std::result::Result<(), String>
             *KEY.get_or_init(|| key)
         }
     };
-    // SAFETY: see the module. The value is a number and not the address of anything.
+    // SAFETY: see the module. The value is a number, not an address.
     ours(
         unsafe { ffi::PMPI_Comm_set_attr(comm, key, std::ptr::without_provenance_mut(number)) },
         "setting an attribute of a communicator",
@@ -304,11 +304,11 @@ fn alone() -> Result<Comm> {
     Ok(comm)
 }
 
-/// Copies items to items with the same elements, whatever the layouts of both: a message of this rank to itself.
+/// Copies items to items with the same elements, in any layouts, by a message of this rank to itself.
 ///
 /// # Safety
 ///
-/// The items may be read and written by the call of the program.
+/// The program's call allows reads and writes of the items.
 pub(crate) unsafe fn copy(from: Items, to: Items) -> Result<()> {
     let comm = alone()?;
     // SAFETY: the caller's promise; MPI checks the types.
@@ -373,12 +373,13 @@ pub(crate) fn packed(bytes: &mut [u8]) -> Items {
     Items { at: bytes.as_mut_ptr().cast(), count: bytes.len() as i64, of: unsafe { PACKED } }
 }
 
-/// Combines the origin's items into the first ones of the target, and copies all of the target's to `result` before. Nothing else updates
-/// the target. `there` has the target's count and type, while `target` may be a packed copy. The caller has compared the sizes.
+/// Combines the origin's items into the first items of the target, after it has copied all of the target's items to `result`. Nothing
+/// else updates the target. `there` has the target's count and type, while `target` may be a packed copy. The caller has compared the
+/// sizes.
 ///
 /// # Safety
 ///
-/// As for [`copy`].
+/// The conditions of [`copy`].
 pub(crate) unsafe fn combine(origin: Items, result: Option<Items>, target: Items, there: Remote, op: Op) -> Result<()> {
     let element = types::element(there.of).filter(|&element| types::element(origin.of) == Some(element));
     let element = match op {
@@ -436,7 +437,7 @@ pub(crate) unsafe fn completed(request: *mut ffi::MPI_Request) -> Result<()> {
     })
 }
 
-/// Returns a window over this rank alone: one that a window of the program has given back, or a new one with this info. Local.
+/// Returns a window over this rank alone: a window that was given back, or a new one with this info. Local.
 pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
     let is_plain = is_null(info);
     if is_plain && let Some(win) = CARRIERS.get().and_then(|carriers| carriers.borrow_mut().pop()) {
@@ -451,7 +452,7 @@ pub(crate) fn carrier(info: Info) -> std::result::Result<(Win, bool), String> {
     }
 }
 
-/// Takes a carrier back. If it `is_marked`, it is freed, otherwise another window of the program may have it.
+/// Takes a carrier back. If it `is_marked`, it is freed. Otherwise another window of the program may use it.
 pub(crate) fn give_back(mut carrier: Win, is_marked: bool) {
     if is_marked {
         // SAFETY: it was made by `carrier`, and no window of the program has it.
@@ -462,7 +463,7 @@ pub(crate) fn give_back(mut carrier: Win, is_marked: bool) {
     CARRIERS.enter().borrow_mut().push(carrier);
 }
 
-/// Frees what this library has made over this rank alone.
+/// Frees the objects that this library has made over this rank alone.
 pub(crate) fn free_private() {
     let carriers = CARRIERS.get().map(RefCell::take).unwrap_or_default();
     for mut win in carriers {
@@ -505,27 +506,28 @@ pub(crate) fn has_fortran() -> bool {
         fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     }
     static HAS: OnceLock<bool> = OnceLock::new();
-    // SAFETY: no library is named, which means all of the process; the name ends with 0.
+    // SAFETY: the call names no library, so it searches the whole process. The name ends with 0.
     *HAS.get_or_init(|| !unsafe { dlsym(std::ptr::null_mut(), c"mpi_win_set_attr_".as_ptr()) }.is_null())
 }
 
-/// A tag that programs hardly use, the largest that every MPI has.
+/// A tag that programs hardly use: the largest that every MPI has.
 const TAG: c_int = 32_767;
 
 /// A probe that takes longer than this has probably served another rank.
 const SERVED: Duration = Duration::from_micros(1);
 
-/// How long a rank that has served another one expects the next request at once: the holder of a lock may need several.
+/// The time for which a rank that has served another rank expects the next request at once, since the holder of a lock
+/// may need several.
 const AWAKE: Duration = Duration::from_millis(1);
 
 thread_local! {
     static AWAKE_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Lets the host make progress on what other ranks have asked for: a probe, which takes no message. Returns whether more is to be expected.
+/// Lets the host make progress on requests of other ranks, by a probe, which takes no message. Returns whether to expect more requests.
 ///
-/// The communicator has to be one of several ranks: MPICH answers a probe of this rank alone without a look at the network. A message that
-/// is found ends a probe sooner, so the tag is one that finds none.
+/// The communicator has to have several ranks, since MPICH answers a probe of this rank alone without a look at the network. A probe that
+/// finds a message ends sooner, so the tag matches no message.
 pub(crate) fn progress() -> Served {
     let before = Instant::now();
     let mut found = 0;
@@ -556,7 +558,7 @@ pub(crate) fn hint(info: Info, key: &str) -> Option<String> {
     (code == SUCCESS && found != 0).then_some(value)
 }
 
-/// Returns whether there is no info.
+/// Returns whether the info is the null handle.
 pub(crate) fn is_null(info: Info) -> bool {
     // SAFETY: a constant of C.
     info == unsafe { ffi::RSMPI_INFO_NULL }
@@ -565,7 +567,7 @@ pub(crate) fn is_null(info: Info) -> bool {
 /// Adds a pair to an info of the program.
 pub(crate) fn set_hint(info: Info, key: &str, value: &str) {
     let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) else { return };
-    // SAFETY: see the module; the host copies both texts. A failure leaves the key out, which is all that there is to do.
+    // SAFETY: see the module; the host copies both texts. A failure leaves the key out, and nothing else can be done.
     unsafe { ffi::PMPI_Info_set(info, key.as_ptr(), value.as_ptr()) };
 }
 
@@ -583,26 +585,28 @@ pub(crate) fn free_group(mut group: Group) {
     unsafe { ffi::PMPI_Group_free(&mut group) };
 }
 
-/// Returns the numbers that the members of `group` have in `all`. A member that is not there is an error of the group.
+/// Returns the numbers that the members of `group` have in `all`. A member that is not in `all` is an error of the
+/// group.
 pub(crate) fn ranks(group: Group, all: Group) -> Result<Vec<Rank>> {
     let mut members = Members::default();
     members.read(group, all)?;
     Ok(members.ranks)
 }
 
-/// The members of a group, in lists that may be used again.
+/// The members of a group, in reusable lists.
 #[derive(Default)]
 pub(crate) struct Members {
-    /// The numbers from 0 on, as many as any group so far had members.
+    /// The numbers from 0 on, up to the largest number of members of any group so far.
     own: Vec<c_int>,
     translated: Vec<c_int>,
     ranks: Vec<Rank>,
 }
 
 impl Members {
-    /// Reads the numbers that the members of `group` have in `all`, and returns them. A member that is not there is an error of the group.
+    /// Reads the numbers that the members of `group` have in `all`, and returns them. A member that is not in `all` is an error of the
+    /// group.
     pub(crate) fn read(&mut self, group: Group, all: Group) -> Result<&[Rank]> {
-        // SAFETY: a constant of C. The host's error would be the communicator's, and not the window's.
+        // SAFETY: a constant of C. The host would call the communicator's error handler, not the window's.
         if group == unsafe { ffi::RSMPI_GROUP_NULL } {
             return Err(Failure::Class(ffi::MPI_ERR_GROUP as c_int));
         }
@@ -616,14 +620,14 @@ impl Members {
         done(unsafe { ffi::PMPI_Group_translate_ranks(group, size, own, all, translated) })?;
         self.ranks.clear();
         for &rank in &self.translated {
-            // A rank that is not there has a negative number.
+            // A rank that is not in `all` has a negative number.
             self.ranks.push(Rank(u32::try_from(rank).map_err(|_| Failure::Class(ffi::MPI_ERR_GROUP as c_int))?));
         }
         Ok(&self.ranks)
     }
 }
 
-/// Opens the host's epoch of all operations on a managed window. No other kind of lock is ever taken there.
+/// Opens the host's epoch of all operations on a managed window. No call takes another kind of lock there.
 pub(crate) fn lock_all(win: Win) -> Result<()> {
     // SAFETY: see the module.
     done(outside(|| unsafe { ffi::PMPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win) }))
@@ -684,7 +688,7 @@ pub(crate) fn has_fatal_errors_on(comm: Comm) -> bool {
     }
 }
 
-/// Returns whether this is one of the handlers that end the program, and drops it.
+/// Returns whether the handler ends the program, and drops the handle.
 fn is_fatal(mut handler: ffi::MPI_Errhandler) -> bool {
     unsafe extern "C" {
         #[link_name = "rmalab_mpi_errors_abort"]
@@ -693,7 +697,7 @@ fn is_fatal(mut handler: ffi::MPI_Errhandler) -> bool {
     // SAFETY: see the module; the constants are C's.
     unsafe {
         let is_fatal = handler == ffi::RSMPI_ERRORS_ARE_FATAL || handler == ERRORS_ABORT;
-        // The host has counted this handle. Predefined ones are never freed.
+        // The host has counted this handle. Predefined handlers are never freed.
         if !is_fatal && handler != ffi::RSMPI_ERRORS_RETURN {
             ffi::PMPI_Errhandler_free(&mut handler);
         }

@@ -1,21 +1,21 @@
-//! Windows of mode `native`: epochs, locks and data are the engine's. The memory is one that all ranks map, or, in created and dynamic windows,
-//! the program's own, between whose processes the kernel copies.
+//! Windows of mode `native`: the engine has the epochs, the locks and the data. All ranks map the memory. Created and dynamic windows have
+//! the program's own memory, which the kernel copies between the processes.
 //!
-//! The program's handle is a window of the host over this rank alone, the *carrier*. It has no memory that the program sees, but name,
-//! attributes, info and error handler. So the host never accesses the program's memory by an operation, and there is one path for
-//! accumulates:
+//! The program's handle is a window of the host over this rank alone, the *carrier*. It has no memory that the program sees, but it
+//! has the name, the attributes, the info and the error handler. So the host never accesses the program's memory by an operation, and
+//! there is one path for accumulates:
 //!
 //! | operation | path |
 //! | --- | --- |
 //! | put and get of dense predefined types | the engine |
 //! | put and get of other types, in memory that this rank maps | a message of this rank to itself: the host's copy from one type to another |
-//! | put and get of other types, elsewhere | the engine, with the layout of the target's type; the host packs and unpacks the origin's |
+//! | put and get of other types, elsewhere | the engine, with the layout of the target's type; the host packs and unpacks the origin's items |
 //! | accumulates, fetches and swaps of dense predefined types that the engine has | the engine |
 //! | accumulates of other types | the host's `MPI_Reduce_local` on copies, while the engine keeps all other updates of the target away |
 //!
-//! The last row is why all accumulates are atomic against each other:
-//! [`Target::exclusively`](rmalab_windows::Target::exclusively) excludes the engine's atomics, too. On memory of the program, all
-//! accumulates are under the target's lock, also those of its own rank.
+//! Because of the last row, all accumulates are atomic against each other:
+//! [`Target::exclusively`](rmalab_windows::Target::exclusively) also excludes the engine's atomics. On memory of the program, all
+//! accumulates hold the target's lock, including accumulates of the target's rank.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -53,20 +53,20 @@ pub(crate) struct Remote {
 }
 
 /// A rank's part of a window.
-struct Part {
+struct RankMemory {
     base: *mut u8,
     bytes: u64,
     unit: u32,
-    /// Whether it is at this address in this process. Otherwise it has no bytes here.
+    /// True if it is at this address in this process. Otherwise it has no bytes here.
     is_mapped: bool,
 }
 
-impl Part {
+impl RankMemory {
     /// A part that only the engine reaches.
-    const ELSEWHERE: Part = Part { base: std::ptr::null_mut(), bytes: 0, unit: 1, is_mapped: false };
+    const ELSEWHERE: RankMemory = RankMemory { base: std::ptr::null_mut(), bytes: 0, unit: 1, is_mapped: false };
 }
 
-/// The attributes of a window, where a program finds them.
+/// The values of a window's attributes, at the addresses that a program gets.
 struct Attributes {
     base: *mut c_void,
     size: ffi::MPI_Aint,
@@ -98,7 +98,8 @@ unsafe extern "C" {
     static MODEL_UNIFIED: c_int;
 }
 
-/// A call of this many lets the host make progress: a program that polls a window may wait for what the host is still to send.
+/// One call out of this many lets the host make progress. A program that polls a window may wait for data that the host still
+/// has to send.
 const CALLS: u32 = 1024;
 
 /// A window whose data the engine moves.
@@ -106,8 +107,8 @@ pub(crate) struct Native {
     pub(crate) win: Win,
     engine: Engine<Shared>,
     flavor: Flavor,
-    parts: Box<[Part]>,
-    /// Where this rank has attached no bytes, which the engine does not do.
+    parts: Box<[RankMemory]>,
+    /// The addresses at which this rank has attached zero bytes, which the engine does not support.
     attached_empty: RefCell<Vec<usize>>,
     group: Group,
     /// Lists for the group of a call, so that a call of an epoch allocates nothing.
@@ -116,36 +117,36 @@ pub(crate) struct Native {
     types: &'static Types,
     /// The number of calls since the host last made progress.
     calls: Cell<u32>,
-    /// A target that is locked, plus one; [`NONE`], or [`ALL`]. Other targets may be locked, too: the engine knows.
+    /// A locked target, plus one; [`NONE`], or [`ALL`]. The engine may have locked other targets, too.
     open: Cell<u64>,
-    /// Whether this rank has stored by a short path since its last flush.
+    /// True if this rank has stored by a short path since its last flush.
     is_dirty: Cell<bool>,
-    /// Whether the engine has written for this rank since then.
+    /// True if the engine has written for this rank since then.
     has_posted: Cell<bool>,
     /// The dense type of the last operation.
     last_type: Cell<(ffi::MPI_Datatype, Dense)>,
-    /// Whether the program has given the carrier something of its own, so that no other window gets it.
+    /// True if the program has changed the carrier, so that no other window gets it.
     is_marked: Cell<bool>,
 }
 
 const EXCLUSIVE: c_int = ffi::MPI_LOCK_EXCLUSIVE as c_int;
 const SHARED: c_int = ffi::MPI_LOCK_SHARED as c_int;
 
-/// No target, as far as the short paths know.
+/// No target is known to the short paths.
 const NONE: u64 = 0;
 /// All targets, by lock_all.
 const ALL: u64 = u64::MAX;
 
-/// The window of the last call, if it was a native one.
+/// The window of the last call, if it was a native window.
 static LAST: AtomicPtr<Native> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Returns the window of the last call, if it has this handle and calls are not counted.
 ///
-/// The caller uses the reference for a short path only, in which nothing frees the window: no error handler runs there. A lock that
-/// waits lets the host make progress, and a program must not free a window that it is locking.
+/// The caller uses the reference only for a short path. Nothing frees the window there: no error handler runs. A waiting lock lets
+/// the host make progress, but a program must not free a window that it is locking.
 #[inline(always)]
 pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
-    // SAFETY: the table resets the pointer before it gives a window away to be freed. Where several threads may call at a time, there is
+    // SAFETY: the table resets the pointer before it releases a window to be freed. Where several threads may call at a time, there is
     // no such pointer (`set_last`).
     let last = unsafe { LAST.load(Ordering::Relaxed).as_ref() };
     last.filter(|last| last.win == win)
@@ -163,12 +164,12 @@ pub(crate) fn set_last(window: &Window) {
     LAST.store(at, Ordering::Relaxed);
 }
 
-/// A window is about to be freed.
+/// Forgets a window that is about to be freed.
 pub(crate) fn forget_last() {
     LAST.store(std::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Runs an operation in its epoch: one with a request belongs to epochs of locks.
+/// Runs an operation in its epoch. An operation with a request belongs to an epoch of locks.
 macro_rules! within {
     ($self:expr, $request:expr, $call:ident, $target:expr, $there:ident => $body:expr) => {
         if !$request && let Some(there) = $self.engine.raw().locked($target) {
@@ -187,7 +188,7 @@ macro_rules! within {
 ///
 /// # Safety
 ///
-/// They are valid for reads until the call of MPI that named them returns, and nothing writes them meanwhile.
+/// The bytes are valid for reads until the MPI call that named them returns, and nothing writes them meanwhile.
 #[inline(always)]
 unsafe fn bytes<'a>(at: *const c_void, len: u64) -> Result<&'a [u8]> {
     match len {
@@ -202,7 +203,7 @@ unsafe fn bytes<'a>(at: *const c_void, len: u64) -> Result<&'a [u8]> {
 ///
 /// # Safety
 ///
-/// As for [`bytes`], and nothing reads them meanwhile.
+/// The conditions of [`bytes`], and nothing reads the bytes meanwhile.
 #[inline(always)]
 unsafe fn bytes_mut<'a>(at: *mut c_void, len: u64) -> Result<&'a mut [u8]> {
     match len {
@@ -213,14 +214,15 @@ unsafe fn bytes_mut<'a>(at: *mut c_void, len: u64) -> Result<&'a mut [u8]> {
     }
 }
 
-/// Returns the error of a class, which the window's error handler does not know yet.
+/// Returns the error of a class, which the window's error handler has not got yet.
 #[cold]
 pub(super) fn refuse<T>(class: u32) -> Result<T> {
     Err(Failure::Class(class as c_int))
 }
 
 impl Native {
-    /// Makes the window over an engine that has `memory`. `is_marked` says that the carrier was made for this window only.
+    /// Makes the window over an engine that has `memory`. `is_marked` is true if the carrier was made for this window
+    /// only.
     pub(crate) fn new(
         win: Win,
         engine: Engine<Shared>,
@@ -235,11 +237,11 @@ impl Native {
         for each in (0..ranks.size()).map(Rank) {
             match memory {
                 Memory::Program { base, bytes, unit } if each == rank => {
-                    parts.push(Part { base: base.cast(), bytes, unit, is_mapped: true });
+                    parts.push(RankMemory { base: base.cast(), bytes, unit, is_mapped: true });
                     continue;
                 }
                 Memory::Program { .. } | Memory::Attached => {
-                    parts.push(Part::ELSEWHERE);
+                    parts.push(RankMemory::ELSEWHERE);
                     continue;
                 }
                 _ => {}
@@ -249,7 +251,7 @@ impl Native {
             let segment =
                 ranks.shared_words(at.rank.at(rmalab_atomics::Disp(0)), 1).ok_or("a rank's memory is not shared")?;
             let base = segment.as_ptr().cast_mut().cast::<u8>().wrapping_add(at.disp.0 as usize);
-            parts.push(Part { base, bytes: part.bytes(), unit: part.disp_unit(), is_mapped: true });
+            parts.push(RankMemory { base, bytes: part.bytes(), unit: part.disp_unit(), is_mapped: true });
         }
         let own = &parts[rank.index()];
         // SAFETY: constants of C.
@@ -312,7 +314,7 @@ impl Native {
         (freed.map_err(Failure::from), !self.is_marked.get())
     }
 
-    /// Lets the host make progress now and then.
+    /// Lets the host make progress at intervals.
     #[inline(always)]
     fn count(&self) {
         if self.is_time() {
@@ -347,7 +349,7 @@ impl Native {
         Some(dense)
     }
 
-    /// Returns whether a short path may operate on this rank of the program's.
+    /// Returns whether a short path may operate on this rank of the program.
     #[inline(always)]
     fn is_open(&self, target: c_int) -> bool {
         let open = self.open.get();
@@ -355,7 +357,7 @@ impl Native {
         open == u64::from(target as u32) + 1 || open == ALL && (target as u32 as usize) < self.parts.len()
     }
 
-    /// Returns the word at a displacement of a target that is locked, as far as the short paths know.
+    /// Returns the word at a displacement of a target, if the short paths know that the target is locked.
     #[inline(always)]
     fn word(&self, target: c_int, disp: i64) -> Option<&AtomicU64> {
         if !self.is_open(target) {
@@ -373,7 +375,7 @@ impl Native {
         Some(unsafe { &*at.cast::<AtomicU64>() })
     }
 
-    /// Returns whether items are 8 bytes of a dense type, as the target's are.
+    /// Returns whether the items at both ends are 8 bytes of a dense type.
     #[inline(always)]
     fn is_word(&self, origin: Items, there: Remote) -> bool {
         let (last, dense) = self.last_type.get();
@@ -395,7 +397,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to read.
+    /// The program may read the origin's items.
     #[inline(always)]
     pub(crate) unsafe fn short_put(&self, origin: Items, target: c_int, there: Remote) -> bool {
         if self.is_word(origin, there)
@@ -413,7 +415,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to write.
+    /// The program may write the origin's items.
     #[inline(always)]
     pub(crate) unsafe fn short_get(&self, origin: Items, target: c_int, there: Remote) -> bool {
         if self.is_word(origin, there)
@@ -426,7 +428,7 @@ impl Native {
         false
     }
 
-    /// Updates a 64-bit integer, and returns its value before; or does nothing.
+    /// Updates a 64-bit integer, and returns its old value; or does nothing.
     #[inline(always)]
     fn short_update(
         &self,
@@ -457,7 +459,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to read.
+    /// The program may read the origin's items.
     #[inline(always)]
     pub(crate) unsafe fn short_accumulate(&self, origin: Items, target: c_int, there: Remote, op: ffi::MPI_Op) -> bool {
         if origin.count != there.count || origin.of != there.of || !self.is_integer(origin.of) {
@@ -479,7 +481,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to read.
+    /// The program may read the origin's items.
     #[inline(never)]
     unsafe fn short_sums(&self, origin: Items, target: c_int, disp: i64) -> bool {
         let Ok(count) = usize::try_from(origin.count) else { return false };
@@ -496,7 +498,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// `origin` and `result` are elements of this type, the program's to read and write.
+    /// `origin` and `result` are elements of this type, which the program may read and write.
     #[inline(always)]
     pub(crate) unsafe fn short_fetch_and_op(
         &self,
@@ -522,7 +524,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The three are elements of this type, the program's to read, read and write.
+    /// The three pointers are to elements of this type. The program may read the first two, and write the third.
     #[inline(always)]
     pub(crate) unsafe fn short_compare_and_swap(
         &self,
@@ -546,7 +548,7 @@ impl Native {
         true
     }
 
-    /// Flushes a target that only short paths have written to, or does nothing and returns false.
+    /// Flushes a target to which only short paths have written, or does nothing and returns false.
     #[inline(always)]
     pub(crate) fn short_flush(&self, target: c_int) -> bool {
         self.is_open(target) && self.short_flush_any()
@@ -578,18 +580,18 @@ impl Native {
         self.open.get() != NONE && !self.is_time()
     }
 
-    /// Orders loads and stores, unless the host is to make progress.
+    /// Orders loads and stores, unless the host has to make progress now.
     #[inline(always)]
     pub(crate) fn short_sync(&self) -> bool {
         let is_short = !self.is_time();
         if is_short {
-            // What the engine's call does.
+            // The same as the engine's call.
             fence(Ordering::SeqCst);
         }
         is_short
     }
 
-    /// Locks a target if nobody holds a conflicting lock, or does nothing and returns false.
+    /// Locks a target if no rank holds a conflicting lock, or does nothing and returns false.
     #[inline(always)]
     pub(crate) fn short_lock(&self, lock_type: c_int, target: c_int, assert: c_int) -> bool {
         let kind = match lock_type {
@@ -634,7 +636,7 @@ impl Native {
         self.engine.raw().unlock_all_plainly()
     }
 
-    /// Counts a call, and returns whether the host is to make progress.
+    /// Counts a call, and returns whether the host has to make progress now.
     #[inline(always)]
     fn is_time(&self) -> bool {
         let calls = self.calls.get() + 1;
@@ -646,7 +648,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to read.
+    /// The program may read the origin's items.
     #[inline(always)]
     pub(crate) unsafe fn put<const REQUEST: bool>(
         &self,
@@ -720,7 +722,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to write.
+    /// The program may write the origin's items.
     #[inline(always)]
     pub(crate) unsafe fn get<const REQUEST: bool>(
         &self,
@@ -773,7 +775,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to read, those of the result to write.
+    /// The program may read the origin's items, and write the items of the result.
     #[inline(always)]
     pub(crate) unsafe fn accumulate<const REQUEST: bool>(
         &self,
@@ -864,7 +866,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// `origin` and `result` are elements of this type, the program's to read and write.
+    /// `origin` and `result` are elements of this type, which the program may read and write.
     #[inline(always)]
     pub(crate) unsafe fn fetch_and_op(
         &self,
@@ -885,7 +887,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The three are elements of this type, the program's to read, read and write.
+    /// The three pointers are to elements of this type. The program may read the first two, and write the third.
     #[inline(always)]
     pub(crate) unsafe fn compare_and_swap(
         &self,
@@ -899,7 +901,7 @@ impl Native {
         let Some(target) = target else { return Ok(()) };
         let Some(dense) = self.dense_type(of) else { return refuse(ffi::MPI_ERR_TYPE) };
         let (call, disp) = (Call::CompareAndSwap, WindowDisp(disp));
-        // Fortran's logical values and integers are no types of the engine. What is swapped is bytes.
+        // The engine lacks Fortran's logical values and integers. The call swaps bytes.
         let kind = dense.kind.or(match dense.size {
             1 => Some(Kind::U8),
             2 => Some(Kind::U16),
@@ -918,7 +920,7 @@ impl Native {
         Ok(swap?)
     }
 
-    /// Returns the items of a rank's part, which are within it.
+    /// Returns the items of a rank's part, after a check that they are within it.
     fn reach(&self, rank: Rank, there: Remote) -> Result<Items> {
         let part = &self.parts[rank.index()];
         let (first, len) = host::span(there.count, there.of)?;
@@ -935,7 +937,7 @@ impl Native {
     pub(crate) fn lock(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<()> {
         self.engine.raw().lock(kind, target, assert)?;
         if let Some(target) = target {
-            // Of several targets, the short paths know the latest one.
+            // Of several locked targets, the short paths know the latest one.
             self.open.set(u64::from(target.0) + 1);
         }
         Ok(())
@@ -1036,7 +1038,7 @@ impl Native {
         Ok(self.engine.raw().test()?)
     }
 
-    /// Returns the value of a predefined attribute, as `MPI_Win_get_attr` gives it.
+    /// Returns the value of a predefined attribute, in the form of `MPI_Win_get_attr`.
     pub(crate) fn attribute(&self, key: c_int) -> Option<*const c_void> {
         // SAFETY: constants of C.
         let keys = unsafe { [WIN_BASE, WIN_SIZE, WIN_DISP_UNIT, WIN_CREATE_FLAVOR, WIN_MODEL] };
@@ -1051,7 +1053,7 @@ impl Native {
         keys.iter().position(|&other| other == key).map(|at| values[at])
     }
 
-    /// Returns the value of a predefined attribute, as Fortran's `MPI_Win_get_attr` gives it.
+    /// Returns the value of a predefined attribute, in the form of Fortran's `MPI_Win_get_attr`.
     pub(crate) fn attribute_value(&self, key: c_int) -> Option<i64> {
         // SAFETY: constants of C.
         let keys = unsafe { [WIN_BASE, WIN_SIZE, WIN_DISP_UNIT, WIN_CREATE_FLAVOR, WIN_MODEL] };
@@ -1066,7 +1068,8 @@ impl Native {
         keys.iter().position(|&other| other == key).map(|at| values[at])
     }
 
-    /// Returns the bytes, the unit and the address of a rank's part. The null target's is the first part that is not empty.
+    /// Returns the bytes, the unit and the address of a rank's part. For the null target, that is the first part that is
+    /// not empty.
     pub(crate) fn shared_query(&self, rank: Option<Rank>) -> Result<(u64, u32, *mut c_void)> {
         if matches!(self.flavor, Flavor::Create | Flavor::Dynamic) {
             return refuse(ffi::MPI_ERR_RMA_FLAVOR);
@@ -1083,7 +1086,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The memory is the program's, and stays valid until it is detached or the window is freed.
+    /// The memory belongs to the program, and stays valid until it is detached or the window is freed.
     pub(crate) unsafe fn attach(&self, base: *const c_void, bytes: i64) -> Result<()> {
         let Ok(bytes) = u64::try_from(bytes) else { return refuse(ffi::MPI_ERR_SIZE) };
         if bytes == 0 && self.flavor == Flavor::Dynamic {
@@ -1115,7 +1118,7 @@ impl Native {
     }
 }
 
-/// Checks that so many bytes of data need not be cut off.
+/// Checks that this many bytes of data need not be truncated.
 fn fits(from: u64, into: u64) -> Result<()> {
     if from > into { refuse(ffi::MPI_ERR_TRUNCATE) } else { Ok(()) }
 }
@@ -1129,12 +1132,12 @@ fn len_of(count: i64, of: ffi::MPI_Datatype) -> Result<u64> {
     }
 }
 
-/// Returns the layout of that many bytes in a row.
+/// Returns the layout of this many consecutive bytes.
 fn run(len: u64) -> Result<Layout> {
     Ok(Layout::contiguous(len, &Layout::of::<u8>()).map_err(Error::from)?)
 }
 
-/// Returns the layout of the first `len` bytes of `count` items, and how many items of it there are.
+/// Returns the layout of the first `len` bytes of `count` items, and the number of its items.
 fn beginning(layout: &Layout, count: u64, len: u64) -> Result<(Cow<'_, Layout>, u64)> {
     if len == layout.total(count).map_err(Error::from)? {
         return Ok((Cow::Borrowed(layout), count));

@@ -4,9 +4,9 @@
 //! `MPI_THREAD_MULTIPLE`, calls that need the state pass a *gate*, one thread at a time. A thread leaves the gate while it waits for
 //! other ranks, since these may wait for another thread of its process. So three rules hold:
 //!
-//! * The state is used inside the gate only.
+//! * The state is used only inside the gate.
 //! * A call that blocks in the host does so [`outside`].
-//! * A wait of the engine lets other threads pass now and then ([`breathe`]). A window whose call waits is marked, and other threads' calls
+//! * A wait of the engine lets other threads pass at intervals ([`breathe`]). A window whose call waits is marked, and other threads' calls
 //!   on it wait until that call ends (`table`). No borrow of shared state lasts over a wait.
 
 use std::cell::Cell;
@@ -16,18 +16,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 use rmalab_atomics::Served;
 
-/// Whether a window is, or was, managed.
+/// True if a window is, or was, managed.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// Whether several threads of this process may call MPI at a time.
+/// True if several threads of this process may call MPI at a time.
 static MANY: AtomicBool = AtomicBool::new(false);
 
-/// A value that only calls of MPI use. It is not dropped at the program's end, since MPI may be gone by then.
+/// A value that only MPI calls use. It is not dropped at the program's end, since MPI may be gone by then.
 pub(crate) struct Guarded<T>(ManuallyDrop<T>);
 
-// SAFETY: the value is reached by `get` and `enter` only, in calls of MPI. No two calls use it at a time: the program orders them, or the
-// gate does (see the module). A program that makes calls at a time without asking for them breaks MPI's rules, and has undefined
-// behaviour without this library, too.
+// SAFETY: only `get` and `enter` reach the value, in MPI calls. No two calls use it at a time: the program orders them, or the gate does
+// (see the module). A program that makes concurrent calls without having asked for that breaks MPI's rules. It has undefined behaviour
+// without this library, too.
 unsafe impl<T> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -53,7 +53,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// Learns whether several threads may call MPI at a time, which is asked once, before any window is managed.
+/// Asks the host once, before any window is managed, whether several threads may call MPI at a time.
 pub(crate) fn learn(are_many: fn() -> bool) {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| MANY.store(are_many(), Ordering::Relaxed));
@@ -65,7 +65,7 @@ pub(crate) fn are_many() -> bool {
     MANY.load(Ordering::Relaxed)
 }
 
-/// Whether a thread is inside the gate, and how many threads wait for it.
+/// True if a thread is inside the gate, and the number of threads that wait for it.
 struct Gate {
     is_taken: bool,
     waiting: u32,
@@ -74,11 +74,11 @@ struct Gate {
 static GATE: Mutex<Gate> = Mutex::new(Gate { is_taken: false, waiting: 0 });
 /// The gate is free.
 static FREE: Condvar = Condvar::new();
-/// The mark of a window is gone.
+/// The mark of a window was removed.
 static UNMARKED: Condvar = Condvar::new();
 
 thread_local! {
-    /// Whether this thread is inside the gate.
+    /// True if this thread is inside the gate.
     static HOLDS: Cell<bool> = const { Cell::new(false) };
     /// The number of this thread, from 1; 0 until it has one.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
@@ -118,7 +118,7 @@ fn leave() -> MutexGuard<'static, Gate> {
 
 /// A thread inside the gate, which leaves it when this is dropped.
 pub(crate) struct Pass {
-    /// Whether the thread was outside before.
+    /// True if the thread was outside before.
     is_outer: bool,
 }
 
@@ -157,8 +157,8 @@ pub(crate) fn outside<R>(call: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Leaves the gate for a moment of a wait. Returns what `serve` does; or [`Served::Something`] if other threads want to pass, so that the
-/// next moment comes soon.
+/// Leaves the gate for a moment of a wait. Returns the result of `serve`, or [`Served::Something`] if other threads want to pass, so that
+/// the next moment comes soon.
 pub(crate) fn breathe(serve: impl FnOnce() -> Served) -> Served {
     if !are_many() || !HOLDS.get() {
         return serve();
@@ -171,14 +171,14 @@ pub(crate) fn breathe(serve: impl FnOnce() -> Served) -> Served {
     if others { Served::Something } else { served }
 }
 
-/// Leaves the gate until the mark of some window is gone.
+/// Leaves the gate until the mark of some window is removed.
 pub(crate) fn wait_for_mark() {
     let mut gate = leave();
     gate = UNMARKED.wait(gate).unwrap_or_else(PoisonError::into_inner);
     take(gate);
 }
 
-/// A mark of a window is gone. The thread is inside the gate.
+/// Notes that the mark of a window was removed. The thread is inside the gate.
 pub(crate) fn notify_unmarked() {
     UNMARKED.notify_all();
 }

@@ -1,4 +1,4 @@
-//! The host's types and operations, and what they are to the engine.
+//! The host's types and operations, and the engine's types and operations for them.
 
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -47,8 +47,8 @@ pub(crate) struct Dense {
 /// The number of places in the table, a power of two, several times as many as types.
 const PLACES: usize = 256;
 
-/// The dense predefined types by their handles, a hash table without deletion. Predefined handles are never freed, so nothing in it
-/// goes out of date. Other types may be freed, and their handles used again.
+/// The dense predefined types by their handles, a hash table without deletion. Predefined handles are never freed, so no entry goes
+/// out of date. Other types may be freed, and their handles used again.
 pub(crate) struct Types {
     places: [Option<(usize, Dense)>; PLACES],
 }
@@ -155,7 +155,7 @@ pub(crate) fn handle(op: Op) -> ffi::MPI_Op {
     unsafe { OPS[usize::from(op.code())] }
 }
 
-/// How the program has made a type.
+/// The way in which the program has made a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Combiner {
     Named,
@@ -191,9 +191,9 @@ impl Combiner {
     ];
 }
 
-/// What a type is made of (`MPI_Type_get_contents`).
+/// The contents of a type (`MPI_Type_get_contents`).
 struct Contents {
-    /// `None` for the ways that only Fortran has.
+    /// `None` for constructors that only Fortran has.
     combiner: Option<Combiner>,
     numbers: Vec<c_int>,
     places: Vec<ffi::MPI_Aint>,
@@ -201,10 +201,10 @@ struct Contents {
 }
 
 impl Contents {
-    /// Returns the contents, or `None` if the host does not tell.
+    /// Returns the contents, or `None` if the host does not return them.
     fn of(of: ffi::MPI_Datatype) -> Option<Contents> {
         let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
-        // SAFETY: the calls write to live variables, and as much as the envelope says. The array is C's.
+        // SAFETY: the calls write to live variables, up to the lengths in the envelope. The array is C's.
         unsafe {
             if ffi::PMPI_Type_get_envelope(of, &mut integers, &mut addresses, &mut types, &mut combiner)
                 != super::host::SUCCESS
@@ -244,7 +244,7 @@ impl Contents {
 
 impl Drop for Contents {
     fn drop(&mut self) {
-        // The parts of a type are ours to free, except for predefined ones.
+        // This function has to free the parts of a type, except predefined types.
         for part in &mut self.parts {
             let (mut i, mut a, mut t, mut combiner) = (0, 0, 0, 0);
             // SAFETY: the host has given the part; the calls write to live variables.
@@ -281,7 +281,7 @@ pub(crate) fn element(of: ffi::MPI_Datatype) -> Option<ffi::MPI_Datatype> {
     found.ok().flatten()
 }
 
-/// Returns which bytes an item of a type has, in their order, and the bounds that the host gives the type.
+/// Returns the bytes of an item of a type, in their order, and the type's bounds from the host.
 pub(crate) fn layout(of: ffi::MPI_Datatype) -> Result<Layout> {
     let described = match Contents::of(of) {
         Some(contents) => described(of, &contents)?,
@@ -295,7 +295,7 @@ pub(crate) fn layout(of: ffi::MPI_Datatype) -> Result<Layout> {
     Ok(layout.resized(lower, extent).map_err(Error::from)?)
 }
 
-/// Returns the layout that follows from a type's contents, up to its bounds, if it is known how.
+/// Returns the layout that follows from a type's contents, up to its bounds, if this library knows the constructor.
 fn described(of: ffi::MPI_Datatype, contents: &Contents) -> Result<Option<Layout>> {
     let Some(combiner) = contents.combiner else { return Ok(None) };
     let inner =
@@ -397,9 +397,9 @@ fn darray(contents: &Contents, inner: &Layout) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Returns the layout of a type of which only the host knows what it is made of: bytes that have their own number are copied by the host.
+/// Returns the layout of a type whose contents only the host knows. The host copies numbered bytes, whose places reveal the layout.
 fn by_marks(of: ffi::MPI_Datatype) -> Result<Layout> {
-    /// More bytes than any type has whose contents no program can ask for.
+    /// More bytes than any type without queryable contents has.
     const MOST: u64 = 64 << 20;
     let ((size, _), (first, len)) = (super::host::size_of(of)?, super::host::span(1, of)?);
     if len > MOST {

@@ -1,8 +1,8 @@
 /*
- * What MPI-4.1's chapter on one-sided communication says and no other program here has a case for: chapter [managed|policy]
+ * Cases of MPI-4.1's chapter on one-sided communication that no other program here has: chapter [managed|policy]
  *
  * With `managed`, also what the hosts do not check, or do otherwise, in windows whose data the library moves. With `policy`, only the epochs are the library's.
- * The rows are those of the table in windows/README.md:
+ * The rows of the table in windows/README.md:
  *
  * | row | case |
  * | --- | --- |
@@ -503,7 +503,7 @@ static void classes(void)
 }
 
 /* A rank with a shared lock asks for an exclusive one of another target. A policy with one lock for the window cannot give it, and says so
- * instead of a wait for ever. The hosts have a lock for each target, as most policies have. */
+ * instead of waiting forever. The hosts have a lock for each target, as most policies have. */
 static void conflict(const char *policy, int refuses)
 {
     MPI_Info info;

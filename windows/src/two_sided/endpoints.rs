@@ -19,16 +19,17 @@ use crate::{Error, Result};
 /// The largest number of packets that one look at a ring reads.
 const BATCH: u32 = 16;
 
-/// How long a rank with several rings first sleeps at one of them.
+/// The first sleep of a rank with several rings at one of them.
 const SHORTEST: Duration = Duration::from_micros(2);
 
-/// The longest sleep: each sleep after which nothing has arrived is twice as long as the one before, up to this.
+/// The longest sleep. After a sleep without an arrival, the next is twice as long, up to this.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// An end-point, and the windows that it serves. It borrows no handle: each call takes the rank's handle of the world.
+/// An end-point, and the windows that it serves. It borrows no handle, since each call takes the rank's handle of the
+/// world.
 #[derive(Debug)]
 pub(super) struct Station {
-    messages: messages::State,
+    messages: messages::EndpointState,
     pub(super) server: Server,
 }
 
@@ -94,7 +95,7 @@ impl Station {
 
 /// Packets that have arrived and that no call has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct PendingPackets {
     /// Answers, by their tickets; `None` before they have arrived.
     pub(super) answers: HashMap<u32, Option<Result<Vec<u8>>>>,
     /// Errors of requests that no call waits for, with their windows.
@@ -106,27 +107,27 @@ pub(crate) struct State {
     /// The number of sums and barriers so far, 64 steps each.
     pub(super) steps: u32,
     /// Locks and posts of this rank's epochs that it has not waited for yet, in the order of the calls.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) wanted: Vec<PendingAcquire>,
     next_ticket: u32,
     pub(super) next_window: u32,
     /// The error of a packet that could not be decoded, for the next call on a window.
     damaged: Option<Error>,
 }
 
-/// A lock or post that an epoch has to wait for before its operations reach the target.
+/// A lock or post for which an epoch has to wait before its operations reach the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct PendingAcquire {
     pub(super) window: u32,
     pub(super) target: Rank,
     /// The end-point that serves it.
     pub(super) at: Endpoint,
-    /// The lock that is to be acquired; `None` for a post.
+    /// The lock to acquire; `None` for a post.
     pub(super) lock: Option<LockKind>,
-    /// Fences of the window that this rank has left.
+    /// The number of fences of the window that this rank has left.
     pub(super) fences: u32,
 }
 
-impl State {
+impl PendingPackets {
     /// Returns the number of the next request's answer; 0 is never used.
     pub(super) fn ticket(&mut self) -> u32 {
         self.next_ticket = self.next_ticket.wrapping_add(1).max(1);
@@ -161,9 +162,9 @@ pub(crate) struct Hub {
     pub(super) main: RefCell<Station>,
     /// The agent's end-point, which this rank itself serves until the agent is made.
     pub(super) agent: RefCell<Option<Station>>,
-    /// Whether there is, or was, a window with an agent.
+    /// True if there is, or was, a window with an agent.
     pub(super) uses_agent: Cell<bool>,
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<PendingPackets>,
     /// The ranks' numbers in the world; empty where the team has the same numbers.
     ranks: Arc<[Rank]>,
 }
@@ -180,7 +181,7 @@ impl Hub {
         self.uses_agent.get() && self.agent.borrow().is_some()
     }
 
-    /// Keeps an error that does not come from the network: it belongs to this team, not to the call that noticed it.
+    /// Keeps an error that does not come from the network. It belongs to this team, not to the call that noticed it.
     fn keep(&self, done: messages::Result<bool>) -> rmalab_atomics::Result<bool> {
         match done {
             Ok(found) => Ok(found),
@@ -194,7 +195,7 @@ impl Hub {
 
     fn handle(&self, world: &dyn RemoteAtomics, main: &mut Station, packet: Packet) -> messages::Result<()> {
         let Packet { from, kind, word, .. } = packet;
-        // A sum has its step in place of a window.
+        // A sum has its step instead of a window.
         let (window, number) = (word as u32, (word >> 32) as u32);
         let at = main.messages.me();
         let damaged = |what: String| {
@@ -238,11 +239,11 @@ impl Hub {
 }
 
 impl Serves for Hub {
-    /// Serves up to one packet of each end-point; returns whether there was one.
+    /// Serves up to one packet of each end-point. Returns whether there was one.
     ///
     /// # Errors
     ///
-    /// The errors of the network; the error of a damaged packet is kept for the next call on a window.
+    /// The errors of the network. The error of a damaged packet is kept for the next call on a window.
     fn serve(&self, world: &dyn RemoteAtomics) -> rmalab_atomics::Result<bool> {
         let mut found = false;
         if self.uses_agent.get()
@@ -274,7 +275,7 @@ impl Drop for Hub {
 ///
 /// The type of the team's handle is erased, so that windows and teams stay covariant in their lifetimes. Packets go
 /// between ranks of the world, by its handle and with its numbers.
-pub(crate) struct Ends<'a> {
+pub(crate) struct Endpoints<'a> {
     world: &'a dyn RemoteAtomics,
     heap: &'a SymmetricHeap,
     rank: Rank,
@@ -283,9 +284,9 @@ pub(crate) struct Ends<'a> {
     hub: OnceCell<Rc<Hub>>,
 }
 
-impl<'a> Ends<'a> {
+impl<'a> Endpoints<'a> {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &'a A) -> Self {
-        Ends {
+        Endpoints {
             world: ra.whole_world(),
             heap: ra.heap(),
             rank: ra.rank(),
@@ -308,7 +309,7 @@ impl<'a> Ends<'a> {
         self.size
     }
 
-    /// Returns whether the end-points are there.
+    /// Returns whether the end-points exist.
     pub(crate) fn is_open(&self) -> bool {
         self.hub.get().is_some()
     }
@@ -322,7 +323,7 @@ impl<'a> Ends<'a> {
         self.hub().ranks.get(rank.index()).copied().unwrap_or(rank)
     }
 
-    /// Makes the end-points, unless they are there. Collective.
+    /// Makes the end-points, unless they exist. Collective.
     pub(super) fn open(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
@@ -330,7 +331,7 @@ impl<'a> Ends<'a> {
         let ranks: Vec<Rank> = (0..self.size).map(|rank| (self.world_rank)(Rank(rank))).collect();
         let same = (0..).zip(&ranks).all(|(number, rank)| number == rank.0);
         let ranks: Arc<[Rank]> = if same { Arc::default() } else { ranks.into() };
-        let mut ports = messages::State::set(self.heap, self.world.rank(), PORTS)?;
+        let mut ports = messages::EndpointState::set(self.heap, self.world.rank(), PORTS)?;
         let station = |messages, agent| Station { messages, server: Server::new(agent, Arc::clone(&ranks)) };
         let agent = RefCell::new(Some(station(ports.swap_remove(usize::from(AGENT)), true)));
         let main = RefCell::new(station(ports.swap_remove(0), false));
@@ -399,8 +400,8 @@ impl<'a> Ends<'a> {
     }
 }
 
-impl Drop for Ends<'_> {
-    /// Ends this rank's service; the origins of later requests get an error.
+impl Drop for Endpoints<'_> {
+    /// Ends this rank's service. The origins of later requests get an error.
     fn drop(&mut self) {
         // In a panic the other ranks get the failure.
         let Some(hub) = self.hub.get().filter(|_| !std::thread::panicking()) else { return };
@@ -414,8 +415,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-impl fmt::Debug for Ends<'_> {
+impl fmt::Debug for Endpoints<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ends").field("hub", &self.hub).finish_non_exhaustive()
+        f.debug_struct("Endpoints").field("hub", &self.hub).finish_non_exhaustive()
     }
 }

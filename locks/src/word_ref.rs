@@ -1,4 +1,4 @@
-//! What a rank of a repairable queue announces in its own memory: its place.
+//! The announcement that a rank of a repairable queue keeps in its own memory: its place in the queue.
 //!
 //! A pointer is a rank plus one, with the number of one of its acquisitions from bit 32 on.
 
@@ -7,9 +7,9 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use crate::own::Own;
 use crate::qnode::{pointer, rank_of};
 
-/// Numbers of acquisitions, from 1 on. They come round.
+/// The largest number of an acquisition. Numbers begin at 1, and wrap around.
 pub(crate) const NUMBERS: u64 = (1 << 22) - 1;
-/// The most ranks: an announcement has 16 bits for one.
+/// The largest number of ranks: an announcement has 16 bits for a rank.
 pub(crate) const RANKS: u32 = u16::MAX as u32;
 
 /// The rank has no place.
@@ -19,11 +19,11 @@ pub(crate) const TAKES: u64 = 1;
 /// The rank has a place: behind a pointer, or as the first.
 pub(crate) const HAS: u64 = 2;
 
-/// The place of a rank in the queue. Its word has three bits of what the rank does, 22 of its number, and 16 and 22 of the
-/// pointer that it is behind.
+/// A rank's word, which refers to its place in the queue. It has 3 bits for the rank's state, 22 bits for its number, and
+/// 16 and 22 bits for the pointer that it is behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spot {
-    /// What the rank does. From 3 on, it is for each lock to say.
+pub(crate) struct WordRef {
+    /// The state of the rank. Each lock defines the values from 3 on.
     pub(crate) what: u64,
     /// The rank, with the number of its acquisition.
     pub(crate) rank: u64,
@@ -31,23 +31,23 @@ pub(crate) struct Spot {
     pub(crate) behind: u64,
 }
 
-/// The word of a rank with this number that is behind none.
+/// Returns the word of a rank with this number that is behind no other rank.
 #[inline(always)]
 pub(crate) fn says(what: u64, number: u64) -> u64 {
     what | number << 3
 }
 
-impl Spot {
+impl WordRef {
     #[inline(always)]
     pub(crate) fn word(self) -> u64 {
         let (rank, number) = (u64::from(self.behind as u32), self.behind >> 32);
         self.what | (self.rank >> 32) << 3 | rank << 25 | number << 41
     }
 
-    pub(crate) fn of(rank: Rank, word: u64) -> Spot {
+    pub(crate) fn of(rank: Rank, word: u64) -> WordRef {
         let number = |at: u32| word >> at & NUMBERS;
         let behind = (word >> 25 & u64::from(u16::MAX)) | number(41) << 32;
-        Spot { what: word & 7, rank: pointer(rank) | number(3) << 32, behind }
+        WordRef { what: word & 7, rank: pointer(rank) | number(3) << 32, behind }
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) const NEXT: usize = 0;
 pub(crate) const GRANT: usize = 1;
 pub(crate) const ANNOUNCED: usize = 2;
 
-/// The words of each rank in a repairable queue, and the rank whose handle it is.
+/// The words of each rank in a repairable queue, and the rank that has this handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) me: Rank,
@@ -69,19 +69,19 @@ impl Node {
     const WORDS: usize = 3;
     pub(crate) const BYTES: u64 = Node::WORDS as u64 * WORD;
 
-    /// The node of `me` that starts at `node` in every segment.
+    /// Makes the node of `me` that starts at `node` in every segment.
     pub(crate) fn new(me: Rank, node: Disp) -> Node {
         let word = |index| node.word(index as u64);
         Node { me, next: word(NEXT), grant: word(GRANT), announced: word(ANNOUNCED) }
     }
 
-    /// This rank's own words, for its own steps.
+    /// Returns this rank's own words, for its own steps.
     #[inline(always)]
     pub(crate) fn own<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Own<'_, A, { Node::WORDS }> {
         Own::new(ra, self.me, self.next)
     }
 
-    /// The pointer to this rank with a number.
+    /// Returns the pointer to this rank with a number.
     #[inline(always)]
     pub(crate) fn pointer(self, number: u64) -> u64 {
         pointer(self.me) | number << 32
@@ -100,12 +100,12 @@ impl Node {
     }
 }
 
-/// The ranks that wait behind `begin`, one behind the other, from itself on, and the last of them.
-pub(crate) fn chain(spots: &[Spot], begin: u64) -> (Vec<u64>, u64) {
+/// Returns `begin` and the ranks that wait behind it, one behind the other, and the last of them.
+pub(crate) fn chain(word_refs: &[WordRef], begin: u64) -> (Vec<u64>, u64) {
     let mut chain = vec![begin];
     let mut last = begin;
-    while let Some(spot) = spots.iter().find(|spot| spot.what == HAS && spot.behind == last) {
-        last = spot.rank;
+    while let Some(word_ref) = word_refs.iter().find(|word_ref| word_ref.what == HAS && word_ref.behind == last) {
+        last = word_ref.rank;
         chain.push(last);
     }
     (chain, last)
