@@ -15,7 +15,7 @@ pub struct Progress {
     pub transitions: u64,
     /// States that are not yet expanded.
     pub frontier: u64,
-    /// The number of transitions from the start to those.
+    /// The number of transitions from the start to those states.
     pub depth: u32,
     /// The memory for states, in bytes.
     pub bytes: u64,
@@ -83,9 +83,9 @@ pub enum Livelocks {
 
 /// How often other ranks enter while a rank of one group of the scenario waits.
 ///
-/// A rank *waits* from the first wait of its acquisition on, or from its first pause, until it enters: its doorway, the
-/// steps until then, is not a part of that. Only entries that exclude its own count. The number is the largest in any
-/// schedule of the scenario, also in unfair ones.
+/// A rank *waits* from the first wait or pause of its acquisition on, until it enters. Its doorway, the steps ahead of
+/// that wait, does not count. Only entries that exclude its own count. The number is the largest in any schedule of the
+/// scenario, also in unfair ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bypass {
     /// The role of the group.
@@ -171,11 +171,11 @@ pub const DEADLINE: &str = "a wait has a deadline, which never passes in a searc
 pub const WAITED: &str = "a rank has to wait";
 /// A try failed, or a deadline passed.
 pub const GAVE_UP: &str = "a rank gives up";
-/// A rank was told that another one had failed inside.
+/// A rank learned that another rank had failed inside.
 pub const TOLD: &str = "a rank is told of a failure inside";
-/// The event that a rank which has failed inside comes back, among those that should happen at least once.
+/// A rank that had failed inside came back.
 pub const RE_ENTERED: &str = "a rank that failed inside comes back";
-/// A rank took a lock over, and was told so.
+/// A rank took over a lock, and learned that it did.
 pub const TOOK_OVER: &str = "a rank takes over from one whose lease has passed";
 /// Two ranks were inside at the same time.
 pub const TOGETHER: &str = "two ranks are inside together";

@@ -18,7 +18,7 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Runs `body`, code of the engine, and returns its value to the rank's code.
+    /// Runs `body`, which is code of the engine, and returns its value to the rank's code.
     pub(crate) fn guard<T>(&self, body: impl FnOnce() -> T) -> T {
         if self.over.get() {
             panic::resume_unwind(Box::new(GivenUp));

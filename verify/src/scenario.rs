@@ -375,7 +375,8 @@ impl Scenario {
             if let Some((role, acquisitions)) = self.part(rank) {
                 all += u64::from(acquisitions);
                 writes += match role {
-                    // Half of each; with an odd number, the extra one has the kind of the first one.
+                    // Half of them read and half write. With an odd number, the extra acquisition has the kind of the
+                    // first one.
                     Role::Mixed => u64::from(acquisitions / 2) + u64::from(acquisitions % 2 * (rank.0 % 2)),
                     _ if role.writes(rank, 0) => u64::from(acquisitions),
                     _ => 0,

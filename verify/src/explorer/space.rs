@@ -86,7 +86,7 @@ pub(super) struct Sometimes {
     pub(super) waited: bool,
     /// A rank gave up.
     pub(super) gave_up: bool,
-    /// A rank was told that another one had failed inside.
+    /// A rank learned that another rank had failed inside.
     pub(super) told: bool,
     /// A rank that failed inside came back.
     pub(super) re_entered: bool,
@@ -400,7 +400,7 @@ impl<'s> Walker<'s> {
     /// Returns whether the deadline of the acquisition of `rank` may pass.
     ///
     /// Only its own rank sees that a deadline has passed: by a read of the clock, and by a wait that ends. So the step
-    /// commutes with all steps up to that, and it is enough to take it there.
+    /// commutes with all steps up to that, and the search needs to take it only there.
     fn deadline_may_pass(&self, state: &State, rank: usize) -> bool {
         let node = self.node(state, rank);
         let Some(issued) = node.issued else { return false };
@@ -524,7 +524,7 @@ impl<'s> Walker<'s> {
         self.space.check.fenced(rank, acquisition, at, state.memory.word(slot), self.next.memory.word(slot))
     }
 
-    /// Lets the time of `rank` pass if its acquisition has ended, and forgets that it was alone in it.
+    /// Lets the time of `rank` pass if its acquisition has ended, and forgets that the rank had the lock to itself.
     fn end_acquisition(&mut self, rank: Rank, to: NodeId) {
         let status = self.automata.nodes[to as usize].status;
         if self.space.timed[rank.index()] {
@@ -577,7 +577,7 @@ impl<'s> Walker<'s> {
     ///
     /// If the rank fails between such steps, its later puts count as lost, also if it comes back. Where ranks fail, some calls
     /// of a rank are local once it knows all failures that can happen: see [`nothing_new`](Self::nothing_new).
-    /// Acknowledgements always are, since they matter only for the rank's own waits.
+    /// Acknowledgements are always local, since they matter only for the rank's own waits.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
         if !self.space.settles || self.next.memory.deaths.is_down(rank) {
             return Ok(());
@@ -597,7 +597,7 @@ impl<'s> Walker<'s> {
                 call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
-            // Others see the start of an acquisition if they may fail because of it.
+            // Other ranks see the start of an acquisition if they may fail because of it.
             let begins = self.space.parts.alone && node.status.phase == Phase::Outside;
             if !local || begins || self.next.memory.posts[rank].len() >= SETTLED {
                 return Ok(());
@@ -636,7 +636,7 @@ impl<'s> Walker<'s> {
         (0..self.space.parts.ranks).map(status).collect()
     }
 
-    /// The violation before the first step, if any.
+    /// The violation ahead of the first step, if any.
     pub(super) fn at_once(&mut self) -> Result<Option<Violation>, Failure> {
         let start = self.start()?;
         let statuses = self.statuses(&start);
