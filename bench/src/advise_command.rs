@@ -105,7 +105,7 @@ pub(crate) struct AdviseArgs {
     /// Also measure the same steps with processes on this machine: at most one rank for each processor
     #[arg(long)]
     measure: bool,
-    /// Print a row for each candidate, not only for those that matter
+    /// Print a row for each candidate, and not only for the ones that matter
     #[arg(long)]
     all: bool,
     #[command(flatten)]

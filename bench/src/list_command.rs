@@ -15,7 +15,7 @@ use crate::{Error, Registry, Result, applications, reproduce};
 /// Options of `rmalab list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// One kind of names, with all that is known of each [default: all kinds, in short]
+    /// One kind of names, with all that is known about each [default: all kinds, in short]
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
     /// How the names are written
@@ -127,7 +127,7 @@ fn subjects(registry: &Registry, policies: bool) -> Vec<Named> {
     named.collect()
 }
 
-/// What a backend's line says of one that needs a feature.
+/// The remark on a backend that needs a feature.
 const NOT_BUILT: &str = "not in this program";
 
 fn backend(backend: Backend) -> Named {

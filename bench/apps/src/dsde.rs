@@ -20,8 +20,8 @@
 //!
 //! # Checks
 //!
-//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other,
-//! and compares the expected data of each round, sorted, with the received.
+//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other.
+//! It sorts the expected data of each round, and compares them with the received data.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};

@@ -1,8 +1,8 @@
 //! Compares our windows and locks with MPIs and other locks, in one interleaved run.
 //!
-//! Each repetition runs every implementation once, one after the other, and begins with another one. So other load on
-//! the machine affects all of them. Results are medians over the repetitions. A [journal](Journal) keeps all
-//! measurements, so that a stopped run can resume.
+//! Each repetition runs every implementation once, one after the other. The first one changes from repetition to
+//! repetition. So other load on the machine affects all of them. Results are medians over the repetitions. A
+//! [journal](Journal) keeps all measurements, so that a stopped run can resume.
 
 mod batches;
 mod document;
@@ -49,7 +49,7 @@ pub struct Options {
     pub operations: Vec<Operation>,
     /// Numbers of ranks of windows, of [`RANKS`].
     pub ranks: Vec<u32>,
-    /// Whether locks are compared.
+    /// True if locks are compared.
     pub locks: bool,
     /// The number of repetitions.
     pub repetitions: u32,

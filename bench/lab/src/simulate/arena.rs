@@ -1,7 +1,7 @@
 //! The arena: all locks over tables of locks, and a map of which one is best where.
 //!
-//! The axes of the map are the share of exclusive locks and the contention, for each number of ranks. Beside it stand the operations of one
-//! lock, alone and with waiters, counted.
+//! The axes of the map are the share of exclusive locks and the contention, for each number of ranks. Next to it are the counted operations
+//! of one lock, alone and with waiters.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -54,12 +54,12 @@ const MEASURES: [Measure; 4] = [
     ("operations in other nodes for a pair", false, |point| Value::Number(point.operations.by_distance()[2])),
 ];
 
-/// Simulates the locks of `options` over its tables; without a lock, table, number of pairs or limit of events in it, the arena's own.
-/// Returns nothing if it was stopped.
+/// Simulates the locks of `options` over its tables. Where `options` has no lock, table, number of pairs or limit of events, the
+/// arena's defaults apply. Returns nothing if it was stopped.
 ///
 /// # Errors
 ///
-/// Errors of [`Simulation`], and of a lock that cannot be counted.
+/// Errors of [`Simulation`], and of a lock whose operations cannot be counted.
 pub fn run(
     registry: &Registry,
     options: &Options,
@@ -329,10 +329,10 @@ fn operations(registry: &Registry, profile: &Profile, locks: &[String]) -> Resul
 /// Acquisitions of each rank, on average, while operations are counted, and ahead of that.
 const COUNTED: (u64, u64) = (50, 10);
 
-/// Events after which a lock counts as one that makes no progress.
+/// The number of events after which a lock without progress counts as stuck.
 const MOST: u64 = 3_000_000;
 
-/// The mean atomics, gets and puts of a pair on memory of other ranks, with that many ranks at the lock, of whose acquisitions `readers` of 2
+/// The mean atomics, gets and puts of a pair on memory of other ranks, with that many ranks at the lock. Of every 2 acquisitions, `readers`
 /// are shared. `None` if the lock made too little progress.
 fn kinds(subject: &Subject, profile: &Profile, active: u32, readers: u32) -> Result<Option<[f64; 3]>> {
     let world = World { ranks_per_node: Some(1), segment_bytes: SEGMENT_BYTES, ..World::new(WAITERS + 2) };
@@ -354,7 +354,7 @@ fn kinds(subject: &Subject, profile: &Profile, active: u32, readers: u32) -> Res
             lock.unlock(&counted, kind, Rank(0))?;
             let (pairs, measured, counts) = &mut *body.borrow_mut();
             *pairs += 1;
-            // Until the last of them, no rank has left.
+            // No rank leaves ahead of the last of these acquisitions.
             if (ahead..=last).contains(pairs) {
                 *measured += 1;
                 *counts += counted.counts();

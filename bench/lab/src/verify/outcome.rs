@@ -219,7 +219,7 @@ impl Checked {
     /// Returns events that should have happened at least once but never did, so that the verdict is weaker than it
     /// looks.
     ///
-    /// Only for a complete search: one that was cut short may have missed them.
+    /// Only a complete search counts: one that was cut short may have missed them.
     pub fn never(&self) -> Vec<&'static str> {
         if !matches!(self.verdict, Verdict::Holds) {
             return Vec::new();

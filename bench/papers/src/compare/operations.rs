@@ -6,13 +6,13 @@ use rmalab_report::names;
 /// The ranks of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Worlds {
-    /// Two, each on a core of its own.
+    /// Two, each on a separate core.
     Pair,
-    /// Two, and more than there are cores.
+    /// Two, and more ranks than cores.
     Crowds,
 }
 
-/// An operation that is measured with our windows and with those of every MPI.
+/// An operation that is measured with our windows and with the windows of every MPI.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// Its name on the command line and in the peers' programs.

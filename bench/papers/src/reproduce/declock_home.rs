@@ -1,4 +1,4 @@
-//! DecLock's microbenchmark: what the home of a lock sees.
+//! DecLock's microbenchmark: the load on the home of a lock.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(crate) enum Made {
     /// Over memory of the program.
     Created,
-    /// The communication for such a window, where the memory of programs cannot be reached.
+    /// Only the communication for such a window, where ranks cannot reach the memory of programs.
     CreatedExchange,
     /// Allocated with the window.
     Allocated,

@@ -1,4 +1,4 @@
-//! Reciprocating locks: level with queues, without a link to write.
+//! Reciprocating locks: as fast as queues, without a link to write.
 
 use std::time::Duration;
 
