@@ -1,4 +1,4 @@
-//! Finds out what the installed MPI has; without the feature `mpi` there is nothing to do.
+//! Finds out the features of the installed MPI; without the feature `mpi`, it does nothing.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -9,7 +9,7 @@ fn main() {
 
 /// Compiles the table of predefined handles. Sets `large_counts` if the MPI has the calls of MPI-4 with counts of 64 bits, such as `MPI_Put_c`, and `open_mpi` if it is Open MPI.
 ///
-/// The header says so, and not mpi-sys, whose bindings a program cannot ask for a function.
+/// The header shows this. A program cannot ask the bindings of mpi-sys for a function.
 #[cfg(feature = "mpi")]
 fn properties() {
     for variable in ["MPICC", "MPI_PKG_CONFIG", "CRAY_MPICH_DIR"] {

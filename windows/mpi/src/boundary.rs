@@ -47,19 +47,19 @@ fn is_verbose() -> bool {
     std::env::var_os("RMALAB_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// What the ranks of a communicator have agreed on for a new window.
+/// The agreement of a communicator's ranks on a new window.
 struct Plan {
     rank: u32,
     size: u32,
     settings: Settings,
     /// The communicator's worlds, or why the window is the host's alone.
     worlds: Result<Rc<Worlds>, String>,
-    /// Why the window is not native, which it was to be.
+    /// The reason why the window is not native, although the program has chosen that.
     why_not: Option<String>,
     /// The largest part of any rank, and whether all parts are alike.
     most: u64,
     alike: bool,
-    /// Whether some part is larger than its rank's machine can hold.
+    /// True if some part is larger than its rank's machine can hold.
     is_too_large: bool,
     /// The handle of a native window, and whether it was made for this window only.
     carrier: Option<(ffi::MPI_Win, bool)>,
@@ -96,7 +96,7 @@ impl Wanted {
         matches!(self.flavor, Flavor::Create | Flavor::Dynamic)
     }
 
-    /// Returns the bytes that a world needs for it at each rank if the largest part is `most` bytes; `None` if they are too many.
+    /// Returns the bytes that a world needs for it at each rank if the largest part is `most` bytes; `None` if that is too many.
     fn room(self, most: u64, ranks: u32) -> Option<u64> {
         match self.flavor {
             Flavor::Create | Flavor::Dynamic => Some(0),
@@ -117,7 +117,7 @@ fn settings(info: ffi::MPI_Info) -> Settings {
     Settings::read(|key| host::hint(info, key), variable)
 }
 
-/// Agrees on a new window. Collective; `None` if windows of this communicator are never managed.
+/// Agrees on a new window. Collective. Returns `None` if windows of this communicator are never managed.
 fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan> {
     if !host::has_one_group(comm) {
         return None;
@@ -145,9 +145,9 @@ fn plan(comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Option<Plan
 fn agree(plan: &mut Plan, comm: ffi::MPI_Comm, info: ffi::MPI_Info, wanted: Wanted) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
     let many = u64::from(threads::are_many());
-    // Some barriers of this rank are the host's.
+    // The host does some barriers of this rank.
     let by_host = u64::from(!host::has_one_thread() || host::has_fortran());
-    // Each reason is a word of its own, since the largest of all ranks' words is taken.
+    // Each reason has a separate word, since the agreement takes the largest of all ranks' words.
     let odd = wanted.bytes < 0 || !u32::try_from(wanted.unit).is_ok_and(|unit| unit > 0);
     let (bytes, unit) = (wanted.bytes as u64, wanted.unit as u64);
     let too_large = u64::from(!odd && !wanted.is_programs() && bytes > world::most_memory());
@@ -341,7 +341,7 @@ fn begin_trace(
     }
 }
 
-/// Prints what a new window has, or why it is the host's alone, and counts it.
+/// Prints the choices for a new window, or why it is the host's alone, and counts it.
 fn report(plan: &Plan, call: &str, outcome: Result<&Window, &str>) {
     if plan.rank != 0 {
         return;
@@ -382,7 +382,7 @@ fn manage(win: ffi::MPI_Win, comm: ffi::MPI_Comm, worlds: &Worlds, settings: &Se
     Ok(Window::Policy(managed))
 }
 
-/// Prints each warning the first time that it comes.
+/// Prints each warning when it first occurs.
 fn warn_once(warnings: &[String]) {
     use std::collections::BTreeSet;
     use std::sync::Mutex;
@@ -468,7 +468,7 @@ creations! {
     MPI_Win_create_c = PMPI_Win_create_c(base: *mut c_void, size: ffi::MPI_Aint, disp_unit: ffi::MPI_Aint, info: ffi::MPI_Info, comm: ffi::MPI_Comm, win: *mut ffi::MPI_Win) of info, comm, win, Wanted { base, ..Wanted::new(Flavor::Create, host::wide(size), wide(disp_unit)) };
 }
 
-/// Refuses a window with more memory than some rank's machine has, where this rank's part is so many `bytes`.
+/// Refuses a window with more memory than some rank's machine has. This rank's part is `bytes` long.
 #[cold]
 fn refuse_memory(comm: ffi::MPI_Comm, call: &str, bytes: i64) -> c_int {
     if is_verbose() || host::has_fatal_errors_on(comm) {
@@ -529,8 +529,8 @@ allocations! {
     MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c, ffi::MPI_Aint, Flavor::Shared;
 }
 
-/// Defines operations. On a native window they are the engine's; on other managed windows they ask for their epoch by `$way`, and are the
-/// host's.
+/// Defines operations. On a native window, the engine does them. On other managed windows, they ask for their epoch by `$way`, and the
+/// host does them.
 ///
 /// `$short` is tried first, in a function that needs few registers: it does the operation, or nothing.
 macro_rules! operations {
@@ -788,7 +788,7 @@ regions! {
 /// A waiting rank lets the host make progress. A rank that does not have to wait does so now and then: it may call nothing else.
 #[inline]
 fn barrier(comm: ffi::MPI_Comm) -> c_int {
-    /// A barrier of this many lets the host make progress.
+    /// One barrier of this many lets the host make progress.
     const BARRIERS: u32 = 64;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let Some(ranks) = world::shared_of(comm) else {
@@ -997,7 +997,7 @@ fn refuse_other_host() {
     }
 }
 
-/// Prints a line if the launcher of the other MPI has started the program, whose processes then do not find each other.
+/// Prints a line if the launcher of the other MPI has started the program. Its processes then do not find each other.
 fn check_launcher() {
     static CHECKED: Once = Once::new();
     CHECKED.call_once(|| {
@@ -1039,7 +1039,7 @@ pub(crate) unsafe extern "C" fn MPI_Init_thread(
     code
 }
 
-/// Prints the summary if any rank wants it, and what traces do not hold. Collective over all ranks of the program.
+/// Prints the summary if any rank wants it, and the calls that traces lack. Collective over all ranks of the program.
 fn summarize() {
     let all = host::everyone();
     let (early, why) = record::early();

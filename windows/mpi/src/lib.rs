@@ -2,7 +2,7 @@
 //!
 //! The crate is a shared library, `librmalab_mpi.so`, for one MPI: the one whose `mpicc` it was built with (`MPICC`). A program
 //! gets it by `LD_PRELOAD`, or is linked with it before its MPI. The library defines the calls of MPI's chapter on one-sided
-//! communication (`MPI_Win_lock`, `MPI_Put`), and calls the MPI below it, the *host*, by its profiling names (`PMPI_Put`).
+//! communication (`MPI_Win_lock`, `MPI_Put`). It calls the MPI below it, the *host*, by its profiling names (`PMPI_Put`).
 //!
 //! ```sh
 //! mpirun -n 4 env LD_PRELOAD=$PWD/librmalab_mpi.so RMALAB_LOCK_POLICY=hierarchical ./program
@@ -30,8 +30,8 @@
 //! has the program's name, attributes, info and error handler, which need no other rank. So the host takes no part when a window is made,
 //! and a carrier that the program has not changed serves the next window. Five attributes, the group and the queries of shared memory are
 //! answered here. `boundary::native` says which operation takes which path, and why all accumulates are atomic against each other.
-//! Every thousandth call that completes operations lets the host make progress: the program may wait in a loop for what the
-//! host is still to send.
+//! Every thousandth call that completes operations lets the host make progress: the program may wait in a loop for a
+//! message that the host has yet to send.
 //!
 //! The memory of `MPI_Win_create` and of dynamic windows is the program's. The kernel copies it between the processes
 //! ([`registered`](rmalab_atomics::registered)), and the target takes no part. Its own rank's atomics would not be atomic against such copies. So all
@@ -43,7 +43,7 @@
 //!
 //! * `shared`: an anonymous memory file that all ranks map. Rank 0 makes it, and the others open it by its place in `/proc`. The
 //!   ranks are on one host if all of them find this very file there. It is a terabyte of addresses, and has pages only where
-//!   some rank has stored. A window for which that is too small gets a file of its own.
+//!   some rank has stored. A window for which that is too small gets a separate file.
 //! * `remote`: a window of the host, over its remote atomics, on any network and any number of hosts: the backend
 //!   [`mpi`](https://docs.rs/rmalab-atomics).
 //!
@@ -54,8 +54,8 @@
 //! # Recording
 //!
 //! With `rmalab_record`, in any mode, and always in the mode `record`, `record` times the calls on a window and writes a trace
-//! ([`rmalab_windows::trace`]). The short paths of native windows are then not taken. `boundary::events` turns calls into the trace's
-//! steps, and says which types and operations a trace does not hold.
+//! ([`rmalab_windows::trace`]). Calls then do not take the short paths of native windows. `boundary::events` turns calls into the
+//! trace's steps, and says which types and operations a trace does not hold.
 //!
 //! # Choice
 //!
@@ -65,20 +65,20 @@
 //! # Limits
 //!
 //! * A library for one MPI under a program of the other ends the program in `MPI_Init`, with a line that says so.
-//! * A program that the launcher of the other MPI has started is that many programs of one rank. `MPI_Init` prints a line then, and so does
-//!   a new window, since Fortran may begin without a call that reaches this library.
-//! * With `MPI_THREAD_MULTIPLE`, calls of a process follow each other, except where they wait (`boundary::threads`). A window has a world
-//!   of its own, which has to be `shared`. While a call of one thread waits on a window, calls of other threads on that window wait
-//!   for that call: a program in which the wait ends only by such a call hangs.
+//! * If the launcher of the other MPI starts n processes of a program, each is a program of one rank. `MPI_Init` prints a line then, and so
+//!   does a new window, since Fortran may begin without a call that reaches this library.
+//! * With `MPI_THREAD_MULTIPLE`, calls of a process follow each other, except where they wait (`boundary::threads`). Each window then has
+//!   its own world, which has to be `shared`. While a call of one thread waits on a window, other threads' calls on that window wait for
+//!   it. So a program hangs if only such a call would end the wait.
 //! * Over `remote`, locks need a host whose atomics work. Open MPI 4 without RDMA needs `OMPI_MCA_osc=sm` on one node; otherwise its
 //!   compare-and-swap ends with a segmentation fault. The library finds that out, and leaves the window to the host.
-//! * Of Fortran, `boundary::fortran` has the functions of gfortran's names. Those with large counts are the host's.
+//! * Of Fortran, `boundary::fortran` has the functions of gfortran's names. Functions with large counts are the host's.
 //!
 //! # Layers
 //!
 //! `boundary` has the unsafe code: the calls that programs see, and the host's calls as safe functions. `settings` reads hints and
-//! variables, `world` makes hidden worlds, and maps their memory, `policy` and `boundary::native` have the windows of these modes, `table` finds them, `summary` counts calls,
-//! `record` records them.
+//! variables, and `world` makes hidden worlds and maps their memory. `policy` and `boundary::native` have the windows of these modes, and
+//! `table` finds them. `summary` counts calls, and `record` records them.
 
 #![deny(unsafe_code)]
 #![cfg_attr(

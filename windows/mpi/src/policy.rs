@@ -132,7 +132,7 @@ impl Managed {
         host::lock_all(self.win)
     }
 
-    /// Ends everything but the host's window. Collective. A part that fails keeps no other part from its end.
+    /// Ends everything but the host's window. Collective. If one part fails, the other parts still end.
     pub(crate) fn free(self) -> Result<()> {
         let flushed = host::flush_all(self.win);
         let freed = self.engine.free();
@@ -142,7 +142,7 @@ impl Managed {
         flushed.and(unlocked)
     }
 
-    /// Checks that an epoch is open for an operation on `target`. The null target needs none that the engine knows: a lock of it opens
+    /// Checks that an epoch is open for an operation on `target`. The null target needs no epoch of the engine: a lock of it opens
     /// nothing.
     #[inline]
     pub(crate) fn operate(&self, call: Call, target: Option<Rank>) -> Result<()> {
@@ -163,7 +163,7 @@ impl Managed {
 
     pub(crate) fn unlock(&self, target: Option<Rank>) -> Result<()> {
         let done = self.flush_host(target);
-        // The lock is released even so, since others may wait for it.
+        // The lock is released all the same, since other ranks may wait for it.
         raw!(self, raw => raw.unlock(target))?;
         done
     }

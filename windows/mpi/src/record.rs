@@ -27,7 +27,7 @@ pub(crate) struct Recorded {
     pub(crate) units: Vec<u64>,
 }
 
-/// Whether a window is recorded, or was.
+/// True once a window is recorded.
 static ON: AtomicBool = AtomicBool::new(false);
 
 static ALL: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
@@ -42,7 +42,7 @@ static INEXACT: AtomicU64 = AtomicU64::new(0);
 static EARLY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic has left behind is whole: each change is one call.
+    // The data are whole after a panic: each change is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn early() -> (u64, Option<String>) {
     (early.len() as u64, early.first().cloned())
 }
 
-/// Notes an update that a trace does not hold as it was.
+/// Counts an update that a trace holds in another form.
 pub(crate) fn inexact() {
     INEXACT.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What a program's user chooses for a window: info keys, and variables for programs that no one can edit.
+//! The choices of a program's user for a window: info keys, and variables for programs that the user cannot edit.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ const TRACES: &str = "rmalab-trace";
 /// The standard's hint on the memory of allocated windows, which is the engine's in mode `native`.
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Who does what on a window.
+/// The division of a window's work between rmalab and the host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum Mode {
     /// Everything is rmalab's, in memory that all ranks map, if the window can have such memory. Otherwise as with `Policy`.
@@ -36,7 +36,7 @@ pub(crate) enum Mode {
     Record,
 }
 
-/// Where the words of epochs and locks are.
+/// The place of the words of epochs and locks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum Control {
     /// In shared memory if all ranks are on one host, otherwise in a window of the host.
@@ -135,14 +135,14 @@ impl Settings {
         if mode == Mode::Record {
             record.get_or_insert_with(|| PathBuf::from(TRACES));
         }
-        // What the engine ignores now is its own variable, which has its line already.
+        // The engine now ignores only its own variable, which has its line already.
         let (config, _) = Config::from_info(&strategies);
         let mut settings = Settings { mode, control, config, record, warnings, digest: 0 };
         settings.digest = digest(&settings.choices());
         settings
     }
 
-    /// Returns all keys with what was chosen. All ranks have the same keys, in the same order.
+    /// Returns all keys with the choices. All ranks have the same keys, in the same order.
     pub(crate) fn choices(&self) -> Vec<(String, String)> {
         let record = self.record.as_deref().unwrap_or(Path::new("")).display().to_string();
         let ours = [

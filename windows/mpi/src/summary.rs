@@ -1,4 +1,4 @@
-//! What a program has done on its windows, printed at its end where `RMALAB_SUMMARY` asks for it.
+//! The summary of a program's calls on its windows, printed at its end where `RMALAB_SUMMARY` asks for it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rmalab_windows::PolicyKind;
 
-/// The calls that are counted, in the order of the table. Calls with large counts count as those without.
+/// The calls that are counted, in the order of the table. Calls with large counts count as the calls without.
 pub(crate) const CALLS: [&str; 24] = [
     "MPI_Win_lock",
     "MPI_Win_unlock",
@@ -43,7 +43,7 @@ const FIRST_TIME: usize = FIRST_CALL + CALLS.len();
 
 static COUNTS: [AtomicU64; NUMBERS] = [const { AtomicU64::new(0) }; NUMBERS];
 
-/// Whether the variable asks for the summary: not known yet, no, or yes.
+/// The variable's answer, whether to print the summary: not known yet, no, or yes.
 static WANTED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;

@@ -41,7 +41,7 @@ struct Entry {
 }
 
 struct Table {
-    /// The window of the last call, which is mostly that of the next one.
+    /// The window of the last call, which is mostly the window of the next call, too.
     last: Option<Rc<Entry>>,
     /// All windows, in the order in which they were made, which is the same at all ranks of a communicator.
     all: Vec<Rc<Entry>>,
@@ -53,7 +53,7 @@ static TABLE: Guarded<RefCell<Table>> = Guarded::new(RefCell::new(Table { last: 
 pub(crate) struct Entered {
     // Dropped in this order: the count of the entry belongs to the shared state.
     entry: Rc<Entry>,
-    /// Whether this call has marked the window. A call that an error handler makes finds the mark of its own thread.
+    /// True if this call has marked the window. A call that an error handler makes finds the mark of its own thread.
     is_marked: bool,
     _pass: Pass,
 }

@@ -21,7 +21,7 @@ use crate::boundary::threads::Guarded;
 /// A world in shared memory.
 pub(crate) struct InMemory {
     pub(crate) ranks: Rc<Ranks<Shared>>,
-    /// Whether the ranks have an asymmetric fence.
+    /// True if the ranks have an asymmetric fence.
     pub(crate) has_fence: bool,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Worlds {
     shared: OnceCell<Result<InMemory, String>>,
     /// The latest world over windows of the host's MPI. Its segments have room for several windows.
     remote: RefCell<Option<Rc<Ranks<Mpi>>>>,
-    /// Whether the communicator's barriers are in the world in shared memory, too.
+    /// True if the communicator's barriers are in the world in shared memory, too.
     has_barriers: Cell<bool>,
-    /// The bytes at each rank that the one window needs which has these worlds alone.
+    /// If these worlds belong to one window alone: the bytes that it needs at each rank.
     only: Option<u64>,
-    /// Whether the ranks reach each other's own memory, or why they do not.
+    /// `Ok` if the ranks reach each other's own memory; otherwise the reason why they do not.
     reach: OnceCell<Result<(), String>>,
 }
 
@@ -152,7 +152,7 @@ impl Worlds {
         }
         let (_, size) = host::place(comm)?;
         let made = Ranks::remote(host::remote_world(comm, WINDOWS * segment_bytes(size))?);
-        // The world before ends with its windows.
+        // The previous world ends with its windows.
         let before = self.remote.borrow_mut().replace(Rc::clone(&made));
         drop(before);
         Ok(made)

@@ -45,7 +45,7 @@ impl<T> Drop for Lent<T> {
 
 /// The ranks of a communicator as a world of rmalab's, for any number of windows.
 pub(crate) struct Ranks<A: RemoteAtomics + 'static> {
-    // Dropped in this order: each borrows those below.
+    // Dropped in this order: each field borrows the fields below it.
     /// Teams that no window has. A window takes one and gives it back, so that each window has words for its own collective calls. All
     /// ranks make and free windows of a communicator in one order, so all take the same team.
     teams: RefCell<Vec<Lent<Team<'static, A>>>>,
@@ -158,7 +158,7 @@ pub(crate) fn reach(ranks: &Rc<Ranks<Shared>>) -> Result<()> {
 
 /// The engine of a window: its epochs and locks.
 pub(crate) struct Engine<A: RemoteAtomics + 'static> {
-    // Dropped in this order: each borrows those below.
+    // Dropped in this order: each field borrows the fields below it.
     raw: Option<RawWindow<'static, A>>,
     team: Option<Lent<Team<'static, A>>>,
     ranks: Rc<Ranks<A>>,

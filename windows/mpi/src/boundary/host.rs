@@ -1,7 +1,7 @@
 //! The host MPI's calls, as safe functions.
 //!
-//! Handles come from the program's calls, or from the host. MPI calls the use of a handle that was freed erroneous, so a program that
-//! passes one has undefined behaviour here as it has without this library.
+//! Handles come from the program's calls, or from the host. In MPI, using a freed handle is erroneous. So a program that passes one
+//! has undefined behaviour here, as it has without this library.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -154,7 +154,7 @@ pub(crate) fn gather(comm: Comm, number: u64) -> std::result::Result<Vec<u64>, S
     ours(code, "gathering from the other ranks").map(|()| numbers)
 }
 
-/// Returns which ranks of the communicator share memory, as nodes. Collective.
+/// Returns the nodes of the communicator's ranks: ranks of a node share memory. Collective.
 pub(crate) fn topology(comm: Comm) -> std::result::Result<Topology, String> {
     let (rank, _) = place(comm)?;
     // SAFETY: see the module; the call writes to a live variable; the constants are C's.
@@ -373,8 +373,8 @@ pub(crate) fn packed(bytes: &mut [u8]) -> Items {
     Items { at: bytes.as_mut_ptr().cast(), count: bytes.len() as i64, of: unsafe { PACKED } }
 }
 
-/// Combines the origin's items into the first ones of the target, and copies all of the target's to `result` before. Nothing else updates
-/// the target. `there` has the target's count and type, while `target` may be a packed copy. The caller has compared the sizes.
+/// Copies all of the target's items to `result`, and then combines the origin's items into the first ones of the target. Nothing else
+/// updates the target. `there` has the target's count and type, while `target` may be a packed copy. The caller has compared the sizes.
 ///
 /// # Safety
 ///
@@ -515,7 +515,8 @@ const TAG: c_int = 32_767;
 /// A probe that takes longer than this has probably served another rank.
 const SERVED: Duration = Duration::from_micros(1);
 
-/// How long a rank that has served another one expects the next request at once: the holder of a lock may need several.
+/// The time for which a rank that has served another rank expects the next request at once. The holder of a lock may
+/// need several requests.
 const AWAKE: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -565,7 +566,7 @@ pub(crate) fn is_null(info: Info) -> bool {
 /// Adds a pair to an info of the program.
 pub(crate) fn set_hint(info: Info, key: &str, value: &str) {
     let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) else { return };
-    // SAFETY: see the module; the host copies both texts. A failure leaves the key out, which is all that there is to do.
+    // SAFETY: see the module; the host copies both texts. A failure only leaves the key out.
     unsafe { ffi::PMPI_Info_set(info, key.as_ptr(), value.as_ptr()) };
 }
 

@@ -1,5 +1,5 @@
-//! Windows of mode `native`: epochs, locks and data are the engine's. The memory is one that all ranks map, or, in created and dynamic windows,
-//! the program's own, between whose processes the kernel copies.
+//! Windows of mode `native`: epochs, locks and data are the engine's. All ranks map the memory of allocated windows. Created and dynamic
+//! windows have the program's own memory, and the kernel copies it between processes.
 //!
 //! The program's handle is a window of the host over this rank alone, the *carrier*. It has no memory that the program sees, but name,
 //! attributes, info and error handler. So the host never accesses the program's memory by an operation, and there is one path for
@@ -57,7 +57,7 @@ struct Part {
     base: *mut u8,
     bytes: u64,
     unit: u32,
-    /// Whether it is at this address in this process. Otherwise it has no bytes here.
+    /// True if it is at this address in this process. Otherwise it has no bytes here.
     is_mapped: bool,
 }
 
@@ -98,7 +98,8 @@ unsafe extern "C" {
     static MODEL_UNIFIED: c_int;
 }
 
-/// A call of this many lets the host make progress: a program that polls a window may wait for what the host is still to send.
+/// One call of this many lets the host make progress: a program that polls a window may wait for a message that the host has
+/// yet to send.
 const CALLS: u32 = 1024;
 
 /// A window whose data the engine moves.
@@ -107,7 +108,7 @@ pub(crate) struct Native {
     engine: Engine<Shared>,
     flavor: Flavor,
     parts: Box<[Part]>,
-    /// Where this rank has attached no bytes, which the engine does not do.
+    /// Addresses at which this rank has attached zero bytes, which the engine does not attach.
     attached_empty: RefCell<Vec<usize>>,
     group: Group,
     /// Lists for the group of a call, so that a call of an epoch allocates nothing.
@@ -118,13 +119,13 @@ pub(crate) struct Native {
     calls: Cell<u32>,
     /// A target that is locked, plus one; [`NONE`], or [`ALL`]. Other targets may be locked, too: the engine knows.
     open: Cell<u64>,
-    /// Whether this rank has stored by a short path since its last flush.
+    /// True if this rank has stored by a short path since its last flush.
     is_dirty: Cell<bool>,
-    /// Whether the engine has written for this rank since then.
+    /// True if the engine has written for this rank since then.
     has_posted: Cell<bool>,
     /// The dense type of the last operation.
     last_type: Cell<(ffi::MPI_Datatype, Dense)>,
-    /// Whether the program has given the carrier something of its own, so that no other window gets it.
+    /// True if the program has given the carrier something of its own, so that no other window gets it.
     is_marked: Cell<bool>,
 }
 
@@ -151,7 +152,7 @@ pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
     last.filter(|last| last.win == win)
 }
 
-/// Notes the window of a call.
+/// Records the window of a call.
 pub(crate) fn set_last(window: &Window) {
     let is_short = !crate::summary::is_wanted() && !crate::record::is_on() && !threads::are_many();
     let at = match window {
@@ -583,13 +584,13 @@ impl Native {
     pub(crate) fn short_sync(&self) -> bool {
         let is_short = !self.is_time();
         if is_short {
-            // What the engine's call does.
+            // The same as the engine's call.
             fence(Ordering::SeqCst);
         }
         is_short
     }
 
-    /// Locks a target if nobody holds a conflicting lock, or does nothing and returns false.
+    /// Locks a target if no rank holds a conflicting lock. Otherwise does nothing, and returns false.
     #[inline(always)]
     pub(crate) fn short_lock(&self, lock_type: c_int, target: c_int, assert: c_int) -> bool {
         let kind = match lock_type {
@@ -1115,7 +1116,7 @@ impl Native {
     }
 }
 
-/// Checks that so many bytes of data need not be cut off.
+/// Checks that this many bytes of data need not be cut off.
 fn fits(from: u64, into: u64) -> Result<()> {
     if from > into { refuse(ffi::MPI_ERR_TRUNCATE) } else { Ok(()) }
 }

@@ -16,18 +16,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 use rmalab_atomics::Served;
 
-/// Whether a window is, or was, managed.
+/// True once a window has been managed.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// Whether several threads of this process may call MPI at a time.
+/// True if several threads of this process may call MPI at a time.
 static MANY: AtomicBool = AtomicBool::new(false);
 
 /// A value that only calls of MPI use. It is not dropped at the program's end, since MPI may be gone by then.
 pub(crate) struct Guarded<T>(ManuallyDrop<T>);
 
 // SAFETY: the value is reached by `get` and `enter` only, in calls of MPI. No two calls use it at a time: the program orders them, or the
-// gate does (see the module). A program that makes calls at a time without asking for them breaks MPI's rules, and has undefined
-// behaviour without this library, too.
+// gate does (see the module). A program that makes simultaneous calls without asking for that level breaks MPI's rules. It has
+// undefined behaviour without this library, too.
 unsafe impl<T> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -53,7 +53,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// Learns whether several threads may call MPI at a time, which is asked once, before any window is managed.
+/// Asks the host once, ahead of the first managed window, whether several threads may call MPI at a time.
 pub(crate) fn learn(are_many: fn() -> bool) {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| MANY.store(are_many(), Ordering::Relaxed));
@@ -65,7 +65,7 @@ pub(crate) fn are_many() -> bool {
     MANY.load(Ordering::Relaxed)
 }
 
-/// Whether a thread is inside the gate, and how many threads wait for it.
+/// The gate: true while a thread is inside, and the number of threads that wait for it.
 struct Gate {
     is_taken: bool,
     waiting: u32,
@@ -78,7 +78,7 @@ static FREE: Condvar = Condvar::new();
 static UNMARKED: Condvar = Condvar::new();
 
 thread_local! {
-    /// Whether this thread is inside the gate.
+    /// True if this thread is inside the gate.
     static HOLDS: Cell<bool> = const { Cell::new(false) };
     /// The number of this thread, from 1; 0 until it has one.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
@@ -118,7 +118,7 @@ fn leave() -> MutexGuard<'static, Gate> {
 
 /// A thread inside the gate, which leaves it when this is dropped.
 pub(crate) struct Pass {
-    /// Whether the thread was outside before.
+    /// True if the thread was outside before.
     is_outer: bool,
 }
 

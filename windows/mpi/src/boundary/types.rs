@@ -1,4 +1,4 @@
-//! The host's types and operations, and what they are to the engine.
+//! The host's types and operations, and the engine's types and operations for them.
 
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -155,7 +155,7 @@ pub(crate) fn handle(op: Op) -> ffi::MPI_Op {
     unsafe { OPS[usize::from(op.code())] }
 }
 
-/// How the program has made a type.
+/// The constructor by which the program has made a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Combiner {
     Named,
@@ -191,7 +191,7 @@ impl Combiner {
     ];
 }
 
-/// What a type is made of (`MPI_Type_get_contents`).
+/// The contents of a type (`MPI_Type_get_contents`).
 struct Contents {
     /// `None` for the ways that only Fortran has.
     combiner: Option<Combiner>,
@@ -201,7 +201,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// Returns the contents, or `None` if the host does not tell.
+    /// Returns the contents, or `None` if the host does not return them.
     fn of(of: ffi::MPI_Datatype) -> Option<Contents> {
         let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
         // SAFETY: the calls write to live variables, and as much as the envelope says. The array is C's.
@@ -281,7 +281,7 @@ pub(crate) fn element(of: ffi::MPI_Datatype) -> Option<ffi::MPI_Datatype> {
     found.ok().flatten()
 }
 
-/// Returns which bytes an item of a type has, in their order, and the bounds that the host gives the type.
+/// Returns the bytes of an item of a type, in their order, and the bounds that the host gives the type.
 pub(crate) fn layout(of: ffi::MPI_Datatype) -> Result<Layout> {
     let described = match Contents::of(of) {
         Some(contents) => described(of, &contents)?,
@@ -397,9 +397,9 @@ fn darray(contents: &Contents, inner: &Layout) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Returns the layout of a type of which only the host knows what it is made of: bytes that have their own number are copied by the host.
+/// Returns the layout of a type whose contents only the host knows. For that, the host copies bytes that contain their own number.
 fn by_marks(of: ffi::MPI_Datatype) -> Result<Layout> {
-    /// More bytes than any type has whose contents no program can ask for.
+    /// No type whose contents a program cannot ask for has this many bytes.
     const MOST: u64 = 64 << 20;
     let ((size, _), (first, len)) = (super::host::size_of(of)?, super::host::span(1, of)?);
     if len > MOST {
