@@ -73,7 +73,7 @@ impl Kind {
             Kind::Locks => subjects(registry, false),
             Kind::Policies => {
                 let about = format!(
-                    "one reader-writer lock for the whole window: {}; the name of any other lock means that one in its place",
+                    "one reader-writer lock for the whole window: {}; the name of any other lock means that lock in its place",
                     PolicyKind::McsRwRp
                 );
                 std::iter::once(Named::new(PolicyKind::GLOBAL, about)).chain(subjects(registry, true)).collect()

@@ -18,8 +18,9 @@ use crate::{Error, Result};
 pub(crate) const ABOUT: &str = "\
 Start an unchanged MPI program whose windows rmalab manages.
 
-The command finds the MPI of the program, takes the library that is built for it, sets the variables and becomes the \
-program: signals and the exit status are the program's. At the end, standard error has the windows of each policy, and the \
+The command finds the MPI of the program, chooses the library that is built for it, sets the variables, and replaces \
+itself by the program: signals and the exit status are the program's. At the end, standard error has the windows of \
+each policy, and the \
 number and time of the calls.";
 
 pub(crate) const MANUAL: &str = "\

@@ -74,7 +74,7 @@ Examples:
   rmalab simulate --profile infiniband-ndr --table 1k:zipf=0.99,10M --writers 5%,50% --ranks 1k
       Tables of locks, contended and hardly contended.
   rmalab simulate trace tpcc -o tpcc.csv; rmalab simulate --table trace=tpcc.csv --ranks 96
-      Transactions like those of TPC-C, each of which holds all its locks at a time.
+      Transactions as in TPC-C, each of which holds all its locks at a time.
   rmalab simulate validate paper
       Simulated against published figures; exit code 1 if they do not agree.
 

@@ -253,7 +253,7 @@ impl Check {
             _ if !self.subject.resumes() => Some("its ranks cannot come back"),
             _ if self.has_attempts() => Some("where ranks come back, all acquisitions wait"),
             _ if self.scenario.crashes() + self.scenario.lapses() > 0 => {
-                Some("where ranks come back, none fails for ever, and no lease passes")
+                Some("where ranks come back, no rank fails for ever, and no lease passes")
             }
             _ if self.section == Section::Data => {
                 Some("a rank that comes back inside finds the data half written; use --section empty")
@@ -269,7 +269,7 @@ impl Check {
             _ if self.subject.lease_lapses().is_none() => Some("it has no leases"),
             _ if self.has_attempts() => Some("where leases pass, all acquisitions wait"),
             _ if self.scenario.crashes() > 0 => {
-                Some("no rank fails where leases pass: a rank that is paused forever is like one")
+                Some("no rank fails where leases pass: a rank that is paused forever is like a failed one")
             }
             _ if self.section == Section::Data => Some(
                 "a rank that has lost the lock leaves the data half written; use --section empty, which has a fenced word",

@@ -437,7 +437,7 @@ impl One<'_> {
         drop(cell);
         if let Err(panicked) = touched {
             let why = panicked.text.lines().next().unwrap_or_default();
-            let seen = format!("{what} are not ordered with those of another rank, which they exclude (loom: {why})");
+            let seen = format!("{what} are not ordered with another rank's accesses, which they exclude (loom: {why})");
             self.world.observer.broken(self.rank, race, seen);
             self.world.go_on();
         }

@@ -172,7 +172,7 @@ pub const WAITED: &str = "a rank has to wait";
 /// A try failed, or a deadline passed.
 pub const GAVE_UP: &str = "a rank gives up";
 /// A rank learned that another rank had failed inside.
-pub const TOLD: &str = "a rank is told of a failure inside";
+pub const TOLD: &str = "a rank learns of a failure inside";
 /// A rank that had failed inside came back.
 pub const RE_ENTERED: &str = "a rank that failed inside comes back";
 /// A rank took over a lock, and learned that it did.

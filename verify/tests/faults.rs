@@ -91,7 +91,7 @@ fn is_alive(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Kills a random rank at a random moment, `kills` times. All others must report it, and no resource may leak.
+/// Kills a random rank at a random moment, `kills` times. All other ranks must report it, and no resource may leak.
 fn campaign(test: &str, kills: u64) {
     if shm::launched_size().unwrap().is_some() {
         let kind: usize = std::env::var("KIND").unwrap().parse().unwrap();

@@ -226,7 +226,7 @@ impl Document {
         if is_folder && !path.exists() {
             let folder = path.parent().unwrap_or(&path).display();
             return Err(Error::Document {
-                why: format!("{folder} is a folder, but not that of a report: it has no data.json"),
+                why: format!("{folder} is a folder, but not a report: it has no data.json"),
             });
         }
         let fail = |source| Error::File { path: path.clone(), source };

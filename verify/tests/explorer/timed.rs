@@ -132,7 +132,7 @@ impl<const DEFECT: u32> Attempts for Queue<DEFECT> {
 }
 
 /// For two ranks: a count of both, and a flag of each rank that hands the lock over. A rank that gives up takes its count
-/// back, unless the lock is on its way to it. With `WAKES` false, nobody is woken.
+/// back, unless the lock is on its way to it. With `WAKES` false, no rank is woken.
 ///
 /// The count does not show that the holder has left and come back. So a rank that gives up can take back the count of
 /// the other one, while the lock is on its way to it.

@@ -1009,7 +1009,7 @@ fn check_launcher() {
             && let Ok((_, 1)) = host::place(host::everyone())
         {
             print(&format!(
-                "the program's MPI is {}, but the launcher is that of {}: each of the {size} processes is a program of one rank",
+                "the program's MPI is {}, but the launcher belongs to {}: each of the {size} processes is a program of one rank",
                 HOSTS.0, HOSTS.1
             ));
         }

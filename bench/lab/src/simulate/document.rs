@@ -116,7 +116,7 @@ impl Outcome {
             }
             format!(
                 "Some locks starved ranks, which made too few pairs while the others made more than theirs: {}. The \
-                 slowest rank's time is that of the whole measurement, over the pairs that it made.",
+                 slowest rank's time is the time of the whole measurement, divided by the pairs that it made.",
                 of.join("; ")
             )
         })

@@ -285,8 +285,7 @@ impl Protocol for NoAnswer {
     }
 }
 
-/// Wrong: a queue lock whose ranks do not flush the reset of their flag. A stale flag lets
-/// the next wait pass.
+/// Wrong: a queue lock whose ranks do not flush the reset of their flag. A stale flag ends the next wait too early.
 #[derive(Clone, Copy, Default, Debug)]
 struct LateReset;
 

@@ -57,7 +57,7 @@ fn reads(words: u32, pattern: u32) -> Vec<(u32, u32)> {
     script
 }
 
-/// What a waiter does after a number of polls.
+/// The behaviour of a waiter after a number of polls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Then {
     /// It gets the owner until there is none, and then puts itself, which is not atomic.
