@@ -117,7 +117,7 @@ fn in_turn(mut window: impl FnMut() -> f64, mut raw: impl FnMut() -> f64) -> (f6
     (median(windows), median(raws))
 }
 
-/// Measurements of one rank while the other one is idle, and of both together.
+/// Measurements of one rank while the other rank is idle, and of both together.
 fn pair(ra: &Mapped) -> Vec<Row> {
     bind_to_core(ra.rank()).expect("this machine lets a process choose its core");
     let team = Team::new(ra).expect("the world has room");

@@ -18,7 +18,7 @@ pub(crate) struct ListArgs {
     /// One kind of names, with all that is known about each [default: all kinds, in short]
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// How the names are written
+    /// Format of the names
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     format: Format,
 }

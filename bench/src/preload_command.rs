@@ -311,7 +311,7 @@ fn mpi_of(line: &[OsString]) -> (Mpi, Option<String>) {
     }
 }
 
-/// Returns whether a program runs others, which may load an MPI.
+/// Returns whether a program runs other programs, which may load an MPI.
 fn is_interpreter(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     ["python", "pypy", "julia", "sh", "bash", "dash", "env", "perl", "java", "R"].iter().any(|interpreter| {
@@ -361,7 +361,7 @@ fn loaded(path: &Path) -> Option<Vec<String>> {
     if !is_elf(path) {
         return None;
     }
-    // A path without a slash would be looked for elsewhere.
+    // `ldd` would look elsewhere for a path without a slash.
     let listed = Command::new("ldd")
         .arg(path.canonicalize().ok()?)
         .env_remove("LD_PRELOAD")

@@ -34,7 +34,7 @@ pub struct Reported {
 pub struct Move {
     /// The events that it reported.
     pub events: Vec<Reported>,
-    /// Why it stopped.
+    /// The reason why it stopped.
     pub turn: RankTurn<Result<()>>,
 }
 

@@ -26,7 +26,7 @@ use crate::{Access, Form, Result, Scenario, clock};
 pub struct Check {
     /// The lock, the policy or the program.
     pub subject: Subject,
-    /// Which rank acquires what, and how often. For a program, only the number of ranks.
+    /// The ranks, with their acquisitions. For a program, only the number of ranks.
     pub scenario: Scenario,
     /// The work of ranks inside.
     pub section: Section,
@@ -150,7 +150,7 @@ impl Check {
     }
 
     /// The answer to `call` if it is a silent step: no rank can observe when it happens. The clock of a rank with deadlines moves
-    /// (`is_timed`). Where ranks fail, a pause may end with that.
+    /// (`is_timed`). Where ranks fail, a pause may end with the news of a failure.
     pub(crate) fn silent(&self, is_timed: bool, call: Call) -> Option<Answer> {
         let late = matches!(self.network, Network::LatePuts | Network::UnorderedBulk);
         let crashes = self.scenario.crashes() > 0;

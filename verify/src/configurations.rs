@@ -1,4 +1,4 @@
-//! The standard configurations: the checks of each lock unless the user chooses others.
+//! The standard configurations: the checks of each lock unless the user chooses other checks.
 
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
 use crate::play::Section;
@@ -7,7 +7,7 @@ use crate::{Check, Form, Scenario, Subject, Workload, subject};
 /// One standard configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Which rank acquires what, and how often.
+    /// The ranks, with their acquisitions.
     pub scenario: Scenario,
     /// The network model.
     pub network: Network,
@@ -62,7 +62,7 @@ const TICKET: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
-/// Where ranks fail, they are not exchanged.
+/// Where ranks fail, symmetry does not exchange them.
 const ROBUST_TAS: &[Row] = &[
     (Sc, Plain, &["4Wx2", "3Wx1 crash1", "3Wx2 crash1", "3Wx1 crash2"]),
     (LatePuts, Plain, &["4Wx2", "3Wx1 crash1", "3Wx2 crash1", "3Wx1 crash2"]),
@@ -90,7 +90,7 @@ const ROBUST_MCS: &[Row] = &[
     (LatePuts, Long, &["3Wx1 crash1"]),
 ];
 
-/// Where ranks come back, they are not exchanged.
+/// Where ranks come back, symmetry does not exchange them.
 const RME_MCS: &[Row] = &[
     (Sc, Plain, &["3Wx2", "2Wx2 restart1", "2Wx1 restart2"]),
     (Sc, Order, &["3Wx1"]),

@@ -455,7 +455,7 @@ impl Replay<'_> {
         label::value(self.check, at, word)
     }
 
-    /// The ranks that wait when no step is possible any more, with what they wait for.
+    /// The ranks that wait when no step is possible any more, each with the call in which it waits.
     fn stuck(&self) -> Vec<(Rank, String)> {
         let waits = (0..).map(Rank).zip(self.live.calls());
         waits

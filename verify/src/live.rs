@@ -220,7 +220,7 @@ impl Live {
     }
 
     /// Returns whether the deadline of an acquisition of `rank` may pass. Its next acquisition begins where the last one
-    /// ended, so a rank that goes on is in one.
+    /// ended. So a rank that goes on is in an acquisition.
     fn is_ahead_of_deadline(&self, rank: Rank) -> bool {
         let Player { calls, status, .. } = &self.players[rank.index()];
         let now = self.memory.clocks[rank.index()];

@@ -23,16 +23,16 @@
 //!
 //! # Advantages over the explorer
 //! Loom shows that two sections that exclude each other are also *ordered*. Loom follows which call synchronizes with
-//! which. A section that is not ordered after another one that it excludes is a data race, in whatever order the two
-//! ran. Each target has a cell of loom, which a writer writes and a reader reads when it enters and when it leaves.
+//! which. If a section excludes another section but is not ordered after it, that is a data race, in any order of the
+//! two. Each target has a cell of loom, which a writer writes and a reader reads when it enters and when it leaves.
 //! Each word of data has another cell for bulk operations. The cells hold no values: loom checks only the accesses, and
 //! without a race, a read returns the last write's value. Bulk operations are relaxed, as in the backends. The
 //! backends' fences for waiting ranks are omitted, so that they cannot hide a race.
 //!
 //! # Limits
-//! Loom allows 5 threads, one of which only starts the others, so at most 4 ranks. It does not merge states, so that
-//! the number of executions grows much faster than the explorer's number of states. It has no model of a late network:
-//! bulk puts take effect at once.
+//! Loom allows 5 threads, one of which only starts the other threads. So there are at most 4 ranks. It does not merge
+//! states, so that the number of executions grows much faster than the explorer's number of states. It has no model of
+//! a late network: bulk puts take effect at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -313,7 +313,8 @@ impl World {
         }
     }
 
-    /// The entry of the word at `address`. An unknown word ends this execution, and the next one has it.
+    /// The entry of the word at `address`. An unknown word ends this execution, and the next execution has an entry for
+    /// it.
     fn place<'p, T>(&self, places: &'p BTreeMap<Address, T>, address: Address) -> &'p T {
         let address = address.unwatched();
         places.get(&address).unwrap_or_else(|| {

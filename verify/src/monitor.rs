@@ -22,7 +22,7 @@ impl Check {
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
-    /// Returns whether an acquisition of `rank` is its last one, or one of those without end.
+    /// Returns whether an acquisition of `rank` is its last one, or one of an endless sequence.
     pub(crate) fn is_last(&self, rank: Rank, acquisition: u32) -> bool {
         self.scenario.is_endless() || self.access(rank, acquisition + 1).is_none()
     }

@@ -85,7 +85,7 @@ pub struct Mutant {
     pub stands_for: Option<&'static str>,
     /// The words that this defect leaves nonzero at rest. These alone do not count as a violation.
     pub leaves: &'static [&'static str],
-    /// Why no engine can distinguish it from the lock.
+    /// The reason why no engine can distinguish it from the lock.
     pub equivalent: Option<&'static str>,
     /// The network of its checks. It shows the defect; for an equivalent mutant, it has many interleavings.
     pub network: Network,

@@ -164,7 +164,7 @@ pub struct Memory {
     pub held: Vec<u8>,
     /// The ranks that have failed.
     pub deaths: Deaths,
-    /// How often a rank has failed and come back.
+    /// The number of times that a rank has failed and come back.
     pub restarts: u32,
 }
 
@@ -173,9 +173,9 @@ pub struct Memory {
 pub struct Deaths {
     /// The ranks that have failed.
     pub down: u64,
-    /// For each live rank, those that it knows.
+    /// For each live rank, the failed ranks that it knows.
     pub known: Vec<u64>,
-    /// For each live rank, those that it has acknowledged.
+    /// For each live rank, the failed ranks that it has acknowledged.
     pub acknowledged: Vec<u64>,
     /// The half-written data of ranks that failed inside, as long as no later rank has learned of that. There is a bit for each
     /// target where targets are apart, and one bit otherwise.
@@ -266,7 +266,7 @@ impl Memory {
         self.posts[rank].iter().all(|post| !post.ahead)
     }
 
-    /// Lets `rank` fail, which leaves `untold` half written. What it has posted may arrive until it is silenced, or never.
+    /// Lets `rank` fail, which leaves `untold` half written. Its posted puts may arrive until it is silenced, or never.
     pub fn crash(&mut self, rank: usize, untold: u64) {
         self.deaths.down |= 1 << rank;
         (self.deaths.known[rank], self.deaths.acknowledged[rank]) = (0, 0);
@@ -342,7 +342,7 @@ impl Memory {
         }
     }
 
-    /// How often time has passed for all ranks.
+    /// The number of times that time has passed for all ranks.
     pub fn lapses(&self) -> u32 {
         let now = self.clocks.first().map_or(Time(0), |&now| now);
         now.since(Time(0)).as_secs() as u32

@@ -81,7 +81,7 @@ pub enum Livelocks {
     NotSearched,
 }
 
-/// How often other ranks enter while a rank of one group of the scenario waits.
+/// The number of times that other ranks enter while a rank of one group of the scenario waits.
 ///
 /// A rank *waits* from the first wait or pause of its acquisition on, until it enters. Its doorway, the steps ahead of
 /// that wait, does not count. Only entries that exclude its own count. The number is the largest in any schedule of the
@@ -92,7 +92,7 @@ pub struct Bypass {
     pub role: Role,
     /// The form of its acquisitions.
     pub form: Form,
-    /// The number of entries; `None` if there is a cycle of states in which the rank waits and another one enters.
+    /// The number of entries; `None` if there is a cycle of states in which the rank waits and another rank enters.
     pub most: Option<u32>,
 }
 
@@ -114,7 +114,7 @@ pub struct Outcome {
     pub progress: Progress,
     /// True if a bound excluded schedules, so that `Holds` holds only within the bounds.
     pub bounded: bool,
-    /// An upper bound of the probability that a state counted as another one: 0 unless the search was depth-first.
+    /// An upper bound of the probability that a state counted as another state: 0 unless the search was depth-first.
     pub missed: f64,
     /// The result of the search for livelocks.
     pub livelocks: Livelocks,

@@ -78,7 +78,8 @@ pub trait Handle: Debug {
     /// Tries to acquire for `access`, or acquires unless that takes until `deadline`. Returns whether it has acquired.
     fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> rmalab_locks::Result<bool>;
 
-    /// Writes to the data word inside, where leases pass. A lock that refuses late writes does it by its token; others do nothing.
+    /// Writes to the data word inside, where leases pass. A lock that refuses late writes does it by its token; other locks do
+    /// nothing.
     fn write(&mut self, _stage: &Stage<'_>, _data: Address) -> rmalab_locks::Result<()> {
         Ok(())
     }

@@ -132,8 +132,8 @@ const LONG_STAY: u32 = 10_000;
 /// Runs `scenario` with a new lock `L`, and returns the findings of this rank.
 ///
 /// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments. Ranks
-/// beyond the scenario's only wait for the others. [`Verdict::merge`] combines their verdicts. The memory of the run
-/// (the lock's, and four lines) stays allocated as long as the world lives.
+/// beyond the scenario's only wait for the ranks of the scenario. [`Verdict::merge`] combines their verdicts. The
+/// memory of the run (the lock's, and four lines) stays allocated as long as the world lives.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         }
         check_rest(ra, "its own", place.node, L::NODE_AT_REST, &mut verdict)?;
     }
-    // No rank leaves the world while another one reads its memory.
+    // No rank leaves the world while another rank reads its memory.
     section.meet(ra, 3)?;
     Ok(verdict)
 }

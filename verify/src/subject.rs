@@ -73,7 +73,7 @@ pub enum Order {
     /// No claim.
     #[default]
     None,
-    /// A rank that begins while another one waits, and excludes it, enters after it.
+    /// A rank that begins while another rank waits, and excludes it, enters after that rank.
     Fifo,
     /// A waiting reader is overtaken by no writer that begins later, and by at most one writer that waited.
     ReadersFirst,

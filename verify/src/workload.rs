@@ -273,7 +273,7 @@ impl Program {
         Program { fences: true, ..self }
     }
 
-    /// Declares that these words are zero at the end. All others may have any value.
+    /// Declares that these words are zero at the end. All other words may have any value.
     #[must_use]
     pub fn rest(mut self, words: Range<Disp>) -> Program {
         self.rest.push(words);

@@ -22,7 +22,7 @@ fn until_a_peer_fails(ra: &Mapped, kind: usize) -> Rank {
         for turn in ra.rank().0.. {
             if turn % 3 == 0 {
                 lock.acquire_write(ra)?;
-                // Long enough that, at a random moment, often one rank is inside and the others wait.
+                // Long enough that, at a random moment, often one rank is inside and the other ranks wait.
                 std::thread::sleep(Duration::from_micros(50));
                 lock.release_write(ra)?;
             } else {

@@ -300,7 +300,7 @@ const TESTS: &[Test] = &[
         unordered_bulk: STALE,
         ..PLAIN
     },
-    // Waits: rank 1 waits for the flag on a word of its own.
+    // Waits: rank 1 waits for the flag on a local word.
     Test {
         name: "wait_for_a_put_behind_a_put",
         why: "the wait acquires the put's release, with data and flag at one target; like a poll loop of RDMA^TSO",

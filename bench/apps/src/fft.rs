@@ -336,7 +336,7 @@ impl Fft {
         Ok(all)
     }
 
-    /// Runs all transforms. Returns the result of the last one, and the nanoseconds of one.
+    /// Runs all transforms. Returns the result of the last transform, and the nanoseconds of one transform.
     fn transforms<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,

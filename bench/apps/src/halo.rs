@@ -81,7 +81,7 @@ pub(super) struct Plan {
     pub(super) bytes: u64,
 }
 
-/// Sends the elements of the first list to the neighbours, and fills the second list with what they send.
+/// Sends the elements of the first list to the neighbours, and fills the second list with the elements that they send.
 pub(super) type Exchange<'e, T> = dyn FnMut(&[Vec<T>], &mut [Vec<T>]) -> Result<()> + 'e;
 
 /// Checks that data can travel over this transport there.

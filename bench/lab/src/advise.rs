@@ -213,7 +213,7 @@ pub struct Advice {
     pub unlocked: f64,
     /// The candidates, the best one first.
     pub rows: Vec<Row>,
-    /// True if the ranking shows all of them, and not only those that matter.
+    /// True if the ranking shows all candidates, and not only the ones that matter.
     pub all: bool,
     /// The present policy of the window: the trace's, or the default of windows.
     pub current: &'static str,

@@ -440,7 +440,7 @@ const SEGMENT_BYTES: u64 = 1 << 36;
 /// Time between two reports of a simulation's progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Bytes of memory that the kernel could give without swapping, including those of this process.
+/// Bytes of memory that the kernel could give without swapping, including the memory of this process.
 pub(crate) fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

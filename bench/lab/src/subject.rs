@@ -53,7 +53,7 @@ pub struct Info {
     pub kind: Kind,
     /// The publication.
     pub paper: String,
-    /// Fairness: which ranks may pass which others.
+    /// Fairness: the ranks that may pass other ranks.
     pub fairness: String,
     /// True if it excludes anything. A subject that does not is no lock, but a bound for comparisons.
     pub excludes: bool,
@@ -103,7 +103,7 @@ impl Subject {
         self
     }
 
-    /// Sets the fairness: which ranks may pass which others.
+    /// Sets the fairness: the ranks that may pass other ranks.
     pub fn fairness(&mut self, fairness: &str) -> &mut Subject {
         self.info.fairness = fairness.into();
         self

@@ -51,7 +51,7 @@ pub struct Selection {
     pub mutant: Option<String>,
     /// The rank with the global words; by default one that takes no part.
     pub home: Option<Rank>,
-    /// Placement of ranks, instead of the scenarios'; by default all on one node if those have none.
+    /// Placement of ranks, instead of the scenarios'; by default all on one node if the scenarios have none.
     pub nodes: Option<Nodes>,
     /// True to check the order that each lock promises in every configuration.
     pub order: bool,

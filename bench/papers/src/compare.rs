@@ -430,7 +430,7 @@ impl Pace {
         self.took.get(step).copied().unwrap_or_else(|| step.guess(self.budget) * self.slowness())
     }
 
-    /// How many times as long as guessed the steps took so far.
+    /// The factor by which the steps so far took longer than guessed.
     fn slowness(&self) -> f64 {
         let guessed: f64 = self.took.keys().map(|step| step.guess(self.budget)).sum();
         if guessed > 0.0 { self.took.values().sum::<f64>() / guessed } else { 1.0 }

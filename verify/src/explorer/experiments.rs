@@ -302,7 +302,7 @@ impl Learner {
                 continue;
             }
             let roots = &self.roots[node as usize];
-            // Those around its own loops are always tested.
+            // Histories around its own loops are always tested.
             let of_rounds = || roots.ways.iter().filter(|way| way.pumped && !way.whole).count();
             if way.pumped && !way.whole && of_rounds() >= WITNESSES_OF_ROUNDS {
                 continue;

@@ -302,7 +302,7 @@ impl Learner {
         for way in others {
             self.witness(to, way)?;
         }
-        // A further acquisition is no round of a loop: its histories are witnesses like any others.
+        // A further acquisition is no round of a loop: its histories are witnesses like all others.
         if !stop.is_boundary()
             && let Some(round) = self.round(node, to)
         {

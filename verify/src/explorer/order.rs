@@ -10,7 +10,7 @@ use crate::{Access, Check, Property, Violation};
 /// The largest number of ranks for this check: there is a bit for each pair.
 pub(super) const RANKS: u32 = 8;
 
-/// Which rank waited when another one began.
+/// The ranks that waited when another rank began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
     /// Bit 8i + j: rank i waited when rank j began, and still waits.

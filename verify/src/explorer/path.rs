@@ -242,7 +242,7 @@ struct Taken {
     breaks: bool,
 }
 
-/// Takes a silent step; `silent` counts those in a row.
+/// Takes a silent step; `silent` counts silent steps in a row.
 fn take_silent(live: &mut Live, schedule: &mut Vec<Choice>, rank: Rank, silent: &mut usize) -> Result<Taken, Failure> {
     *silent += 1;
     if *silent > SILENT {

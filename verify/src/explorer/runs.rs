@@ -37,7 +37,7 @@ pub(super) type Run = u32;
 /// The limit for silent steps in a row. Code that exceeds it makes no other call.
 pub(super) const SILENT: usize = 1 << 16;
 
-/// The number of moves without an answer after those that were asked for.
+/// The number of moves without an answer after the requested moves.
 const WORDLESS: usize = 16;
 
 /// The nanoseconds between two reads of the clock in the test of its effect: half an hour, so that every deadline passes.
@@ -117,7 +117,7 @@ pub(super) struct Seen {
 pub(super) struct Runs {
     check: Arc<Check>,
     last: Vec<Last>,
-    /// The runs that continue another one, except for the first of each.
+    /// The runs that continue another run, except for the first continuation of each run.
     others: HashMap<(Run, u64), Run, FxBuildHasher>,
     stops: Vec<Arc<Stop>>,
     numbers: HashMap<Arc<Stop>, u32, FxBuildHasher>,

@@ -54,14 +54,14 @@ pub(super) struct Space {
     values: Mutex<Values>,
 }
 
-/// What a search assumes of the lock's code, and tests.
+/// The facts about the lock's code that a search assumes and tests.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
     pub(super) forget: Forget,
     pub(super) experiments: Experiments,
     /// Interchangeable ranks count as one.
     pub(super) symmetry: bool,
-    /// No rank observes when another one posts its puts.
+    /// No rank observes when another rank posts its puts.
     pub(super) no_fences: bool,
 }
 
@@ -186,7 +186,7 @@ impl Space {
         lock(&self.learner)
     }
 
-    /// A state to decode others into.
+    /// A state to decode other states into.
     pub(super) fn blank(&self) -> State {
         State { memory: Memory::new(self.parts.ranks), ..State::nothing() }
     }
@@ -206,7 +206,7 @@ impl Space {
         self.learner().unexplored()
     }
 
-    /// The memory of what was learned, in bytes.
+    /// The memory of the learned automata, in bytes.
     pub(super) fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -414,9 +414,9 @@ impl<'s> Walker<'s> {
 
     /// Returns whether time may pass now.
     ///
-    /// Ranks see that only by reads of their clocks. The step commutes with all others, except that it ends leases: ahead of an
-    /// entry it allows more. But no rank enters because of a lease that has passed without a read of the clock. So it is enough
-    /// to let time pass where a rank is about to read it.
+    /// Ranks see that only by reads of their clocks. The step commutes with all other steps, except that it ends leases: ahead
+    /// of an entry it allows more. But no rank enters because of a lease that has passed without a read of the clock. So it is
+    /// enough to let time pass where a rank is about to read it.
     fn may_lapse(&self, state: &State) -> bool {
         let reads = |rank| {
             self.node(state, rank).issued.is_some_and(|issued| issued.call == Call::Now || !self.space.lazy_clocks)

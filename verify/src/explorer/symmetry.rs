@@ -1,6 +1,6 @@
 //! Symmetry reduction: of the states that differ only in the numbers of ranks with equal parts, the search visits one.
 //!
-//! A permutation of such ranks maps a state to another one. It maps local states to the states with the permuted
+//! A permutation of such ranks maps a state to another state. It maps local states to the states with the permuted
 //! history, words of one rank's memory to words of another's, and pointers to other pointers. The search tests that the
 //! lock treats all ranks alike. For each permutation of each answer of a local state, the code has run with the permuted
 //! answers and made the permuted call. If that fails for a lock, or if one of its words has no name, the search runs

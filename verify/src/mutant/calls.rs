@@ -35,7 +35,7 @@ enum Whose {
     Everybody,
 }
 
-/// A selection of calls of a lock's acquire and release: those that meet all conditions.
+/// A selection of calls of a lock's acquire and release: the calls that meet all conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     operation: Operation,

@@ -49,7 +49,7 @@ fn take(call: Call, by: fn(Address, u64, u64) -> Call) -> Call {
     }
 }
 
-/// Without the addition by which a reader lets others read, the only one in acquire that subtracts.
+/// Without the addition by which a reader lets other ranks read. It is the only addition in acquire that subtracts.
 fn unshared(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },

@@ -689,7 +689,7 @@ impl Protocol for Bitmap {
 }
 
 /// P. J. Courtois, F. Heymans, D. L. Parnas, "Concurrent Control with 'Readers' and 'Writers'", CACM 14(10), 1971: the
-/// first problem. One reader takes the writers' lock, perhaps another one releases it.
+/// first problem. One reader takes the writers' lock, and perhaps another reader releases it.
 #[derive(Clone, Copy, Default, Debug)]
 struct Courtois;
 

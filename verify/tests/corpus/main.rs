@@ -210,7 +210,7 @@ fn disagrees(entry: &Entry, breadth: &(String, Progress), depth: &(String, Progr
     (!agree).then(|| format!("{one} breadth-first, {other} depth-first, of {} and {} states", states.0, states.1))
 }
 
-/// Runs all entries, and fails with the list of those whose verdict is not the marked one.
+/// Runs all entries, and fails with the list of entries whose verdict is not the marked one.
 fn run_all(entries: &[Entry], runs: &Sender<String>) {
     let mut failures = String::new();
     for entry in entries {

@@ -277,7 +277,7 @@ fn loops_that_count_to_many_are_detected() {
     }
 }
 
-/// The MCS lock, except that one of its ranks has a defect. Its waits are on words of their own, so that its ranks are
+/// The MCS lock, except that one of its ranks has a defect. Each wait is on a separate word, so that its ranks are
 /// interchangeable otherwise.
 struct OneDiffers<const RANK: u32, const DEFECT: u32>;
 

@@ -269,7 +269,7 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: Wanted)
         worlds.reach(|| engine::reach(ranks).map_err(|error| common_reason(comm, &error)))?;
     }
     let engine = match Engine::new(ranks, config, memory) {
-        // At some ranks the error is only that another one has failed.
+        // At some ranks, the error is only that another rank has failed.
         Err(error) if wanted.is_programs() => return Err(common_reason(comm, &error)),
         // The communicator's world is full: the window gets its own.
         Err(error) if error.class() == Class::NoMem => {
@@ -983,7 +983,7 @@ fn check_host() {
     CHECKED.call_once(refuse_other_host);
 }
 
-/// The MPI that this library is built for, and the other one.
+/// The MPI that this library is built for, and the other MPI.
 const HOSTS: (&str, &str) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
 
 fn refuse_other_host() {
@@ -1004,7 +1004,7 @@ fn check_launcher() {
         let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
         let (mpich, open_mpi) = (("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"));
         let (own, other) = if cfg!(open_mpi) { (open_mpi, mpich) } else { (mpich, open_mpi) };
-        // The launcher of this MPI may itself run under the other one. One process of all prints the line.
+        // The launcher of this MPI may itself run under the other MPI. One process of all prints the line.
         if let (None, Some(size @ 2..), Some(0)) = (number(own.0), number(other.0), number(other.1))
             && let Ok((_, 1)) = host::place(host::everyone())
         {

@@ -15,7 +15,8 @@
 //! | mode | epochs and locks | data |
 //! | --- | --- | --- |
 //! | `off`, `record` | the host's | the host's |
-//! | `policy` | those of rmalab's window engine, on a hidden world of the communicator's ranks | the host's, in one `MPI_Win_lock_all` epoch for the life of the window |
+//! | `policy` | the engine's (rmalab's window engine), on a hidden world of the communicator's ranks | the host's, in one `MPI_Win_lock_all` epoch for the life of the
+//! window |
 //! | `native` | the same | the engine's, in the hidden world's shared memory, or between the processes' own memory |
 //!
 //! In the modes `off`, `record` and `policy`, the window is one of the host, of the flavor that the program asked for. So its memory, attributes,
@@ -41,9 +42,9 @@
 //! The hidden world belongs to the communicator, and its windows share it. It is an attribute of the communicator, whose delete callback
 //! frees it when the last of the windows is gone. It is one of two:
 //!
-//! * `shared`: an anonymous memory file that all ranks map. Rank 0 makes it, and the others open it by its place in `/proc`. The
-//!   ranks are on one host if all of them find this very file there. It is a terabyte of addresses, and has pages only where
-//!   some rank has stored. A window for which that is too small gets a separate file.
+//! * `shared`: an anonymous memory file that all ranks map. Rank 0 makes it, and the other ranks open it by its place in
+//!   `/proc`. The ranks are on one host if all of them find this very file there. It is a terabyte of addresses, and has pages
+//!   only where some rank has stored. A window for which that is too small gets a separate file.
 //! * `remote`: a window of the host, over its remote atomics, on any network and any number of hosts: the backend
 //!   [`mpi`](https://docs.rs/rmalab-atomics).
 //!

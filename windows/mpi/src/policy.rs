@@ -11,7 +11,7 @@ use crate::boundary::host::{self, Comm, Group, Win};
 use crate::settings::{Control, Mode, Settings};
 use crate::world::Worlds;
 
-/// Why a call on a managed window has failed.
+/// The reason why a call on a managed window has failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The engine refuses it. The window's error handler does not know yet.

@@ -38,7 +38,7 @@ static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// The number of updates whose type or operation a trace does not hold.
 static INEXACT: AtomicU64 = AtomicU64::new(0);
 
-/// Why traces of this rank end early.
+/// The reasons why traces of this rank end early.
 static EARLY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -107,7 +107,7 @@ pub fn run(
 ///
 /// # Errors
 ///
-/// Those of [`run`].
+/// Errors of [`run`].
 pub fn simulations(registry: &Registry, options: &Options) -> Result<usize> {
     let parts = parts(registry, &with_locks(registry, options))?;
     Ok(parts.iter().map(|simulation| simulation.options().simulations()).sum())
@@ -280,7 +280,7 @@ fn figures(all: &Outcome, ranks: u32, table: &Locks) -> Table {
     made
 }
 
-/// How often each lock is first by throughput, in a sentence.
+/// A sentence on the number of places at which each lock is first by throughput.
 fn wins(all: &Outcome, ranks: u32) -> Option<String> {
     let mut wins: Vec<(String, u32)> = Vec::new();
     for load in &all.loads {
@@ -338,7 +338,7 @@ fn kinds(subject: &Subject, profile: &Profile, active: u32, readers: u32) -> Res
     let world = World { ranks_per_node: Some(1), segment_bytes: SEGMENT_BYTES, ..World::new(WAITERS + 2) };
     let simulator = Simulator::new(profile, &world)?;
     let make = subject.maker();
-    // The pairs of all ranks, those that were counted, and their operations.
+    // The pairs of all ranks, the counted pairs, and their operations.
     let counter = Rc::new(RefCell::new((0_u64, 0_u64, Counts::default())));
     let failure = Rc::new(RefCell::new(None));
     let (ahead, last) = (COUNTED.1 * u64::from(active), (COUNTED.0 + COUNTED.1) * u64::from(active));

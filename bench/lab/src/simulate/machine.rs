@@ -95,7 +95,7 @@ pub fn compare(registry: &Registry, profile: Option<&Profile>, seed: u64) -> Res
     Ok((checks, repetitions.len() as u32))
 }
 
-/// The given profile, or this machine's at this moment.
+/// The given profile, or a profile of this machine, calibrated now.
 fn calibrated(profile: Option<&Profile>) -> Result<Profile> {
     match profile {
         Some(profile) => Ok(profile.clone()),

@@ -199,7 +199,7 @@ impl Options {
     }
 }
 
-/// The repeated actions of ranks: the locks that they acquire, and what they do with them.
+/// The repeated actions of ranks: the locks that they acquire, and their actions with these.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Load {
     /// The locks.

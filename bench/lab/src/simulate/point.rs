@@ -161,7 +161,7 @@ pub struct Point {
 pub struct Side {
     /// From the request to the grant, in nanoseconds.
     pub acquire: Quantiles,
-    /// The mean number of grants to others between a request and its grant.
+    /// The mean number of grants to other ranks between a request and its grant.
     pub bypass_mean: f64,
     /// The largest number of grants to others between a request and its grant.
     pub bypass_max: u64,

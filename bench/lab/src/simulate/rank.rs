@@ -40,7 +40,7 @@ pub(crate) struct Task {
 /// Data that the ranks of one simulation share: their task and the results.
 pub(crate) struct Shared {
     pub(crate) task: Task,
-    /// Where the locks are, if the task draws from a table.
+    /// The places of the locks, if the task draws from a table.
     layout: Option<Arc<Layout>>,
     /// The guard that may end the simulation early.
     pub(crate) guard: Guard,
@@ -73,7 +73,7 @@ struct Holders {
 }
 
 impl Holders {
-    /// Adds a rank that has entered, and returns whether the others inside exclude it.
+    /// Adds a rank that has entered, and returns whether the other ranks inside exclude it.
     fn enter(&mut self, choice: Choice, book: u32) -> bool {
         let Choice::One(kind, _) = choice else {
             self.all += 1;

@@ -18,7 +18,7 @@ use rmalab_job::{Error, Result};
 pub struct Options {
     /// The places of the ranks; each backend is measured separately.
     pub backends: Vec<Backend>,
-    /// Numbers of ranks; each makes a world of its own.
+    /// Numbers of ranks; each makes a separate world.
     pub ranks: Vec<u32>,
     /// The subjects' names; none means all that are registered.
     pub locks: Vec<String>,

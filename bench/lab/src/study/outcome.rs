@@ -104,9 +104,9 @@ pub struct Side {
     pub release: Quantiles,
     /// From the grant until the release has returned.
     pub hold: Quantiles,
-    /// The most grants to others between a request and its grant.
+    /// The largest number of grants to other ranks between a request and its grant.
     pub bypass_max: u64,
-    /// The mean number of grants to others between a request and its grant.
+    /// The mean number of grants to other ranks between a request and its grant.
     pub bypass_mean: f64,
     /// Remote operations per acquire and release, on the rank's own memory.
     pub operations_own: f64,

@@ -156,7 +156,7 @@ fn next(outcome: &Outcome, winners: &[&str]) -> String {
         );
     }
     let names = winners.join(",");
-    // A program with a registry of its own knows locks that `rmalab` does not.
+    // A program with its own registry knows locks that `rmalab` does not know.
     let program = outcome.run.command.split(' ').next().unwrap_or("rmalab");
     text += &format!(
         "Next: `{program} verify --lock {names}` checks {}, `{program} simulate --lock {names} --ranks 4:4096:4` shows what a \

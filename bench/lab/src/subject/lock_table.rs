@@ -22,7 +22,7 @@ use crate::workload::{Layout, Requests};
 pub(crate) struct LockTable<'a> {
     make: &'a Make,
     requests: Requests,
-    /// Where the first lock is, and the bytes of each.
+    /// The place of the first lock, and the bytes of each.
     first: Disp,
     bytes: u64,
     made: HashMap<u32, Box<dyn AnyLock>>,

@@ -35,7 +35,7 @@ const BOOK: u64 = 3 * WORD;
 pub(crate) struct OverTable<'a> {
     ra: &'a dyn RemoteAtomics,
     table: LockTable<'a>,
-    /// Where the ledger is in every rank's segment.
+    /// The place of the ledger in every rank's segment.
     books: Disp,
     samples: Samples,
 }

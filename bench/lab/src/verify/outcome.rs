@@ -62,14 +62,15 @@ pub struct Checked {
     pub bytes: u64,
     /// The search for livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
     pub livelocks: &'static str,
-    /// How often other ranks enter while a rank waits, for each group of the scenario; `None` if it was not measured.
+    /// The number of times that other ranks enter while a rank waits, for each group of the scenario; `None` if it was
+    /// not measured.
     pub bypass: Option<String>,
     /// An upper bound on the probability that the search missed a state, since it keeps only fingerprints of states.
     pub missed: f64,
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// The events that happened at least once, and those that never did.
+    /// The events that happened at least once, and the events that never did.
     pub sometimes: BTreeMap<&'static str, bool>,
     /// Behaviours of the lock that the engine did not explore.
     pub unexplored: Vec<&'static str>,

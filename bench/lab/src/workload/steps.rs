@@ -55,7 +55,7 @@ enum Next {
 
 impl<'w> Steps<'w> {
     pub(super) fn new(workload: &'w Workload, seed: u64, rank: Rank) -> Steps<'w> {
-        // The generator steps through its states one by one, so another one draws distant begins for the ranks.
+        // The generator steps through its states one by one, so another generator draws distant starts for the ranks.
         let mut begin = SplitMix64::seed_from_u64(seed ^ u64::from(rank.0).wrapping_mul(0xd134_2543_de82_ef95));
         let random = SplitMix64::seed_from_u64(begin.random());
         let class = &workload.classes[0];

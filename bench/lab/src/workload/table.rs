@@ -74,7 +74,7 @@ fn divisor(a: u64, b: u64) -> u64 {
 pub struct Table {
     /// The number of locks, at least 1.
     pub locks: u32,
-    /// How often each is drawn.
+    /// The distribution of draws.
     pub popularity: Popularity,
     /// The share of draws of locks on the rank's own node; the other draws are of locks on other nodes. Without it, nodes do not matter.
     pub local: Option<f64>,
@@ -168,7 +168,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Where the locks of a table are in one world.
+/// The places of a table's locks in one world.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Layout {
     table: Table,
@@ -253,7 +253,7 @@ impl Requests {
         Requests { layout: Arc::clone(layout), node, client }
     }
 
-    /// Where the locks are.
+    /// The places of the locks.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

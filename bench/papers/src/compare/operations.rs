@@ -37,7 +37,7 @@ const fn crowd(name: &'static str, title: &'static str) -> Operation {
     Operation { name, title, worlds: Worlds::Crowds }
 }
 
-/// All operations. Without "all", one rank makes them to the other one.
+/// All operations. Without "all", one rank makes them to the other rank.
 pub const OPERATIONS: [Operation; 31] = [
     pair("put-8", "put 8 B, flush"),
     pair("get-8", "get 8 B, flush"),

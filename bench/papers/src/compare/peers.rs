@@ -53,7 +53,7 @@ pub struct Peer {
     pub built: String,
     /// The command that starts its program, without the number of ranks and the program.
     pub launched: String,
-    /// The library of rmalab that its program preloads, if it does.
+    /// The library of rmalab that its program preloads, if there is one.
     pub preloads: Option<PathBuf>,
     #[serde(skip)]
     program: PathBuf,

@@ -77,7 +77,7 @@ impl Figure {
 /// Times that differ by less than this share are level.
 const LEVEL: f64 = 0.03;
 
-/// Our speed relative to the others, in words.
+/// Our speed relative to the other implementations, in words.
 fn verdict(ratio: Option<f64>) -> Value {
     match ratio {
         None => Value::None,
@@ -252,7 +252,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Returns whether all ratios reach `least`, and lists those that do not.
+/// Returns whether all ratios reach `least`, and lists the ratios that do not.
 fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Claim {
     let short: Vec<String> = ratios
         .iter()

@@ -46,7 +46,7 @@ pub(crate) enum What {
     Flush,
 }
 
-/// Transfers from rank 0 to another one.
+/// Transfers from rank 0 to another rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Transfers {
     what: What,

@@ -59,7 +59,7 @@ pub(crate) struct Taken {
     heap: u64,
     /// Bytes beside it.
     private: u64,
-    /// Bytes beside it, of a dynamic window once this rank has accessed all others.
+    /// Bytes beside it, of a dynamic window once this rank has accessed all other ranks.
     used: u64,
 }
 

@@ -257,7 +257,7 @@ impl Epochs {
     }
 
     /// Waits until long operations are acknowledged. They leave directly from the program's memory, which may change
-    /// after that. Short ones were copied.
+    /// after that. Short operations were copied.
     fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         if self.bytes > EAGER {
             ra.flush(target)?;

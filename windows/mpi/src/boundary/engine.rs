@@ -16,7 +16,7 @@ type Serve = fn() -> NetworkResult<Served>;
 /// A rank of a world in shared memory, which lets the host and other threads make progress while it waits.
 pub(crate) type Shared = Attended<'static, Mapped, Serve>;
 
-/// A value on the heap that others borrow.
+/// A value on the heap that other values borrow.
 struct Lent<T>(NonNull<T>);
 
 impl<T> Lent<T> {

@@ -226,7 +226,7 @@ pub(crate) fn remote_world(comm: Comm, segment_bytes: u64) -> std::result::Resul
 /// The key of the attribute that holds the number of a communicator's worlds.
 static KEY: OnceLock<c_int> = OnceLock::new();
 
-/// A duplicate of a communicator has no worlds of its own yet.
+/// A duplicate of a communicator has no worlds yet.
 unsafe extern "C" fn copy_nothing(
     _comm: Comm,
     _key: c_int,

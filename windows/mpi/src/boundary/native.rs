@@ -15,7 +15,7 @@
 //!
 //! The last row is why all accumulates are atomic against each other:
 //! [`Target::exclusively`](rmalab_windows::Target::exclusively) excludes the engine's atomics, too. On memory of the program, all
-//! accumulates are under the target's lock, also those of its own rank.
+//! accumulates are under the target's lock, including the target's own.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -125,7 +125,7 @@ pub(crate) struct Native {
     has_posted: Cell<bool>,
     /// The dense type of the last operation.
     last_type: Cell<(ffi::MPI_Datatype, Dense)>,
-    /// True if the program has given the carrier something of its own, so that no other window gets it.
+    /// True if the program has changed the carrier, so that no other window gets it.
     is_marked: Cell<bool>,
 }
 
@@ -774,7 +774,7 @@ impl Native {
     ///
     /// # Safety
     ///
-    /// The origin's items are the program's to read, those of the result to write.
+    /// The origin's items are the program's to read, and the result's items are the program's to write.
     #[inline(always)]
     pub(crate) unsafe fn accumulate<const REQUEST: bool>(
         &self,
@@ -900,7 +900,7 @@ impl Native {
         let Some(target) = target else { return Ok(()) };
         let Some(dense) = self.dense_type(of) else { return refuse(ffi::MPI_ERR_TYPE) };
         let (call, disp) = (Call::CompareAndSwap, WindowDisp(disp));
-        // Fortran's logical values and integers are no types of the engine. What is swapped is bytes.
+        // Fortran's logical values and integers are no types of the engine. The swap is of bytes.
         let kind = dense.kind.or(match dense.size {
             1 => Some(Kind::U8),
             2 => Some(Kind::U16),
