@@ -16,7 +16,7 @@
 //!   which word i must be i again. Here each rank does so for its own block, and goes through the whole sequence for
 //!   it.
 //!
-//! With atomic updates no word may be wrong.
+//! With atomic updates, no word may be wrong.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};

@@ -395,7 +395,7 @@ pub struct Plot {
     pub text: String,
 }
 
-/// From one value to another.
+/// A range from one value to another.
 pub type Range = (f64, f64);
 
 /// Horizontal bars: each row has parts, and each part reaches from one value to another.

@@ -68,7 +68,7 @@ pub(super) enum Failure {
     Slow,
     /// Ranks that should be interchangeable are not.
     Asymmetric,
-    /// A fence observes the puts of other ranks, so that posting them is a step of its own.
+    /// A fence observes the puts of other ranks, so that posting them is a separate step.
     Fences,
     /// A limit.
     Limit(Limit),

@@ -38,7 +38,7 @@ pub const WRITERS: [f64; 3] = [1.0, 0.5, 0.05];
 /// The number of measured acquisitions of all ranks together, and the least number of each rank.
 pub const PAIRS: (u32, u32) = (20_000, 4);
 
-/// Events of a simulation: at least, and for each rank.
+/// Events of a simulation: the least number, and the number for each rank.
 pub const EVENTS: (u64, u64) = (2_000_000, 160);
 
 /// The number of waiters in the table of operations.

@@ -204,7 +204,7 @@ impl Options {
 pub struct Load {
     /// The locks.
     pub mix: Mix,
-    /// The actions inside, or after them.
+    /// The actions of a rank while it holds the locks, or after their release.
     pub section: Section,
     /// The table from which each acquisition draws its lock, or whose trace has the transactions of the ranks. Without
     /// it, there is one lock, and a [`Target`] in it.

@@ -60,7 +60,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let rates = context.medians(5, &jobs, |ran| jobs[0].0.rate(ran))?;
         here.push((ranks, rates[0], rates[1]));
     }
-    // Not with more processes than processors: each message would wait for the scheduler to run its target.
+    // Two processes only: with more processes than processors, each message would wait for the scheduler to run its
+    // target.
     let strategies = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
     let messages = RandomAccess { strategies, ..access(Update::GetPut, 20, updates / 100) };
     let by_messages = context.medians(5, &[(messages.clone(), Ranks::processes(2))], |ran| messages.rate(ran))?[0];
