@@ -353,9 +353,9 @@ impl Memory {
         self.posts.iter().all(Vec::is_empty) && self.halfway.iter().all(Option::is_none)
     }
 
-    /// Returns whether `issued` of `rank` is enabled. These calls are not: a wait whose condition is false ahead of its deadline; a
-    /// finish without a result; a flush of operations under way; a fence for all ranks while puts are under way. Nor is an atomic
-    /// operation on a locked word, or one after an ordered put.
+    /// Returns whether `issued` of `rank` is enabled. These calls are not: a wait whose condition is false ahead of its deadline,
+    /// and a finish without a result. Nor are a flush of operations under way, and a fence for all ranks while puts are under way.
+    /// Nor are atomic operations on a locked word, or after an ordered put.
     ///
     /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {

@@ -85,7 +85,7 @@ pub enum Livelocks {
 ///
 /// A rank *waits* from the first wait or pause of its acquisition on, until it enters. Its doorway, the steps ahead of
 /// that wait, does not count. Only entries that exclude its own count. The number is the largest in any schedule of the
-/// scenario, also in unfair ones.
+/// scenario, including unfair ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bypass {
     /// The role of the group.

@@ -14,7 +14,7 @@
 //!
 //! The message of a step is a pattern of the sender, the direction and the step. In some steps ahead of the timed ones,
 //! ranks compare the ghosts byte by byte. In timed steps, they compare the first and the last word. Ghosts of even and
-//! odd steps have separate slots, so that a rank checks the ghosts of a step while its neighbours send the next ones.
+//! odd steps have separate slots. So a rank checks the ghosts of a step while its neighbours send the next ones.
 //!
 //! # Timing
 //!

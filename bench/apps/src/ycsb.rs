@@ -15,7 +15,7 @@
 //! # Checks
 //!
 //! A value has a part that depends on its key, and a number. Each read checks the first part. After the last operation, each rank compares
-//! the keys of its part with a sequential computation: all loaded and inserted keys must be there, each once. In a mix that only reads and
+//! the keys of its part with a sequential computation. All loaded and inserted keys must be there, each once. In a mix that only reads and
 //! modifies, the numbers add up to the modifications of all ranks.
 
 use clap::{Args, ValueEnum};

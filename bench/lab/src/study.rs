@@ -1,9 +1,9 @@
 //! The study: every lock under every load, on every backend, at every number of ranks.
 //!
 //! It generalizes the experiment of M. Hatanaka, A. Hori and Y. Ishikawa on the FX100 (in Japanese; section 5): there,
-//! 4 to 4,096 ranks acquire and release one lock 1,000 times, for reading and all at the same time. The result is the
-//! slowest rank's mean. Here some acquisitions may be exclusive, and the lock may be any. The results are throughput,
-//! latency, fairness, order of service and the number of remote operations.
+//! 4 to 4,096 ranks at the same time acquire and release one lock 1,000 times for reading. The result is the slowest
+//! rank's mean. Here some acquisitions may be exclusive, and the lock may be any. The results are throughput, latency,
+//! fairness, order of service and the number of remote operations.
 
 mod document;
 mod options;

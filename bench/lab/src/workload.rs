@@ -47,8 +47,7 @@
 //! Instead of `locks`, a table may have a `trace`, the file of a [`LockTrace`], beside the description. The classes then have no `lock` and
 //! no `targets`, and an acquisition is a transaction of the trace. A rank locks its targets by rising ranks, does the operations of the
 //! class at each of them, and unlocks all. So `acquisitions` are the transactions of each rank. A transaction that needs shared and
-//! exclusive locks takes the first one exclusively: a policy with one lock for the window cannot upgrade it from shared to
-//! exclusive.
+//! exclusive locks takes the first one exclusively. The reason is that a policy with one lock for the window cannot upgrade it.
 //!
 //! The steps depend on the workload, the seed and the rank alone. They take only the memory of the iterator and of one transaction's
 //! targets.

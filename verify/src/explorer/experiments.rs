@@ -86,8 +86,8 @@ pub(super) const STATES: u64 = 300_000;
 /// The largest number of tested loops of a node, not counting the loops of first histories.
 const MOST_LOOPS: usize = 32;
 
-/// The largest numbers of histories that a boundary keeps although it knows the handle's text: of all, and of those
-/// with an unknown sequence of calls.
+/// The largest numbers of histories that a boundary keeps although it knows the handle's text. The second number is for
+/// histories with an unknown sequence of calls.
 const WITNESSES_OF_BOUNDARIES: [usize; 2] = [16, 48];
 
 /// An experiment of this many answers counts the rounds of a loop: a site that needs one of them needs all.

@@ -135,7 +135,7 @@ impl<const DEFECT: u32> Attempts for Queue<DEFECT> {
 /// back, unless the lock is on its way to it. With `WAKES` false, no rank is woken.
 ///
 /// The count does not show that the holder has left and come back. So a rank that gives up can take back the other
-/// rank's count, while the lock is on its way to the rank that gives up.
+/// rank's count, although that rank is handing the lock over to it.
 struct Handed<const WAKES: bool>;
 
 impl<const WAKES: bool> Protocol for Handed<WAKES> {

@@ -31,7 +31,7 @@
 //! has the program's name, attributes, info and error handler, which need no other rank. So the host takes no part when a window is made,
 //! and a carrier that the program has not changed serves the next window. Five attributes, the group and the queries of shared memory are
 //! answered here. `boundary::native` says which operation takes which path, and why all accumulates are atomic against each other.
-//! Every thousandth call that completes operations lets the host make progress: the program may wait in a loop for a
+//! Every thousandth call that completes operations lets the host make progress. The program may wait in a loop for a
 //! message that the host has yet to send.
 //!
 //! The memory of `MPI_Win_create` and of dynamic windows is the program's. The kernel copies it between the processes

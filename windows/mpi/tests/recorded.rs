@@ -34,7 +34,7 @@ fn expected(rank: Rank, other: Rank) -> Vec<Step> {
         update(Update::GetAccumulate(Kind::F64, Op::Max), 18, 8),
         update(Update::FetchAndOp(Kind::I32, Op::BitOr), 19, 4),
         update(Update::CompareAndSwap(Kind::I64), 20, 8),
-        // Of a long double, a trace has the bytes.
+        // A trace has the bytes of a long double.
         update(Update::Accumulate(Kind::Byte, Op::Replace), 22, 16),
         put(24, 8),
         Step::Unlock { target: other },

@@ -240,8 +240,8 @@ impl Iterator for Steps<'_> {
 
 /// Puts the targets of a transaction in the order in which a window can lock them: by rising ranks, each once, in the stronger mode.
 ///
-/// A transaction that needs both modes takes its first target exclusively: a policy with one lock for the window cannot upgrade it
-/// from shared to exclusive.
+/// A transaction that needs both modes takes its first target exclusively. The reason is that a policy with one lock for the
+/// window cannot upgrade it.
 fn in_order(targets: &mut Vec<(Rank, LockKind)>) {
     targets.sort_by_key(|&(target, kind)| (target.0, kind == LockKind::Shared));
     targets.dedup_by_key(|&mut (target, _)| target);

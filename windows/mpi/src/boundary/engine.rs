@@ -136,7 +136,7 @@ pub(crate) enum Memory {
     Attached,
 }
 
-/// Returns memory of the program as the engine takes it. It stays the program's: nothing is freed with it.
+/// Returns memory of the program in the engine's form. It stays the program's: nothing is freed with it.
 ///
 /// # Safety
 ///

@@ -98,7 +98,7 @@ unsafe extern "C" {
     static MODEL_UNIFIED: c_int;
 }
 
-/// One call of this many lets the host make progress: a program that polls a window may wait for a message that the host has
+/// One call of this many lets the host make progress. A program that polls a window may wait for a message that the host has
 /// yet to send.
 const CALLS: u32 = 1024;
 
