@@ -1,9 +1,10 @@
 //! Spin and the explorer side by side: the models of `verify/spin`, and the locks themselves in the same scenarios.
 //!
-//! `cargo bench -p rmalab-verify --bench spin` prints a table in Markdown; an argument keeps the rows that contain it, for
-//! example `-- mcs-rw-rp`. `-- --write` writes the whole table into `verify/spin/README.md`. It needs `spin`, `gcc` and `python3`. The searches run one after the other, each on one
-//! thread. Spin runs as C code that is already compiled, with and without compression of states. The explorer's time includes the runs of the lock's code. Short searches run several
-//! times. The least time counts.
+//! `cargo bench -p rmalab-verify --bench spin` prints a table in Markdown; an argument keeps the rows that contain it,
+//! for example `-- mcs-rw-rp`. `-- --write` writes the whole table into `verify/spin/README.md`. It needs `spin`, `gcc`
+//! and `python3`. The searches run one after the other, each on one thread. Spin runs as C code that is already
+//! compiled, with and without compression of states. The explorer's time includes the runs of the lock's code. Short
+//! searches run several times. The least time counts.
 
 use std::error::Error;
 use std::path::Path;
