@@ -68,7 +68,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
 
     let mut finding = Finding::new();
     let columns =
-        ["ranks", "hybrid", "RMA only", "hybrid in RMA only", "for the mean rank", "on the own node", "by messages"];
+        ["ranks", "hybrid", "RMA only", "hybrid in RMA only", "for the mean rank", "on the local node", "by messages"];
     let mut table = Table::new("Updates per second of all ranks", columns);
     let pairs = || curves[0].iter().zip(&curves[1]).map(|(&(ranks, hybrid), &(_, rma))| (ranks, hybrid, rma));
     let gains_of_mean: Vec<f64> = means[0].iter().zip(&means[1]).map(|(hybrid, rma)| rma / hybrid).collect();
@@ -152,7 +152,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             series("RMA only", 1, here.iter().map(|row| (f64::from(row.0), row.2)).collect(), Origin::Measured),
         ],
         text: "Within one node (up to 24 ranks) the hybrid's updates are loads and stores, and the distance between \
-               the lines is that between the processor and the adapter. The hybrid falls at the second node, since \
+               the lines is the distance between the processor and the adapter. The hybrid falls at the second node, since \
                every other update now crosses the network. From there on the lines are close: the remaining \
                difference is the share of updates within the node."
             .into(),

@@ -300,7 +300,7 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
         y: Axis::new("time, slowest rank", Quantity::Time),
         series,
         text: "Allocated and dynamic windows need no communication here, since all ranks choose the same address; the \
-               curve is that of the barrier, one step for each doubling. Created windows exchange all addresses: as \
+               curve is the barrier's, one step for each doubling. Created windows exchange all addresses: as \
                many rounds, but more and more bytes in each, and where these begin to matter the line bends upwards. \
                On this machine a created window also asks the kernel to map or copy memory of another process."
             .into(),

@@ -31,7 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     lesson: "Without network atomics, software at the target has to poll for lock requests. The main cost is not the \
              few instructions that grant a lock. It is the time until the poll: a processor that computes polls when \
              its program next calls the library, and a sleeping agent has to be woken. That time is independent of \
-             the network, and can easily be a thousand times that of an atomic operation.",
+             the network, and can easily be a thousand times the time of an atomic operation.",
     seconds: (20, 60),
     run,
 };
