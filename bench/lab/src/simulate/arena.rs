@@ -127,7 +127,7 @@ fn with_locks(registry: &Registry, options: &Options) -> Options {
 fn parts<'r>(registry: &'r Registry, options: &Options) -> Result<Vec<Simulation<'r>>> {
     if options.loads.iter().any(|load| load.table.as_ref().is_some_and(|table| table.trace.is_some())) {
         return Err(Error::usage(
-            "the arena varies the share of exclusive locks, which a trace has of its own: use rmalab simulate --table",
+            "the arena varies the share of exclusive locks, but a trace has its own share: use rmalab simulate --table",
         ));
     }
     let mut simulations = Vec::new();
