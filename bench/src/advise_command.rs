@@ -25,9 +25,9 @@ a simulated machine under several seeds. The verdict comes first. A table ranks 
 
 pub(crate) const MANUAL: &str = "\
 The table:
-  It has the first candidate, the recorded program's policy (present) or the windows' policy (default),
-  the chosen one, the one that the info string selects, and with --measure the best one measured.
-  With --all or --lock, it has a row for each candidate.
+  It has the first candidate, the recorded program's policy (present) or the windows' policy
+  (default), the chosen one, the one that the info string selects, and with --measure the best one
+  measured. With --all or --lock, it has a row for each candidate.
   1/s               acquisitions in a second, of all ranks together, until the last rank ends
   ± 95 %            half of the confidence interval over the seeds, of the column before it: the
                     objective
