@@ -426,7 +426,7 @@ fn traces_of_benchmarks_are_written_and_simulated() {
         (&["--table", "trace=no-such.csv"][..], "no-such.csv: "),
         (&["--table", &format!("{table}:zipf=1")], "a trace has its own order of locks"),
         (&["--table", &table, "--writers", "5%"], "a trace has its own shares of exclusive locks"),
-        (&["arena", "--table", &table], "a trace has of its own"),
+        (&["arena", "--table", &table], "a trace has its own share"),
         (&["trace", "tatp", "--size", "0"], "not a number above 0"),
         (&["trace", "tatp", "--size", "100M"], "the size 100000000 is not from 1 to 47619047"),
         (&["trace", "tatp", "--transactions", "0"], "not a number above 0"),
