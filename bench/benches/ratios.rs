@@ -1,5 +1,6 @@
-//! Ratios with goals for the locks. They compare an uncontended acquire and release with its two atomics, and the
-//! throughput of queue locks with two ranks and with more ranks than processors. A last goal is the start of 64 ranks.
+//! Ratios with goals for the locks. They compare an uncontended acquire and release with its two atomics. They also
+//! compare the throughput of queue locks with two ranks and with more ranks than processors. A last goal is the start
+//! of 64 ranks.
 //!
 //! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both
 //! sides of a ratio are measured in turn, so that other load affects both; the result is the median.
@@ -100,7 +101,7 @@ fn main() {
     print!("{}", document.for_arguments(std::env::args()));
 }
 
-/// The largest allowed throughput of 2 ranks, divided by that of 8.
+/// The largest allowed throughput of 2 ranks, divided by the throughput of 8.
 const CROWD: f64 = 3.0;
 
 /// Starts of 64 ranks.

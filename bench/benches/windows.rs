@@ -117,7 +117,7 @@ fn in_turn(mut window: impl FnMut() -> f64, mut raw: impl FnMut() -> f64) -> (f6
     (median(windows), median(raws))
 }
 
-/// Measurements of one rank while the other one is idle, and of both together.
+/// Measurements of one rank while the other rank is idle, and of both together.
 fn pair(ra: &Mapped) -> Vec<Row> {
     bind_to_core(ra.rank()).expect("this machine lets a process choose its core");
     let team = Team::new(ra).expect("the world has room");
@@ -181,8 +181,8 @@ fn short(window: &mut Window<'_, Mapped>) -> Vec<Row> {
             },
             || {
                 each(SHORT, || {
-                    // The check whether a flush has work to do: after the last locked instruction a load
-                    // begins when that has ended, and the next one waits for the load.
+                    // The check whether a flush has work to do. A load after a locked instruction begins when that
+                    // instruction has ended, and the next locked instruction waits for the load.
                     black_box(read.load(Ordering::Relaxed));
                     raw.store(value, Ordering::Relaxed);
                     black_box(own.swap(1, Ordering::SeqCst));
@@ -444,7 +444,7 @@ fn together(ra: &Mapped, team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped
     rows
 }
 
-/// Creation and release of windows, beside the kernel's time to map and first touch as much memory.
+/// Creation and release of windows, beside the kernel's time to map and first touch the same amount of memory.
 fn making(team: &Team<'_, Mapped>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (bytes, n) in [(4096_u64, 200), (MIB as u64, 50), (16 * MIB as u64, 8)] {

@@ -25,9 +25,9 @@ a simulated machine under several seeds. The verdict comes first. A table ranks 
 
 pub(crate) const MANUAL: &str = "\
 The table:
-  It has the first candidate, the recorded program's policy (present) or that of windows (default),
-  the chosen one, the one that the info string selects, and with --measure the best one measured.
-  With --all or --lock, it has a row for each candidate.
+  It has the first candidate, the recorded program's policy (present) or the windows' policy
+  (default), the chosen one, the one that the info string selects, and with --measure the best one
+  measured. With --all or --lock, it has a row for each candidate.
   1/s               acquisitions in a second, of all ranks together, until the last rank ends
   ± 95 %            half of the confidence interval over the seeds, of the column before it: the
                     objective
@@ -36,7 +36,7 @@ The table:
                     everything
   beside the first  'as good' if the intervals overlap or the difference is below 2 %, otherwise
                     how much worse
-  limited by        what takes most of the ranks' time: one busy word, an adapter, waiting for
+  limited by        the largest part of the ranks' time: one busy word, an adapter, waiting for
                     holders, the lock's own operations, transfers, the processor
 
 Candidates:
@@ -105,7 +105,7 @@ pub(crate) struct AdviseArgs {
     /// Also measure the same steps with processes on this machine: at most one rank for each processor
     #[arg(long)]
     measure: bool,
-    /// Print a row for each candidate, not only for those that matter
+    /// Print a row for each candidate, and not only for the ones that matter
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
     Ok(if calibration.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
-/// The measured times, and those that the simulator computes with the profile.
+/// The measured times, and the times that the simulator computes with the profile.
 fn table(calibration: &Calibration) -> String {
     let mut table = Table::new(
         "Measured times, and times that the simulator computes with the profile",

@@ -143,7 +143,7 @@ fn with_default(arg: clap::Arg, default: &str) -> clap::Arg {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let about = help.split(" [default: ").next().unwrap_or_default();
     let help = format!("{about} [default: {default}]");
-    // Not the one that the command without a subcommand has.
+    // Not the help text of the command without a subcommand.
     arg.hide_default_value(true).help(help)
 }
 
@@ -235,7 +235,7 @@ pub(crate) enum Command {
     /// Run an application on windows, and check its result
     #[command(long_about = run_command::ABOUT, after_long_help = run_command::MANUAL)]
     Run(run_command::RunArgs),
-    /// Measure windows and locks beside those of MPIs and other libraries
+    /// Measure windows and locks beside MPIs and other libraries
     #[command(long_about = compare_command::ABOUT, after_long_help = compare_command::MANUAL)]
     Compare(compare_command::CompareArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
@@ -283,7 +283,7 @@ pub(crate) struct StudyArgs {
     /// Backends: local (threads), shm (processes), verbs, mpi, or all (local and shm) [default: all]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = ["local", "shm", "verbs", "mpi", "all"])]
     pub(crate) backend: Vec<String>,
-    /// Numbers of ranks; each makes a world of its own [default: powers of two up to twice the processors, at least 8;
+    /// Numbers of ranks; each makes a separate world [default: powers of two up to twice the processors, at least 8;
     /// up to all under mpirun]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     pub(crate) ranks: Vec<Sweep>,
@@ -420,7 +420,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, requires = "nested")]
     pub(crate) opposite: bool,
     /// Scenarios instead of the standard configurations: 3R1Wx2 is 3 readers and 1 writer, 2 acquisitions each;
-    /// 2R1Wtry1Wtimed is 2 readers, a writer that tries, and one with a deadline that may pass at any time or never
+    /// 2R1Wtry1Wtimed is 2 readers, a writer that tries, and a writer whose deadline may pass at any time or never
     #[arg(long, value_name = "SCENARIO,...", value_delimiter = ',')]
     pub(crate) scenario: Vec<Scenario>,
     /// Number of ranks that may fail, each at any step [default: as in the scenario]; without --scenario, only the standard
@@ -430,7 +430,7 @@ pub(crate) struct CheckArgs {
     /// Search engine [default: explorer]
     #[arg(long, value_name = "ENGINE,...", value_delimiter = ',', value_parser = Engine::ALL.map(Engine::name))]
     pub(crate) engine: Vec<String>,
-    /// Models of the network [default: those of the standard configurations; sc,late-puts for --scenario]
+    /// Models of the network [default: as in the standard configurations; sc,late-puts for --scenario]
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = Network::ALL.map(Network::name))]
     pub(crate) network: Vec<String>,
     /// Critical section: empty, or with reads and writes of the data [default: as for --network]

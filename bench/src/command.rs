@@ -25,7 +25,7 @@ use crate::{
 /// Studies and other jobs start the calling program again as each rank. Call this first in `main`.
 pub fn main_with(registry: Registry) -> ExitCode {
     crate::BUILD.keep();
-    // A rank of a study, of advice, or of another job runs this program, too, without a command line of its own.
+    // A rank of a study, of advice, or of another job runs this program, too, without its own command line.
     if let Err(error) =
         crate::study::serve(&registry).and_then(|()| crate::advise::serve(&registry)).and_then(|()| crate::serve())
     {

@@ -25,9 +25,9 @@ pub(crate) const FOLDER: &str = "rmalab-comparison";
 pub(crate) const ABOUT: &str = "\
 Measure windows and locks beside other implementations, in one interleaved run, and print the ratios.
 
-The windows are those of this program, MPICH and Open MPI (its default, and its component osc/sm). They run with 2 \
-ranks, and with more ranks than a small machine has cores. Locks of one process are measured beside those of \
-Concurrency Kit, pthread, the standard library, parking_lot and mcslock. A note names the package of each \
+The windows of this program, MPICH and Open MPI (its default, and its component osc/sm) run with 2 ranks, and with \
+more ranks than a small machine has cores. Locks of one process are measured beside Concurrency Kit, pthread, the \
+standard library, parking_lot and mcslock. A note names the package of each \
 implementation that is not installed and therefore skipped. Where librmalab_mpi.so is built for an MPI, the program of \
 that MPI runs once more and preloads it. The command builds the peers' programs when it needs them; \
 see bench/papers/peers.";

@@ -11,7 +11,7 @@ use crate::cli::LaunchArgs;
 use crate::job::file;
 use crate::{Error, Result};
 
-/// The maximal length of a hosts file, in bytes.
+/// The largest length of a hosts file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {

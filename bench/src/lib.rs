@@ -1,8 +1,8 @@
 //! The `rmalab` command: studies that put locks over network atomics under load, and checks that search for faults in
 //! locks.
 //!
-//! A lock from outside the workspace goes through all of them: add it to a [`Registry`], and pass that to
-//! [`main_with`], which is the whole command line, or to [`study::run`].
+//! A lock from outside the workspace goes through all of them. Add it to a [`Registry`], and pass the registry to
+//! [`study::run`], or to [`main_with`], which is the whole command line.
 #![forbid(unsafe_code)]
 
 mod advise_command;

@@ -15,10 +15,10 @@ use crate::{Error, Registry, Result, applications, reproduce};
 /// Options of `rmalab list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// One kind of names, with all that is known of each [default: all kinds, in short]
+    /// One kind of names, with all that is known about each [default: all kinds, in short]
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// How the names are written
+    /// Format of the names
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
@@ -73,7 +73,7 @@ impl Kind {
             Kind::Locks => subjects(registry, false),
             Kind::Policies => {
                 let about = format!(
-                    "one reader-writer lock for the whole window: {}; the name of any other lock means that one in its place",
+                    "one reader-writer lock for the whole window: {}; the name of any other lock means that lock in its place",
                     PolicyKind::McsRwRp
                 );
                 std::iter::once(Named::new(PolicyKind::GLOBAL, about)).chain(subjects(registry, true)).collect()
@@ -127,7 +127,7 @@ fn subjects(registry: &Registry, policies: bool) -> Vec<Named> {
     named.collect()
 }
 
-/// What a backend's line says of one that needs a feature.
+/// The remark on a backend that needs a feature.
 const NOT_BUILT: &str = "not in this program";
 
 fn backend(backend: Backend) -> Named {

@@ -55,7 +55,7 @@ pub(crate) struct Outlet {
 
 impl OutputArgs {
     /// Checks that the destination is writable. `report` is the default folder of the report, for a result that is text on standard
-    /// output: a program or a file that takes the result needs none.
+    /// output. A result in a file, or in another format, needs no report by default.
     pub(crate) fn prepare(&self, report: Option<&str>) -> Result<Outlet> {
         let default = report.filter(|_| self.format == Format::Text && self.output.is_none());
         let report = self.report.clone().or(default.map(PathBuf::from));
@@ -147,7 +147,7 @@ impl Outlet {
         folder.write(document)?;
         let page = path.join("index.html");
         match older {
-            // Also in a quiet run: what was there is gone.
+            // A quiet run prints this, too: the older report is gone.
             Some(older) => say!("report: {}, in place of the report of {}", page.display(), older.run.started),
             None if self.quiet => {}
             None => say!("report: {}", page.display()),

@@ -18,8 +18,9 @@ use crate::{Error, Result};
 pub(crate) const ABOUT: &str = "\
 Start an unchanged MPI program whose windows rmalab manages.
 
-The command finds the MPI of the program, takes the library that is built for it, sets the variables and becomes the \
-program: signals and the exit status are the program's. At the end, standard error has the windows of each policy, and the \
+The command finds the MPI of the program, chooses the library that is built for it, sets the variables, and replaces \
+itself by the program: signals and the exit status are the program's. At the end, standard error has the windows of \
+each policy, and the \
 number and time of the calls.";
 
 pub(crate) const MANUAL: &str = "\
@@ -56,7 +57,7 @@ pub(crate) struct PreloadArgs {
     /// The lock policy of windows whose info names none [default: two-level]
     #[arg(long, value_name = "NAME", value_parser = rmalab_apps::policies(), hide_possible_values = true)]
     policy: Option<String>,
-    /// What is rmalab's: all of a window where that can be, or the locks and epochs, or nothing [default: native; record with --record]
+    /// rmalab's part of a window: all of it where possible, or its locks and epochs, or nothing [default: native; record with --record]
     #[arg(long, value_name = "MODE", value_parser = ["native", "policy", "off", "record"])]
     mode: Option<String>,
     /// Record the calls on windows in this folder, for rmalab advise; the MPI does everything meanwhile, unless --mode names more
@@ -65,7 +66,7 @@ pub(crate) struct PreloadArgs {
     /// The library to preload [default: the one for the program's MPI, see below]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     library: Option<PathBuf>,
-    /// Print for each window what is in force, and why
+    /// Print the choices for each window, with the reasons
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
     /// Print no table at the end
@@ -76,7 +77,7 @@ pub(crate) struct PreloadArgs {
     program: Vec<OsString>,
 }
 
-/// Becomes the program. Returns only with an error.
+/// Replaces this process by the program. Returns only with an error.
 pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     let (program, rest) = arguments.program.split_first().expect("clap requires a program");
     if executable(program).is_none() {
@@ -118,7 +119,7 @@ fn writable(folder: &Path) -> std::io::Result<()> {
     std::fs::remove_file(trial)
 }
 
-/// The value of `LD_PRELOAD`: the library, and whatever it has already.
+/// The value of `LD_PRELOAD`: the library, and the variable's present value.
 fn preloads(library: &Path) -> Result<OsString> {
     if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
         return Err(Error::usage(format!(
@@ -134,7 +135,7 @@ fn preloads(library: &Path) -> Result<OsString> {
     Ok(value)
 }
 
-/// The library for the MPI of the program, which is named or found; `None` if the program has no use for one.
+/// The library for the MPI of the program, as named or found; `None` if the program has no use for one.
 fn library_for(arguments: &PreloadArgs) -> Result<Option<PathBuf>> {
     if let Some(path) = &arguments.library {
         let library = Library::read(path).map_err(Error::usage)?;
@@ -216,7 +217,7 @@ impl Family {
     }
 }
 
-/// What says which MPI the program uses.
+/// The evidence for the MPI that the program uses.
 #[derive(Debug)]
 enum Wanted {
     /// The program loads this library.
@@ -270,7 +271,7 @@ fn described(library: &str) -> String {
     }
 }
 
-/// What is known of the MPI of a command line.
+/// The known facts about the MPI of a command line.
 enum Mpi {
     Wanted(Wanted),
     /// No program of the line loads an MPI at its start, or starts another program.
@@ -279,7 +280,7 @@ enum Mpi {
     Unknown,
 }
 
-/// Finds the MPI of a command line: of the first program in it that loads one, or else of the launcher; with a note if the
+/// Finds the MPI of a command line: the MPI that its first program loads, or else the launcher's. Adds a note if the
 /// library will not reach the program.
 fn mpi_of(line: &[OsString]) -> (Mpi, Option<String>) {
     let programs: Vec<PathBuf> = line.iter().filter_map(|word| executable(word)).collect();
@@ -310,7 +311,7 @@ fn mpi_of(line: &[OsString]) -> (Mpi, Option<String>) {
     }
 }
 
-/// Returns whether a program runs others, which may load an MPI.
+/// Returns whether a program runs other programs, which may load an MPI.
 fn is_interpreter(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     ["python", "pypy", "julia", "sh", "bash", "dash", "env", "perl", "java", "R"].iter().any(|interpreter| {
@@ -360,7 +361,7 @@ fn loaded(path: &Path) -> Option<Vec<String>> {
     if !is_elf(path) {
         return None;
     }
-    // A path without a slash would be looked for elsewhere.
+    // `ldd` would look elsewhere for a path without a slash.
     let listed = Command::new("ldd")
         .arg(path.canonicalize().ok()?)
         .env_remove("LD_PRELOAD")
@@ -431,9 +432,9 @@ fn places() -> String {
     format!("{}./target/*/measure", own.unwrap_or_default())
 }
 
-/// The libraries near this program, and then those that are built in the current folder.
+/// The libraries near this program, and then the libraries built in the current folder.
 fn found() -> Vec<Library> {
-    // Cargo's folders for other targets are beside that of this program.
+    // Cargo's folders for other targets are beside this program's folder.
     let built = |above: &Path| {
         let mut targets: Vec<PathBuf> =
             std::fs::read_dir(above).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -74,7 +74,7 @@ Examples:
   rmalab simulate --profile infiniband-ndr --table 1k:zipf=0.99,10M --writers 5%,50% --ranks 1k
       Tables of locks, contended and hardly contended.
   rmalab simulate trace tpcc -o tpcc.csv; rmalab simulate --table trace=tpcc.csv --ranks 96
-      Transactions like those of TPC-C, each of which holds all its locks at a time.
+      Transactions as in TPC-C, each of which holds all its locks at a time.
   rmalab simulate validate paper
       Simulated against published figures; exit code 1 if they do not agree.
 
@@ -184,7 +184,7 @@ pub(crate) struct PointsArgs {
     /// Shares of acquisitions by kind: lock_all=90%,shared=5%,exclusive=5% [default: lock_all=100%]
     #[arg(long, value_name = "KIND=SHARE,...", conflicts_with = "writers")]
     mix: Option<Mix>,
-    /// Shares of acquisitions that are exclusive locks, the others being lock_all; each is a load of its own
+    /// Shares of acquisitions that are exclusive locks, the others being lock_all; each is a separate load
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = simulate::share)]
     writers: Vec<f64>,
     /// Number of ranks, evenly spread, that take only exclusive locks
@@ -193,11 +193,11 @@ pub(crate) struct PointsArgs {
     /// Target of shared and exclusive locks
     #[arg(long, value_enum, value_name = "TARGET", default_value_t = TargetArg::Same)]
     target: TargetArg,
-    /// Critical section: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
+    /// Critical section: empty, operation, work:1us-4us, wait:1us-4us; each is a separate load [default: empty]
     #[arg(long, value_name = "SECTION,...", value_delimiter = ',')]
     section: Vec<Section>,
-    /// Tables of locks, from which each acquisition draws one: 10M, 100k:zipf=0.99, 1k:local=90%:homes=4, or whose
-    /// transactions a trace has: trace=FILE:homes=4; each is a load of its own. --writers are then the shares of
+    /// Tables of locks, from which each acquisition draws one: 10M, 100k:zipf=0.99, 1k:local=90%:homes=4; or tables
+    /// whose transactions are in a trace: trace=FILE:homes=4. Each is a separate load. --writers are then the shares of
     /// exclusive locks, the others being shared [default mix: half of each, or the trace's]
     #[arg(long, value_name = "LOCKS[:HOW],...", value_delimiter = ',', conflicts_with = "exclusive_ranks")]
     table: Vec<Table>,
@@ -356,7 +356,7 @@ fn write_trace(arguments: &TraceArgs, output: &OutputArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The defaults of the arena's options that are not those of `rmalab simulate`.
+/// The arena's defaults, for options with other defaults in `rmalab simulate`.
 pub(crate) fn arena_defaults() -> [(&'static str, String); 7] {
     let shares = arena::WRITERS.map(|share| format!("{}%", share * 100.0)).join(",");
     [
@@ -370,7 +370,7 @@ pub(crate) fn arena_defaults() -> [(&'static str, String); 7] {
     ]
 }
 
-/// Which lock is best where.
+/// Runs the arena: which lock is best where.
 fn arena(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCode> {
     let mut arguments = arguments.clone();
     if arguments.profile.is_empty() {
@@ -534,7 +534,7 @@ enum Watch {
     Lines(Lines),
 }
 
-/// State for lines of progress.
+/// The state for lines of progress.
 struct Lines {
     /// The number of simulations, and how many have ended.
     of: usize,

@@ -133,10 +133,10 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
 /// The exit code when no property is broken, but a limit ended a search.
 const INCOMPLETE: u8 = 3;
 
-/// The number of checks at the same time, unless an option gives it. Much of a check runs on one thread: learning what the
-/// lock's code does.
+/// The number of checks at the same time, unless an option gives it. Much of a check runs on one thread, which learns the
+/// behaviour of the lock's code.
 fn default_jobs(jobs: &[Job]) -> usize {
-    // Loom and shuttle take over what a thread of theirs may not share.
+    // Loom and shuttle take over state of the process that simultaneous checks cannot share.
     let all_by_explorer = jobs.iter().all(|job| job.engine == Engine::Explorer);
     if all_by_explorer { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Watch {
     best: Best,
 }
 
-/// A bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+/// A bar on a terminal, a line now and then elsewhere, and nothing in a quiet run.
 enum Show {
     Quiet,
     Bar(ProgressBar),
@@ -29,10 +29,10 @@ enum Show {
 struct Best {
     /// The number of locks.
     locks: usize,
-    /// Those that exclude nothing, and so are no locks.
+    /// The subjects that exclude nothing, and so are no locks.
     no_locks: Vec<String>,
     repetitions: u32,
-    /// What readers acquire.
+    /// The lock that readers acquire.
     readers: &'static str,
     /// First measurements of the worlds and loads that are not reported yet: with a table, one lock after the other is measured.
     measured: Vec<(Load, String, f64)>,

@@ -107,7 +107,7 @@ fn own_targets_need_no_global_lock() {
     assert!(matches!(mcs.standing, Standing::Worse(_)), "{mcs:?}");
 }
 
-/// Without contention all policies are as good, so there is no reason for a change.
+/// Without contention, all policies are equally good, so there is no reason for a change.
 #[test]
 fn a_tie_keeps_the_policy_that_the_program_has() {
     let at = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn traces_are_replayed() {
     assert_eq!(error.to_string().lines().count(), 1);
 }
 
-/// Records what two ranks of an MPI program do: locks of rank 0, most of them shared.
+/// Records the calls of two ranks of an MPI program: locks of rank 0, most of them shared.
 fn of_mpi(dir: &Path, info: &str) {
     // Rank 0 chooses the number of the files.
     let chosen = Cell::new(0);

@@ -668,7 +668,7 @@ fn a_terminated_study_keeps_its_measurements() {
     interrupted("local", "TERM", 143);
 }
 
-/// A complete report is worth more than one without a cell.
+/// A complete report is worth more than a report without a cell.
 #[test]
 fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
     let at = tempfile::tempdir().unwrap();

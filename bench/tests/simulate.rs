@@ -335,7 +335,7 @@ fn tables_of_locks_show_contention_and_distance() {
     let [near, far] = ["1k:local=100%", "1k:local=0%"].map(|table| point("mcs", 0.0, table));
     assert_eq!((near.operations.by_distance()[2], near.starved), (0.0, 0));
     assert!(far.operations.by_distance()[2] >= 2.0);
-    // At home, the words of one lock of many are those of one lock alone.
+    // At home, the words of one lock of many are the same as the words of a single lock.
     let [table, alone] = [point("mcs", 0.0, "1"), {
         let mut options = options(&["mcs"], &[64]);
         options.loads = vec![Load { mix: Mix::writers(1.0), ..Load::default() }];
@@ -361,7 +361,7 @@ fn a_measurement_over_a_table_ends_at_half_of_the_events() {
     let outcome = table(4_000_000);
     assert!(outcome.left_out.is_empty(), "{:?}", outcome.left_out);
     assert!(outcome.points[0].throughput > 0.0 && outcome.points[0].events < 4_000_000);
-    // A rank that has measured nothing by then is one that got nothing, not one that took no time.
+    // A rank that has measured nothing by then is a rank that got nothing, and not a rank that took no time.
     assert!(outcome.points.iter().all(|point| point.fastest_ns > 0.0), "{:?}", outcome.points);
 }
 
@@ -402,7 +402,7 @@ fn a_trace_has_the_locks_of_a_simulation() {
     assert_eq!(point.key.load.mix.exclusive, 0.25);
 }
 
-/// A generated trace is what the sub-command writes, every lock takes it without a deadlock, and its wrong uses are one line.
+/// The sub-command writes the generated trace, every lock takes it without a deadlock, and its wrong uses are one line.
 #[test]
 fn traces_of_benchmarks_are_written_and_simulated() {
     let dir = tempfile::tempdir().unwrap();
@@ -426,7 +426,7 @@ fn traces_of_benchmarks_are_written_and_simulated() {
         (&["--table", "trace=no-such.csv"][..], "no-such.csv: "),
         (&["--table", &format!("{table}:zipf=1")], "a trace has its own order of locks"),
         (&["--table", &table, "--writers", "5%"], "a trace has its own shares of exclusive locks"),
-        (&["arena", "--table", &table], "a trace has of its own"),
+        (&["arena", "--table", &table], "a trace has its own share"),
         (&["trace", "tatp", "--size", "0"], "not a number above 0"),
         (&["trace", "tatp", "--size", "100M"], "the size 100000000 is not from 1 to 47619047"),
         (&["trace", "tatp", "--transactions", "0"], "not a number above 0"),

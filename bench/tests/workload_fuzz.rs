@@ -251,7 +251,7 @@ const PIECES: &[&str] = &[
     "#",
 ];
 
-/// What a trace of locks says: the error without its file's name, or its size.
+/// The outcome of a trace of locks: the error without its file's name, or its size.
 fn outcome_of_locks(text: &[u8]) -> String {
     let trace = match LockTrace::parse(Path::new("t.csv"), text) {
         Ok(trace) => trace,

@@ -1,9 +1,10 @@
 //! Spin and the explorer side by side: the models of `verify/spin`, and the locks themselves in the same scenarios.
 //!
-//! `cargo bench -p rmalab-verify --bench spin` prints a table in Markdown; an argument keeps the rows that contain it, for
-//! example `-- mcs-rw-rp`. `-- --write` writes the whole table into `verify/spin/README.md`. It needs `spin`, `gcc` and `python3`. Each search runs on one thread, one after the other:
-//! Spin's as C code that is already compiled, with and without compression of states, the explorer's with the runs of the
-//! lock's code. Short searches run several times. The least time counts.
+//! `cargo bench -p rmalab-verify --bench spin` prints a table in Markdown; an argument keeps the rows that contain it,
+//! for example `-- mcs-rw-rp`. `-- --write` writes the whole table into `verify/spin/README.md`. It needs `spin`, `gcc`
+//! and `python3`. The searches run one after the other, each on one thread. Spin runs as C code that is already
+//! compiled, with and without compression of states. The explorer's time includes the runs of the lock's code. Short
+//! searches run several times. The least time counts.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,7 +15,7 @@ use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::{Check, Finding, Network, subject};
 
 /// A model, its readers and writers, and the acquisitions of each reader and of each writer. The models of `tas-rw` and
-/// `ticket` are missing: each acquisition of theirs may be a try, which no scenario is.
+/// `ticket` are missing: each of their acquisitions may be a try, which no scenario has.
 type Row = (&'static str, [u32; 4], Network);
 
 const ROWS: &[Row] = &[

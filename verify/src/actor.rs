@@ -34,11 +34,11 @@ pub struct Reported {
 pub struct Move {
     /// The events that it reported.
     pub events: Vec<Reported>,
-    /// Why it stopped.
+    /// The reason why it stopped.
     pub turn: RankTurn<Result<()>>,
 }
 
-/// Answers a rank's first calls within its coroutine, which is much faster than by [`Actor::resume`].
+/// Answers a rank's first calls within its coroutine, which is much faster than [`Actor::resume`].
 pub(crate) trait Prompt {
     /// The answer to the rank's next call; `None` if `resume` has to return that call.
     fn answer(&mut self, call: Call) -> Option<Answer>;
@@ -47,7 +47,7 @@ pub(crate) trait Prompt {
     fn takes(&mut self, event: Event) -> bool;
 }
 
-/// The calls of a rank that is given up, until it is unwound: code that ignores errors may not end.
+/// The number of calls of an abandoned rank before it is unwound. Code that ignores errors may not end by itself.
 const LAST_CALLS: u32 = 64;
 
 /// One rank of a check.
@@ -56,7 +56,7 @@ pub struct Actor {
     task: RankTask<Result<()>>,
     events: Rc<RefCell<Vec<Reported>>>,
     terse: Rc<Cell<bool>>,
-    /// The number of calls that still fail at once, if it is given up.
+    /// The number of calls that still fail at once, if the rank is abandoned.
     given_up: Rc<Cell<Option<u32>>>,
     /// The call whose answer it waits for.
     call: Option<Call>,

@@ -1,6 +1,6 @@
 //! Refuses calls of a lock that use words outside of its memory.
 //!
-//! A lock whose constants are too small would use the words of what is allocated after it.
+//! A lock whose constants are too small would use words of a later allocation.
 
 use std::fmt::Debug;
 

@@ -26,7 +26,7 @@ use crate::{Access, Form, Result, Scenario, clock};
 pub struct Check {
     /// The lock, the policy or the program.
     pub subject: Subject,
-    /// Which rank acquires what, and how often. For a program, only the number of ranks.
+    /// The ranks, with their acquisitions. For a program, only the number of ranks.
     pub scenario: Scenario,
     /// The work of ranks inside.
     pub section: Section,
@@ -117,12 +117,12 @@ impl Check {
         self.is_timed(rank) || self.scenario.lapses() > 0
     }
 
-    /// Returns whether `held` lapses since a rank has entered are as many as its lease lasts.
+    /// Returns whether a lease has ended after `held` lapses since its rank entered.
     pub(crate) fn has_lapsed(&self, held: u8) -> bool {
         self.subject.lease_lapses().is_some_and(|lease| u32::from(held) >= lease)
     }
 
-    /// Returns whether time may pass once more, after it has passed so often.
+    /// Returns whether time may pass once more, after it has passed that many times.
     pub(crate) fn may_lapse(&self, lapses: u32) -> bool {
         lapses < self.scenario.lapses()
     }
@@ -138,19 +138,19 @@ impl Check {
         self.scenario.has(Form::Try) || self.scenario.has(Form::Timed)
     }
 
-    /// Returns whether `rank` may fail, after the ranks of `down` have.
+    /// Returns whether `rank` may fail after the ranks of `down` have failed.
     pub(crate) fn may_crash(&self, rank: Rank, down: u64) -> bool {
         let crashes = self.scenario.crashes();
         crashes != 0 && down.count_ones() < crashes && down >> rank.0 & 1 == 0
     }
 
-    /// Returns whether a rank may fail and come back once more, after that has happened so often.
+    /// Returns whether a rank may fail and come back once more, after that many returns.
     pub(crate) fn may_restart(&self, restarts: u32) -> bool {
         restarts < self.scenario.restarts()
     }
 
     /// The answer to `call` if it is a silent step: no rank can observe when it happens. The clock of a rank with deadlines moves
-    /// (`is_timed`). Where ranks fail, a pause may end with that.
+    /// (`is_timed`). Where ranks fail, a pause may end with the news of a failure.
     pub(crate) fn silent(&self, is_timed: bool, call: Call) -> Option<Answer> {
         let late = matches!(self.network, Network::LatePuts | Network::UnorderedBulk);
         let crashes = self.scenario.crashes() > 0;
@@ -170,10 +170,10 @@ impl Check {
     ///
     /// # Errors
     ///
-    /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window,
-    /// [`Error::Form`](crate::Error::Form) when it does not support a form of acquisition,
-    /// [`Error::Crashes`](crate::Error::Crashes) when ranks fail, come back or leases pass and the lock does not go on then, and
-    /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit it.
+    /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window. [`Error::Form`](crate::Error::Form)
+    /// when it does not support a form of acquisition. [`Error::Crashes`](crate::Error::Crashes) when ranks fail or come back,
+    /// or leases pass, and the lock does not go on then. [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit
+    /// it.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
         if !self.subject.is_window()
@@ -232,7 +232,7 @@ impl Check {
         bind.bind(&stage, self.home()).err().filter(|error| matches!(error, rmalab_locks::Error::TooManyRanks { .. }))
     }
 
-    /// Why no rank may fail in this check, if so.
+    /// The reason why no rank may fail in this check, if there is one.
     fn no_crashes(&self) -> Option<&'static str> {
         match self {
             _ if !self.subject.recovers() => Some("it does not recover from the failure of a rank"),
@@ -247,13 +247,13 @@ impl Check {
         }
     }
 
-    /// Why no rank may fail and come back in this check, if so.
+    /// The reason why no rank may fail and come back in this check, if there is one.
     fn no_restarts(&self) -> Option<&'static str> {
         match self {
             _ if !self.subject.resumes() => Some("its ranks cannot come back"),
             _ if self.has_attempts() => Some("where ranks come back, all acquisitions wait"),
             _ if self.scenario.crashes() + self.scenario.lapses() > 0 => {
-                Some("where ranks come back, none fails for ever, and no lease passes")
+                Some("where ranks come back, no rank fails for ever, and no lease passes")
             }
             _ if self.section == Section::Data => {
                 Some("a rank that comes back inside finds the data half written; use --section empty")
@@ -263,13 +263,13 @@ impl Check {
         }
     }
 
-    /// Why no lease may pass in this check, if so.
+    /// The reason why no lease may pass in this check, if there is one.
     fn no_lapses(&self) -> Option<&'static str> {
         match self {
             _ if self.subject.lease_lapses().is_none() => Some("it has no leases"),
             _ if self.has_attempts() => Some("where leases pass, all acquisitions wait"),
             _ if self.scenario.crashes() > 0 => {
-                Some("no rank fails where leases pass: a rank that is paused forever is like one")
+                Some("no rank fails where leases pass: a rank that is paused forever is like a failed one")
             }
             _ if self.section == Section::Data => Some(
                 "a rank that has lost the lock leaves the data half written; use --section empty, which has a fenced word",
@@ -306,7 +306,7 @@ impl Check {
             return self.play_lock(rank, player, bind, &mut past);
         }
         loop {
-            // The closure leaves nothing half done but the lock, as a failure does.
+            // The closure leaves only the lock half done, as a failure does.
             match catch_unwind(AssertUnwindSafe(|| self.play_lock(rank, player, bind, &mut past))) {
                 Ok(ended) => return ended,
                 Err(payload) if payload.is::<Restarted>() => past.has_failed = true,
@@ -366,7 +366,7 @@ impl Check {
             player.event(Event::Left, handle);
         }
         if self.scenario.restarts() > 0 {
-            // Until its last puts have arrived, a rank may fail, and has to come back.
+            // A rank may fail until its last puts have arrived, and then has to come back.
             stage.flush_all()?;
         }
         Ok(())
@@ -386,7 +386,7 @@ impl Player for Mute {
     fn event(&self, _event: Event, _handle: &dyn Debug) {}
 }
 
-/// What one rank has done before it failed: a function of its status.
+/// The work of a rank before it failed: a function of its status.
 #[derive(Default)]
 struct Past {
     has_failed: bool,

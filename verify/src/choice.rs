@@ -21,7 +21,7 @@ pub enum Choice {
     Crash(Rank),
     /// The rank fails, loses what it has posted, and comes back: its handle is gone, and it runs to the first call of its resume.
     Restart(Rank),
-    /// A time passes on all clocks, in which no rank does anything. The rank is inside, if one is.
+    /// Time passes on all clocks while no rank does anything. The rank is one that is inside, if there is one.
     Lapse(Rank),
     /// The rank learns of a failure.
     Notice {
@@ -41,7 +41,7 @@ impl Choice {
         }
     }
 
-    /// Returns whether this step need not happen, now or ever. `down` tells whether a rank has failed.
+    /// Returns whether this step need not happen, now or ever. `down` is true if a rank has failed.
     pub(crate) fn is_optional(&self, down: impl Fn(Rank) -> bool) -> bool {
         match *self {
             Choice::Deadline(_) | Choice::Crash(_) | Choice::Restart(_) | Choice::Lapse(_) => true,

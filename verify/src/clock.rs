@@ -2,10 +2,10 @@
 //!
 //! Where the time of a lease passes, all clocks advance together, by [`LAPSE`]. Otherwise these rules hold:
 //!
-//! A rank's clock stands still, except that the deadline of its acquisition may pass: one step, at any time from the
-//! start of the acquisition to its end, or never. The next acquisition begins at the deadline of the last one. So no
-//! clock goes back, and each acquisition begins ahead of its own deadline. A rank without deadlines has a clock that
-//! stands still at 0.
+//! A rank's clock stands still, except that the deadline of its acquisition may pass. That is one step, at any time
+//! from the start of the acquisition to its end, or never. The next acquisition begins at the deadline of the last one.
+//! So no clock goes back, and each acquisition begins ahead of its own deadline. A rank without deadlines has a clock
+//! that stands still at 0.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@
 //! Then any call of another rank also lets it continue, because that rank may see the poll's temporary value at another
 //! moment. `polls` bounds how often. If no rank can continue, that is a deadlock, or a livelock if one of the ranks
 //! polls. Two changes to a new value each, such as two announcements ahead of the first poll, are no such poll. If they
-//! were, a rank could repeat a poll that must fail, which adds behaviours under shuttle only: loom does not branch on
+//! were, a rank could repeat a poll that must fail. That adds behaviours under shuttle only: loom does not branch on
 //! calls to unrelated words.
 //!
 //! # Store buffers

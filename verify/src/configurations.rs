@@ -1,4 +1,4 @@
-//! The standard configurations: the checks of each lock unless the user chooses others.
+//! The standard configurations: the checks of each lock unless the user chooses other checks.
 
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
 use crate::play::Section;
@@ -7,7 +7,7 @@ use crate::{Check, Form, Scenario, Subject, Workload, subject};
 /// One standard configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Which rank acquires what, and how often.
+    /// The ranks, with their acquisitions.
     pub scenario: Scenario,
     /// The network model.
     pub network: Network,
@@ -35,9 +35,9 @@ enum Special {
     Plain,
     /// With [`Section::Data`].
     Data,
-    /// With the claimed order of the lock.
+    /// Checks the lock's claimed order.
     Order,
-    /// Takes minutes and gigabytes.
+    /// It takes minutes and gigabytes.
     Long,
 }
 use Special::{Data, Long, Order, Plain};
@@ -53,7 +53,7 @@ const TAS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
-/// Its numbers have no end while a rank waits, and no scenario either.
+/// Its numbers grow without end while a rank waits, so it has no scenario without end.
 const TICKET: &[Row] = &[
     (Sc, Plain, &["4Wx2", "2W2Wtry x2"]),
     (Sc, Order, &["3Wx2"]),
@@ -62,7 +62,7 @@ const TICKET: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
-/// Where ranks fail, they are not exchanged.
+/// Where ranks fail, symmetry does not exchange them.
 const ROBUST_TAS: &[Row] = &[
     (Sc, Plain, &["4Wx2", "3Wx1 crash1", "3Wx2 crash1", "3Wx1 crash2"]),
     (LatePuts, Plain, &["4Wx2", "3Wx1 crash1", "3Wx2 crash1", "3Wx1 crash2"]),
@@ -90,7 +90,7 @@ const ROBUST_MCS: &[Row] = &[
     (LatePuts, Long, &["3Wx1 crash1"]),
 ];
 
-/// Where ranks come back, they are not exchanged.
+/// Where ranks come back, symmetry does not exchange them.
 const RME_MCS: &[Row] = &[
     (Sc, Plain, &["3Wx2", "2Wx2 restart1", "2Wx1 restart2"]),
     (Sc, Order, &["3Wx1"]),
@@ -155,7 +155,8 @@ const MPI4PY_MCS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
-/// The home is the last rank. So two ranks are far and one near in `3W/2`, three and one in `4W/3`; all are near without nodes.
+/// The home is the last rank. So two ranks are far and one is near in `3W/2`. In `4W/3`, three are far and one is near. Without
+/// nodes, all are near.
 const ALOCK: &[Row] = &[
     (Sc, Plain, &["3Wx2/2", "4Wx1/3", "3Wx2"]),
     (LatePuts, Plain, &["3Wx2/2", "4Wx1/3", "3Wx2"]),
@@ -214,7 +215,7 @@ const HAPAX: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
-/// The nodes are named, so that the first rank of a node takes no part in symmetry: it has the words of the restriction.
+/// The nodes are named. So the first rank of a node, which has the words of the restriction, takes no part in symmetry.
 const GCR: &[Row] = &[
     (Sc, Plain, &["2Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
     (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
@@ -482,7 +483,7 @@ const OTHER: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
-/// Further ones for a lock from outside that has these.
+/// Further scenarios for a lock from outside that has these forms of acquisition.
 const OTHER_TRY: &[Row] = &[(Sc, Plain, &["1W1Wtry x2"]), (LatePuts, Plain, &["1W1Wtry x2"])];
 const OTHER_TIMED: &[Row] = &[(Sc, Plain, &["1W1Wtimed x2"]), (LatePuts, Plain, &["1W1Wtimed x2"])];
 const OTHER_ORDER: &[Row] = &[(Sc, Order, &["2R1Wx2"])];

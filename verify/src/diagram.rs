@@ -55,8 +55,8 @@ struct Story {
     rows: Vec<Row>,
     /// For a livelock: the first and the last repeated step, counted from 1.
     cycle: Option<(usize, usize)>,
-    /// The violated property, and the sentence that explains it.
-    /// The violation in words, or what the file says of it, if the replay does not find it.
+    /// The violated property, and a sentence that explains it. If the replay does not find the violation, the sentence
+    /// is from the file.
     claim: String,
     violation: Violation,
     /// Further facts about the end.
@@ -341,7 +341,7 @@ fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>
         .collect())
 }
 
-/// The note for a replay that finds something else than the counterexample claims.
+/// The note for a replay whose finding differs from the counterexample's claim.
 fn doubt(violation: &Violation, found: &[&Violation]) -> Option<String> {
     use Property::{Consistent, NoLivelock, NoLostUpdate, Order};
     // A replay does not judge these.
@@ -455,7 +455,7 @@ impl Replay<'_> {
         label::value(self.check, at, word)
     }
 
-    /// The ranks that wait when no step is possible any more, with what they wait for.
+    /// The ranks that wait when no step is possible any more, each with the call in which it waits.
     fn stuck(&self) -> Vec<(Rank, String)> {
         let waits = (0..).map(Rank).zip(self.live.calls());
         waits

@@ -102,7 +102,7 @@ pub enum Error {
     Schedule {
         /// The number of the step, counted from 0.
         step: usize,
-        /// Why the step is not possible.
+        /// The reason why the step is not possible.
         why: String,
     },
     /// The engine does not support this check.

@@ -1,7 +1,7 @@
 //! The explorer: an exhaustive search of all interleavings of the ranks' calls and the network's steps.
 //!
 //! # States
-//! A state consists of the words of memory, the phase of each rank with its answers since the phase began, and the puts
+//! A state consists of the words of memory, each rank's phase with its answers since the phase began, and the puts
 //! under way. A transition is one call of one rank, carried out by the [network model](crate::network), or the arrival
 //! of one put. A wait whose condition does not hold is not enabled: the rank blocks.
 //!
@@ -15,33 +15,34 @@
 //! code are enough for some hundred thousand states a second.
 //!
 //! # Failures
-//! In a scenario with failures, a rank may fail in each state: it makes no further call, and its local state does not matter
-//! any more. What it has posted may arrive at any later time until a live rank has silenced it, or never. A live rank
+//! In a scenario with failures, a rank may fail in each state. Then it makes no further call, and its local state does not
+//! matter any more. Its posted puts may arrive at any later time until a live rank has silenced it, or never. A live rank
 //! learns of a failure at any time, or when a rank silences the one that has failed. Only calls that look for failures
-//! depend on it: questions, pauses and waits. So the search lets a rank learn of a failure there. In a livelock, no rank looks
-//! again and again without learning of a failure. Ranks that may fail are not exchanged by symmetry.
+//! depend on it: questions, pauses and waits. So the search lets a rank learn of a failure there. In a livelock, no rank
+//! looks again and again without learning of a failure. Ranks that may fail are not exchanged by symmetry.
 //!
 //! # Reductions, and why they are sound
-//! - Pauses, flushes of nothing, and reads of a clock that stands still touch no memory. They are joined to the step
-//!   before them. Where ranks fail, a pause is a step, until its rank has acknowledged all failures that can happen.
-//! - Posting a put, and a flush of puts that have arrived, are taken at once: no other rank can observe their time
-//!   (`space`), unless the code fences everywhere. This is the only partial-order reduction that is sound without
-//!   knowledge of a rank's later calls.
+//! - Pauses, flushes of nothing, and reads of a clock that stands still touch no memory. The search joins them to the
+//!   step before them. Where ranks fail, a pause is a step, until its rank has acknowledged all failures that can
+//!   happen.
+//! - The search takes at once each post of a put, and each flush of puts that have arrived. No other rank can observe
+//!   their time (`space`), unless the code fences everywhere. This is the only partial-order reduction that is sound
+//!   without knowledge of a rank's later calls.
 //! - Ranks with equal parts of the scenario are interchangeable (`symmetry`). Each use of this tests that the code
 //!   treats them alike.
-//! - A rank's local state forgets each answer that its code does not use any more (`experiments`). Every history that
-//!   the merged states allow is run and compared; where two differ, the search starts again and tells them apart.
-//! - Without that, and in programs: after a pause, a polling loop has forgotten its earlier polls (`learned`). This is
-//!   tested; where it fails, the search starts again without it.
+//! - A rank's local state forgets each answer that its code does not use any more (`experiments`). The search runs and
+//!   compares every history that the merged states allow. Where two differ, it starts again and distinguishes them.
+//! - In programs, and where the last reduction is off, a polling loop forgets its earlier polls after a pause
+//!   (`learned`). The search tests this, and starts again without it where the test fails.
 //!
 //! # Assumptions
 //! - A rank's code is a function of its answers. It uses nothing shared, and no random numbers except from a generator
-//!   that each run seeds alike. A second run with the same answers detects a violation. A lock that acts on the clock, or
-//!   waits until a deadline, in an acquisition that has none, is searched as if time stood still: [`Outcome::unexplored`](crate::Outcome::unexplored)
-//!   says so.
+//!   that each run seeds alike. A second run with the same answers detects a violation. A lock may act on the clock, or
+//!   wait until a deadline, in an acquisition that has none. It is searched as if time stood still, and
+//!   [`Outcome::unexplored`](crate::Outcome::unexplored) says so.
 //! - A handle's `Debug` shows everything that the handle remembers between acquire and release. The search keeps
-//!   several histories of each handle, and tells apart or reports those that differ. A difference that none of them
-//!   shows stays hidden.
+//!   several histories of each handle. It distinguishes or reports histories that differ. A difference that none of
+//!   them shows stays hidden.
 //! - The scenario bounds the search: its numbers of ranks and of acquisitions.
 
 mod breadth;

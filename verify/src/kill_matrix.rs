@@ -67,7 +67,7 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
         _ if matches!(subject.name(), "cohort" | "cna" | "cna-2" | "alock" | "alock-1" | "sherman") => {
             "2W, 2W/1, 2Wx2, 2Wx2/1, 3W/2, 3W/1, 3Wx2/2"
         }
-        // Usually one rank per node: each node has a leaf, and so has the home. Two words are above them.
+        // Usually there is one rank per node. Each node has a leaf, and so has the home. Two words are above them.
         _ if subject.name() == "hierarchical" => {
             "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 2E@0, 1A+1E@0x2/1, 1A1E@0x2/1, 1S@0 1E@0x2/1, 2A1E@0/1, \
              2A1E@0/2, 1A2E@0/1, 1S@0 2E@0/1, 2S@0 1E@0/1, 1S@0 2E@0x2/1"
@@ -111,8 +111,8 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
 ///
 /// # Errors
 ///
-/// The errors of [`explore`]; [`Error::Mutant`] when the mutant does not suit the lock; [`Error::Unsound`] when `watch`
-/// or a limit has ended a search that the matrix needs.
+/// The errors of [`explore`], and [`Error::Mutant`] when the mutant does not suit the lock. [`Error::Unsound`] when
+/// `watch` or a limit has ended a search that the matrix needs.
 pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<'_>) -> Result<Row> {
     let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
     let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;

@@ -100,7 +100,7 @@ struct Player {
     /// The call that the rank waits for; `None` once it has ended.
     calls: Option<Call>,
     status: Status,
-    /// True once its acquisition has made a call that may tell it whether the lock is free.
+    /// True once its acquisition has made a call that may show whether the lock is free.
     asked: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct Live {
     players: Vec<Player>,
     /// The rank that has had the lock to itself since its acquisition began.
     alone: Option<Rank>,
-    /// The violation before the first step.
+    /// The violation ahead of the first step.
     at_once: Option<Violation>,
 }
 
@@ -220,7 +220,7 @@ impl Live {
     }
 
     /// Returns whether the deadline of an acquisition of `rank` may pass. Its next acquisition begins where the last one
-    /// ended, so a rank that goes on is in one.
+    /// ended. So a rank that goes on is in an acquisition.
     fn is_ahead_of_deadline(&self, rank: Rank) -> bool {
         let Player { calls, status, .. } = &self.players[rank.index()];
         let now = self.memory.clocks[rank.index()];

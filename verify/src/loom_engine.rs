@@ -23,16 +23,16 @@
 //!
 //! # Advantages over the explorer
 //! Loom shows that two sections that exclude each other are also *ordered*. Loom follows which call synchronizes with
-//! which. A section that is not ordered after another one that it excludes is a data race, in whatever order the two
-//! ran. Each target has a cell of loom, which a writer writes and a reader reads when it enters and when it leaves.
+//! which. If a section excludes another section but is not ordered after it, that is a data race, in any order of the
+//! two. Each target has a cell of loom, which a writer writes and a reader reads when it enters and when it leaves.
 //! Each word of data has another cell for bulk operations. The cells hold no values: loom checks only the accesses, and
-//! without a race, the value is that of the last write. Bulk operations are relaxed, as in the backends. The backends'
-//! fences for waiting ranks are omitted, so that they cannot hide a race.
+//! without a race, a read returns the last write's value. Bulk operations are relaxed, as in the backends. The
+//! backends' fences for waiting ranks are omitted, so that they cannot hide a race.
 //!
 //! # Limits
-//! Loom allows 5 threads, one of which only starts the others, so at most 4 ranks. It does not merge states, so that
-//! the number of executions grows much faster than the explorer's number of states. It has no model of a late network:
-//! bulk puts take effect at once.
+//! Loom allows 5 threads, one of which only starts the other threads. So there are at most 4 ranks. It does not merge
+//! states, so that the number of executions grows much faster than the explorer's number of states. It has no model of
+//! a late network: bulk puts take effect at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -154,8 +154,8 @@ type Known = Arc<Mutex<Needed>>;
 ///
 /// # Errors
 ///
-/// Returns an error if the check is invalid; [`Error::Unsupported`] if it has more ranks than [`MAX_RANKS`] or another
-/// network than the consistent one; and [`Error::Unsound`] if loom fails.
+/// Returns an error if the check is invalid, and [`Error::Unsound`] if loom fails. [`Error::Unsupported`] if the check
+/// has more ranks than [`MAX_RANKS`], or another network than the consistent one.
 pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     if check.active() > MAX_RANKS {
         let why = format!("it runs at most {MAX_RANKS} ranks, but {} has {}", check.scenario, check.active());
@@ -228,7 +228,7 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
 /// The stack of a rank in words, loom's unit: enough for the text of a panic.
 const STACK: usize = (256 << 10) / size_of::<usize>();
 
-/// The value of a choice: the oldest put is written. With any other value, it is late.
+/// The value of a choice: the oldest put is written. With any other value, the put stays late.
 const WRITTEN: u64 = 1;
 
 /// One execution.
@@ -313,7 +313,8 @@ impl World {
         }
     }
 
-    /// The entry of the word at `address`. An unknown word ends this execution, and the next one has it.
+    /// The entry of the word at `address`. An unknown word ends this execution, and the next execution has an entry for
+    /// it.
     fn place<'p, T>(&self, places: &'p BTreeMap<Address, T>, address: Address) -> &'p T {
         let address = address.unwatched();
         places.get(&address).unwrap_or_else(|| {
@@ -354,8 +355,8 @@ impl One<'_> {
     ///
     /// A sequentially consistent load returns the latest value and acquires. So does an addition of 0 without release,
     /// which loom handles better. Loom's load can return the initial value of the atomic after it was overwritten.
-    /// Moreover, its search compares a write only with the last of several earlier loads, so that it omits some orders
-    /// of the others and the write.
+    /// Moreover, its search compares a write only with the last of several earlier loads. So it omits some orders of
+    /// the other loads and the write.
     fn load(&self, at: Address) -> u64 {
         let word = self.word(at);
         match self.world.options.orderings {
@@ -437,7 +438,7 @@ impl One<'_> {
         drop(cell);
         if let Err(panicked) = touched {
             let why = panicked.text.lines().next().unwrap_or_default();
-            let seen = format!("{what} are not ordered with those of another rank, which they exclude (loom: {why})");
+            let seen = format!("{what} are not ordered with another rank's accesses, which they exclude (loom: {why})");
             self.world.observer.broken(self.rank, race, seen);
             self.world.go_on();
         }
@@ -548,7 +549,7 @@ impl One<'_> {
             Call::Get { .. } | Call::Load { .. } => _ = self.write_some(),
             // Otherwise, once this put is made, older puts would also release the actions since then.
             Call::Put { .. } | Call::Store { .. } if self.touched.replace(false) => _ = self.write_some(),
-            // A wait writes its puts itself. Bulk operations and the clock are no steps for loom.
+            // A wait writes its own rank's puts. Bulk operations and the clock are no steps for loom.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
             Call::Store { .. } | Call::Stored | Call::Finish { .. } | Call::Test { .. } => {}
             // Puts are written in their order, and ahead of each atomic operation.

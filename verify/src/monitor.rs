@@ -22,13 +22,13 @@ impl Check {
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
-    /// Returns whether an acquisition of `rank` is its last one, or one of those without end.
+    /// Returns whether an acquisition of `rank` is its last one, or one of an endless sequence.
     pub(crate) fn is_last(&self, rank: Rank, acquisition: u32) -> bool {
         self.scenario.is_endless() || self.access(rank, acquisition + 1).is_none()
     }
 
-    /// Returns whether the first accesses of two different ranks exclude each other or not, as `exclude` says, and the
-    /// form of one of them is as `is` says.
+    /// Returns whether the first accesses of some two ranks exclude each other, or do not, as `exclude` says. The form
+    /// of one of them must satisfy `is`.
     fn some_pair(&self, exclude: bool, is: impl Fn(Form) -> bool) -> bool {
         let first = |rank| Some((self.access(rank, 0)?, is(self.scenario.form(rank))));
         let ranks: Vec<(Access, bool)> = (0..self.active()).map(Rank).filter_map(first).collect();
@@ -70,7 +70,7 @@ impl Check {
         others.all(|(_, status)| status.phase == Phase::Outside) && memory.is_quiet()
     }
 
-    /// What is wrong if a rank gives up without a call that may tell it whether the lock is free.
+    /// The violation by a rank that gives up without a call that may show whether the lock is free.
     pub(crate) fn gives_up_at_once() -> (Property, String) {
         (Property::NoEarlyFailure, "it gives up without a look at the lock".to_owned())
     }
@@ -127,15 +127,15 @@ impl Check {
         Some(Violation { property: Property::Fenced, rank, acquisition: Some(acquisition), seen })
     }
 
-    /// The data that a failure of `rank` now leaves half written: it is inside, and may write.
+    /// The data that a failure of `rank` would leave half written now: the rank is inside, and may write.
     pub(crate) fn half_written(&self, rank: Rank, status: &Status) -> u64 {
         let writes = |access: Access| access.writes() || !self.subject.shares();
         let is_writing = status.phase == Phase::Inside && self.access(rank, status.acquisition).is_some_and(writes);
         if is_writing { self.told(rank, status.acquisition) } else { 0 }
     }
 
-    /// The data of which `rank` is told in an acquisition, if they are half written: a bit for each target where these are apart, and
-    /// one bit otherwise.
+    /// The data about which `rank` learns in an acquisition, if they are half written. There is a bit for each target where targets
+    /// are apart, and one bit otherwise.
     pub(crate) fn told(&self, rank: Rank, acquisition: u32) -> u64 {
         match self.access(rank, acquisition) {
             Some(access) if self.subject.tells_by_target() => {
@@ -145,13 +145,13 @@ impl Check {
         }
     }
 
-    /// The violation by `rank`, which has just entered without being told that a rank had failed inside.
+    /// The violation by `rank`, which has just entered without learning that a rank had failed inside.
     pub(crate) fn untold(&self, rank: Rank, acquisition: u32) -> Violation {
         let seen = format!("{rank} enters after a rank that failed inside, and is not told");
         Violation { property: Property::Told, rank, acquisition: Some(acquisition), seen }
     }
 
-    /// The violation by `rank`, which was in the phase `before` when it failed, and has come back without the lock, if any.
+    /// The violation, if any, by `rank`, which failed in the phase `before` and has come back without the lock.
     pub(crate) fn comes_back_idle(&self, rank: Rank, acquisition: u32, before: Phase) -> Option<Violation> {
         let seen = || format!("{rank} has failed inside, and comes back without the lock");
         let property = Property::ReEntry;

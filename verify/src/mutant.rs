@@ -1,7 +1,7 @@
 //! Locks broken on purpose. A mutant changes calls or answers; the lock's code stays as it is.
 //!
 //! A [`Mutant`] is a name, a sentence and a few [`Rule`]s, each about some of the lock's [`Calls`]. [`Deviating`] is a
-//! layer between a lock and its player, and applies the rules: it drops a call, changes it, delays it, or changes its
+//! layer between a lock and its player, and applies the rules. It drops a call, changes it, delays it, or changes its
 //! answer. Its behaviour is a function of the rank's calls and answers since its current acquire or release began. So
 //! every engine can run it like the lock itself.
 //!
@@ -85,9 +85,9 @@ pub struct Mutant {
     pub stands_for: Option<&'static str>,
     /// The words that this defect leaves nonzero at rest. These alone do not count as a violation.
     pub leaves: &'static [&'static str],
-    /// Why no engine can distinguish it from the lock.
+    /// The reason why no engine can distinguish it from the lock.
     pub equivalent: Option<&'static str>,
-    /// The network of its checks: one that shows the defect, or for an equivalent mutant, one with many interleavings.
+    /// The network of its checks. It shows the defect; for an equivalent mutant, it has many interleavings.
     pub network: Network,
     /// The form of acquisition that it needs to show.
     pub form: Form,

@@ -164,7 +164,7 @@ pub struct Memory {
     pub held: Vec<u8>,
     /// The ranks that have failed.
     pub deaths: Deaths,
-    /// How often a rank has failed and come back.
+    /// The number of times that a rank has failed and come back.
     pub restarts: u32,
 }
 
@@ -173,12 +173,12 @@ pub struct Memory {
 pub struct Deaths {
     /// The ranks that have failed.
     pub down: u64,
-    /// For each live rank, those that it knows.
+    /// For each live rank, the failed ranks that it knows.
     pub known: Vec<u64>,
-    /// For each live rank, those that it has acknowledged.
+    /// For each live rank, the failed ranks that it has acknowledged.
     pub acknowledged: Vec<u64>,
-    /// Whether a rank has failed inside, and no rank that entered later was told: a bit for each target where targets are told apart,
-    /// and one bit otherwise.
+    /// The half-written data of ranks that failed inside, as long as no later rank has learned of that. There is a bit for each
+    /// target where targets are apart, and one bit otherwise.
     pub untold: u64,
 }
 
@@ -266,7 +266,7 @@ impl Memory {
         self.posts[rank].iter().all(|post| !post.ahead)
     }
 
-    /// Lets `rank` fail, which leaves `untold` half written. What it has posted may arrive until it is silenced, or never.
+    /// Lets `rank` fail, which leaves `untold` half written. Its posted puts may arrive until it is silenced, or never.
     pub fn crash(&mut self, rank: usize, untold: u64) {
         self.deaths.down |= 1 << rank;
         (self.deaths.known[rank], self.deaths.acknowledged[rank]) = (0, 0);
@@ -282,8 +282,8 @@ impl Memory {
         self.results[rank].clear();
     }
 
-    /// Returns whether it matters now whether `rank` learns that `of` has failed: its call looks for failures. So the
-    /// search lets it learn of them there, and loses no behaviour.
+    /// Returns whether the news that `of` has failed matters to `rank` now: its call looks for failures. So the search
+    /// lets the rank learn of them there, and loses no behaviour.
     pub fn may_notice(&self, rank: usize, issued: &Issued, of: usize) -> bool {
         let looks = match issued.call {
             Call::Failed | Call::Pause { .. } => true,
@@ -342,7 +342,7 @@ impl Memory {
         }
     }
 
-    /// How often time has passed for all ranks.
+    /// The number of times that time has passed for all ranks.
     pub fn lapses(&self) -> u32 {
         let now = self.clocks.first().map_or(Time(0), |&now| now);
         now.since(Time(0)).as_secs() as u32
@@ -353,9 +353,9 @@ impl Memory {
         self.posts.iter().all(Vec::is_empty) && self.halfway.iter().all(Option::is_none)
     }
 
-    /// Returns whether `issued` of `rank` is enabled. Five calls are not: a wait whose condition is false ahead of its
-    /// deadline, a finish without a result, a flush of operations under way, and an atomic operation on a locked word, or behind an
-    /// ordered put.
+    /// Returns whether `issued` of `rank` is enabled. These calls are not: a wait whose condition is false ahead of its deadline,
+    /// and a finish without a result. Nor are a flush of operations under way, and a fence for all ranks while puts are under way.
+    /// Nor are atomic operations on a locked word, or after an ordered put.
     ///
     /// On a network without late operations, a started operation counts as the blocking call.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
@@ -494,7 +494,8 @@ impl Memory {
         }
     }
 
-    /// Lets every live rank know that these have failed. Their posted puts that have not arrived are lost.
+    /// Lets every live rank know that these have failed. Puts that these ranks have posted and that have not arrived
+    /// are lost.
     fn silence(&mut self, silenced: u64) {
         for rank in 0..self.posts.len() {
             if self.deaths.is_down(rank) {
@@ -507,7 +508,7 @@ impl Memory {
         }
     }
 
-    /// Returns whether operation `index` of those of `rank` under way may take effect now.
+    /// Returns whether the operation under way with number `index` of `rank` may take effect now.
     pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
         let posts = &self.posts[rank];
         !posts[..index].iter().any(|post| post.comes_before(&posts[index]))

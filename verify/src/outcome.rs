@@ -15,7 +15,7 @@ pub struct Progress {
     pub transitions: u64,
     /// States that are not yet expanded.
     pub frontier: u64,
-    /// The number of transitions from the start to those.
+    /// The number of transitions from the start to those states.
     pub depth: u32,
     /// The memory for states, in bytes.
     pub bytes: u64,
@@ -81,18 +81,18 @@ pub enum Livelocks {
     NotSearched,
 }
 
-/// How often other ranks enter while a rank of one group of the scenario waits.
+/// The number of times that other ranks enter while a rank of one group of the scenario waits.
 ///
-/// A rank *waits* from the first wait of its acquisition on, or from its first pause, until it enters: its doorway, the
-/// steps until then, is not a part of that. Only entries that exclude its own count. The number is the largest in any
-/// schedule of the scenario, also in unfair ones.
+/// A rank *waits* from the first wait or pause of its acquisition on, until it enters. Its doorway, the steps ahead of
+/// that wait, does not count. Only entries that exclude its own count. The number is the largest in any schedule of the
+/// scenario, including unfair ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bypass {
     /// The role of the group.
     pub role: Role,
     /// The form of its acquisitions.
     pub form: Form,
-    /// The number of entries; `None` if there is a cycle of states in which the rank waits and another one enters.
+    /// The number of entries; `None` if there is a cycle of states in which the rank waits and another rank enters.
     pub most: Option<u32>,
 }
 
@@ -114,7 +114,7 @@ pub struct Outcome {
     pub progress: Progress,
     /// True if a bound excluded schedules, so that `Holds` holds only within the bounds.
     pub bounded: bool,
-    /// An upper bound of the probability that a state counted as another one: 0 unless the search was depth-first.
+    /// An upper bound of the probability that a state counted as another state: 0 unless the search was depth-first.
     pub missed: f64,
     /// The result of the search for livelocks.
     pub livelocks: Livelocks,
@@ -171,11 +171,11 @@ pub const DEADLINE: &str = "a wait has a deadline, which never passes in a searc
 pub const WAITED: &str = "a rank has to wait";
 /// A try failed, or a deadline passed.
 pub const GAVE_UP: &str = "a rank gives up";
-/// A rank was told that another one had failed inside.
-pub const TOLD: &str = "a rank is told of a failure inside";
-/// The event that a rank which has failed inside comes back, among those that should happen at least once.
+/// A rank learned that another rank had failed inside.
+pub const TOLD: &str = "a rank learns of a failure inside";
+/// A rank that had failed inside came back.
 pub const RE_ENTERED: &str = "a rank that failed inside comes back";
-/// A rank took a lock over, and was told so.
+/// A rank took over a lock, and learned that it did.
 pub const TOOK_OVER: &str = "a rank takes over from one whose lease has passed";
 /// Two ranks were inside at the same time.
 pub const TOGETHER: &str = "two ranks are inside together";

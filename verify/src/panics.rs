@@ -9,8 +9,8 @@ use crate::Property;
 
 /// Keeps the panic by which a model checker ends a rank, since the rank's code may catch panics.
 ///
-/// The rank's code is unwound by a different panic. If the code catches that one, its result is ignored: the code makes
-/// no further call, and its thread finally resumes the model checker's panic.
+/// The rank's code is unwound by a different panic. If the code catches this panic, its result is ignored. The code
+/// makes no further call, and its thread finally resumes the model checker's panic.
 #[derive(Default)]
 pub(crate) struct Exit {
     payload: Cell<Option<Box<dyn Any + Send>>>,
@@ -18,7 +18,7 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Runs `body`, code of the engine, and returns its value to the rank's code.
+    /// Runs `body`, which is code of the engine, and returns its value to the rank's code.
     pub(crate) fn guard<T>(&self, body: impl FnOnce() -> T) -> T {
         if self.over.get() {
             panic::resume_unwind(Box::new(GivenUp));

@@ -10,9 +10,9 @@ use crate::Access;
 /// An event that a rank reports between two of its calls.
 ///
 /// An acquisition begins with the first call of `acquire`, and succeeds with the answer to its last call. It ends with
-/// the first call of `release`. So [`Told`](Event::Told), [`Entered`](Event::Entered), [`GaveUp`](Event::GaveUp),
-/// [`Left`](Event::Left) and [`Idle`](Event::Idle) belong to the call before them, [`Begins`](Event::Begins) and
-/// [`Leaves`](Event::Leaves) to the call after them.
+/// the first call of `release`. So [`Begins`](Event::Begins) and [`Leaves`](Event::Leaves) belong to the call after
+/// them. [`Told`](Event::Told), [`Entered`](Event::Entered), [`GaveUp`](Event::GaveUp), [`Left`](Event::Left) and
+/// [`Idle`](Event::Idle) belong to the call before them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// The rank is about to acquire.
@@ -39,8 +39,8 @@ pub enum Event {
     Left,
     /// The rank has failed, and comes back: it has no handle until it has resumed.
     CameBack,
-    /// The rank that came back does not hold the lock. An acquisition that it had begun begins again; one that it was
-    /// releasing is over.
+    /// The rank that came back does not hold the lock. An acquisition that it had begun begins again; an acquisition
+    /// that it was releasing is over.
     Idle,
 }
 
@@ -78,7 +78,8 @@ pub trait Handle: Debug {
     /// Tries to acquire for `access`, or acquires unless that takes until `deadline`. Returns whether it has acquired.
     fn attempt(&mut self, stage: &Stage<'_>, access: Access, deadline: Option<Time>) -> rmalab_locks::Result<bool>;
 
-    /// Writes to the data word inside, where leases pass. A lock that refuses late writes does it by its token; others do nothing.
+    /// Writes to the data word inside, where leases pass. A lock that refuses late writes does it by its token; other locks do
+    /// nothing.
     fn write(&mut self, _stage: &Stage<'_>, _data: Address) -> rmalab_locks::Result<()> {
         Ok(())
     }

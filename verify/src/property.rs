@@ -25,9 +25,9 @@ pub enum Property {
     Order,
     /// A rank that has failed inside, and comes back, is inside.
     ReEntry,
-    /// A rank that enters after a rank that has failed inside is told so.
+    /// A rank that enters after another rank has failed inside learns of that failure.
     Told,
-    /// The data have the writes of one grant after those of all earlier ones.
+    /// The data get the writes of one grant after the writes of all earlier grants.
     Fenced,
     /// A try fails only after a look at the lock, and only beside another rank or a late operation. No rank gives up ahead of its
     /// deadline.

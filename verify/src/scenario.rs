@@ -104,7 +104,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// What a rank does when it cannot acquire at once.
+/// The behaviour of a rank that cannot acquire at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Form {
     /// It waits.
@@ -154,7 +154,7 @@ pub struct Nodes {
     pub nodes_per_rack: u32,
 }
 
-/// Which ranks acquire the lock, how, and how often.
+/// The ranks that acquire the lock, with the form and the number of their acquisitions.
 ///
 /// The text form has numbers of ranks with their roles, then `x` and the acquisitions of each rank. The default is one
 /// acquisition, and `xinf` stands for acquisitions without end. `+` joins parts with different numbers of acquisitions. `×` is the same as `x`, and case does not
@@ -375,7 +375,8 @@ impl Scenario {
             if let Some((role, acquisitions)) = self.part(rank) {
                 all += u64::from(acquisitions);
                 writes += match role {
-                    // Half of each; with an odd number, the extra one has the kind of the first one.
+                    // Half of them read and half write. With an odd number, the extra acquisition has the kind of the
+                    // first one.
                     Role::Mixed => u64::from(acquisitions / 2) + u64::from(acquisitions % 2 * (rank.0 % 2)),
                     _ if role.writes(rank, 0) => u64::from(acquisitions),
                     _ => 0,

@@ -65,7 +65,7 @@ pub struct Options {
     /// The limit for calls of an execution, which is cut there.
     pub max_steps: u64,
     /// For [`Method::Exhaustive`]: the number of polls by writes of a rank in one acquisition. An execution with more
-    /// is cut. Polls that only read need no bound.
+    /// polls is cut there. Polls that only read need no bound.
     pub polls: u32,
     /// The limit for the time.
     pub max_time: Option<Duration>,
@@ -89,8 +89,8 @@ impl Default for Options {
 ///
 /// # Errors
 ///
-/// Returns an error if the check is invalid; [`Error::Unsupported`] for other networks than the consistent one, and for
-/// PCT of depth 0; and [`Error::Unsound`] if shuttle fails.
+/// Returns an error if the check is invalid, and [`Error::Unsound`] if shuttle fails. [`Error::Unsupported`] for other
+/// networks than the consistent one, and for PCT of depth 0.
 pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     let most = usize::try_from(options.executions).unwrap_or(usize::MAX);
     let (inner, polls): (Inner, _) = match options.method {

@@ -229,7 +229,7 @@ fn restricted(inner: Subject) -> Subject {
     )
 }
 
-/// Of mcs-rw-neutral. A reader sets the bias whenever it can, or pays for that first, more than it does in a search.
+/// Of mcs-rw-neutral. A reader sets the bias whenever it can; with a price, it would never set the bias in a search.
 fn bravo(inhibit: u32) -> Subject {
     Subject::lock::<Bravo<McsRwNeutral>>(BravoParams { inhibit, backoff: SHORTEST, inner: () })
         .words(Home, WORDS, &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer), ("bias", Number)])

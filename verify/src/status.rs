@@ -24,16 +24,16 @@ pub enum Phase {
 pub struct Status {
     /// The phase.
     pub phase: Phase,
-    /// The number of completed acquisitions, which is also the number of the current one, or of the next one. If the rank
-    /// acquires without end, it is the number of an equal one.
+    /// The number of completed acquisitions, which is also the number of the current or the next one. If the rank
+    /// acquires without end, it is the number of an equal acquisition.
     pub acquisition: u32,
-    /// The number of writes of the data that it has not made, since it gave up.
+    /// The number of writes to the data that it has not made because it gave up.
     pub unwritten: u32,
     /// True if it is inside, and its lease has passed.
     pub lapsed: bool,
     /// The phase that its next call begins.
     next: Option<Phase>,
-    /// The number of acquisitions after which they repeat, without end; 0 if they have an end.
+    /// The number of acquisitions after which they repeat without end; 0 if they end.
     period: u32,
 }
 

@@ -8,8 +8,8 @@
 //!
 //! In every other acquisition, a rank also announces itself by a fetch-and-add to a word that counts the readers and
 //! writers inside. This detects a broken exclusion at once, and shows how many readers were together. But the
-//! fetch-and-add is sequentially consistent, so it could hide a lock that orders too little. The other acquisitions do
-//! without it.
+//! fetch-and-add is sequentially consistent, so it could hide a defect of a lock that orders too little. The other
+//! acquisitions do without it.
 //!
 //! # Why it finds defects
 //!
@@ -55,7 +55,7 @@ pub struct Verdict {
     pub reads: u64,
     /// The number of acquisitions for writing.
     pub writes: u64,
-    /// The largest number of readers seen inside together: evidence, not a property. 0 if no rank read.
+    /// The largest number of readers seen inside together: evidence, not a property. It is 0 if no rank has read.
     pub readers_together: u32,
     /// The violations: the first [`LISTED`] findings of each property by each rank.
     pub violations: Vec<Violation>,
@@ -132,8 +132,8 @@ const LONG_STAY: u32 = 10_000;
 /// Runs `scenario` with a new lock `L`, and returns the findings of this rank.
 ///
 /// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments. Ranks
-/// beyond the scenario's only wait for the others. [`Verdict::merge`] combines their verdicts. The memory of the run
-/// (the lock's, and four lines) stays allocated as long as the world lives.
+/// beyond the scenario's only wait for the ranks of the scenario. [`Verdict::merge`] combines their verdicts. The
+/// memory of the run (the lock's, and four lines) stays allocated as long as the world lives.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         }
         check_rest(ra, "its own", place.node, L::NODE_AT_REST, &mut verdict)?;
     }
-    // No rank leaves the world while another one reads its memory.
+    // No rank leaves the world while another rank reads its memory.
     section.meet(ra, 3)?;
     Ok(verdict)
 }
@@ -300,7 +300,7 @@ impl Section {
 /// The place of a pause.
 #[derive(Clone, Copy, PartialEq)]
 enum Stay {
-    /// Before it acquires. Without this pause, a lock that prefers its last holder would starve the other ranks.
+    /// Ahead of an acquisition. Without this pause, a lock that prefers its last holder would starve the other ranks.
     Outside,
     /// Inside, after reading the variables.
     Reading,
@@ -416,7 +416,8 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         Ok([first, second])
     }
 
-    /// Pauses or not: long inside in the first acquisition and one time in 256 anywhere, shorter one time in four.
+    /// Pauses, or not. A pause is long inside in the first acquisition, and anywhere one time in 256. It is short one
+    /// time in four.
     fn dwell(&self, place: Stay) -> Result<()> {
         // Fibonacci hashing of rank, acquisition and place: the high bits of the product are well mixed.
         let key = u64::from(self.ra.rank().0) << 34 | u64::from(self.acquisition) << 2 | place as u64;

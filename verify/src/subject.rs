@@ -73,7 +73,7 @@ pub enum Order {
     /// No claim.
     #[default]
     None,
-    /// A rank that begins while another one waits, and excludes it, enters after it.
+    /// A rank that begins while another rank waits, and excludes it, enters after that rank.
     Fifo,
     /// A waiting reader is overtaken by no writer that begins later, and by at most one writer that waited.
     ReadersFirst,
@@ -101,7 +101,7 @@ pub struct Subject {
     is_nested: bool,
     /// True if it goes on after the failure of a rank.
     recovers: bool,
-    /// True if a failure inside a lock of one target is told there, and nowhere else.
+    /// True if only ranks that lock the same target learn of a failure inside a lock of one target.
     tells_by_target: bool,
     /// If its holders lose it with time, the number of lapses that a lease lasts.
     lease: Option<u32>,
@@ -172,7 +172,7 @@ impl Subject {
         Subject { readers_share: false, ..subject }.leasing(lapses)
     }
 
-    /// Declares that a holder loses it when time has passed so often since it entered.
+    /// Declares that a holder loses it when time has passed that many times since its entry.
     #[must_use]
     pub fn leasing(self, lapses: u32) -> Subject {
         Subject { lease: Some(lapses), ..self }
@@ -224,7 +224,7 @@ impl Subject {
         }
     }
 
-    /// Two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are `opposite`, odd
+    /// Two locks. Each rank acquires one inside the other: `inner` inside `outer`. If they are `opposite`, odd
     /// ranks acquire `outer` inside `inner`. `None` if one of them is no lock, or is two locks itself.
     ///
     /// Each call leaks some bytes, for names.
@@ -255,8 +255,8 @@ impl Subject {
         })
     }
 
-    /// The names of the outer and the inner lock in `name`, and whether they are opposite, if `name` is that of two
-    /// [`nested`](Self::nested) locks.
+    /// The names of the outer and the inner lock in `name`, and whether they are opposite. `None` unless `name` names
+    /// two [`nested`](Self::nested) locks.
     pub fn names_of_nested(name: &str) -> Option<(&str, &str, bool)> {
         let (outer, inner) = name.split_once(NESTED).filter(|(_, inner)| !inner.contains(NESTED))?;
         Some(match inner.strip_suffix(OPPOSITE) {
@@ -275,7 +275,7 @@ impl Subject {
         matches!(&self.workload, Workload::Lock(bind) if bind.resumes())
     }
 
-    /// Declares that a failure inside a lock of one target is told there, and nowhere else.
+    /// Declares that only ranks that lock the same target learn of a failure inside a lock of one target.
     #[must_use]
     pub fn telling_by_target(self) -> Subject {
         Subject { tells_by_target: true, ..self }
@@ -285,7 +285,7 @@ impl Subject {
         self.tells_by_target
     }
 
-    /// The number of lapses after which a holder loses it, if it does.
+    /// The number of lapses after which a holder loses it; `None` if it has no leases.
     pub fn lease_lapses(&self) -> Option<u32> {
         self.lease
     }
@@ -319,8 +319,8 @@ impl Subject {
         Subject { has_home: false, ..self }
     }
 
-    /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere). Engines find that
-    /// out, too, but then begin again.
+    /// Declares that ranks may call [`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere). Engines also find
+    /// that out, but then begin again.
     #[must_use]
     pub fn fencing(self) -> Subject {
         Subject { fences: true, ..self }
@@ -336,7 +336,8 @@ impl Subject {
         self
     }
 
-    /// Names the words of a lock: those at its home, and those of each rank's node, both from the first word on.
+    /// Names the words of a lock: the words at its home, and the words of each rank's node, both from the first word
+    /// on.
     ///
     /// A named word may be set at rest if the lock's constants say so.
     ///
@@ -366,7 +367,8 @@ impl Subject {
         self
     }
 
-    /// Returns whether its shared words are zero at rest, by the constants of its locks. Others may count without end.
+    /// Returns whether its shared words are zero at rest, by the constants of its locks. Other words may count without
+    /// end.
     pub fn words_rest(&self) -> bool {
         match &self.workload {
             Workload::Lock(bind) | Workload::Window(bind) => bind.words_rest(),
@@ -374,7 +376,8 @@ impl Subject {
         }
     }
 
-    /// The bits of the word at `disp` that may be set at rest, in a world of so many ranks; `name` is its name, if it has one.
+    /// The bits of the word at `disp` that may be set at rest, in a world of that many ranks. `name` is the word's name, if it
+    /// has one.
     ///
     /// For words without a name, a lock's constants say whether they are zero at rest.
     pub fn kept(&self, name: Option<&str>, disp: Disp, ranks: u32) -> u64 {
@@ -400,7 +403,7 @@ impl Subject {
         &self.workload
     }
 
-    /// Returns whether it is a window's policy, which supports the roles of windows besides those of locks.
+    /// Returns whether it is a window's policy, which supports the roles of windows besides the roles of locks.
     pub fn is_window(&self) -> bool {
         matches!(self.workload, Workload::Window(_))
     }

@@ -19,7 +19,7 @@
 //! # Defects
 //!
 //! A defect is a [`Mutant`] of the window layer. It drops or changes some of the layer's calls, selected by the names
-//! of their words. It shows the layer without a flush, a wait or a lock. Each defect breaks one of the programs.
+//! of their words. It acts like the layer without a flush, a wait or a lock. Each defect breaks one of the programs.
 
 mod defects;
 mod programs;
@@ -69,7 +69,7 @@ pub struct WindowProgram {
     /// The bias of accumulates, if any. The first number is the least number of elements of a run. The mode changes
     /// after the second number of elements of runs, and after the third number of single updates.
     pub bias: Option<(usize, u64, u64)>,
-    /// True if the barriers of more than two ranks are those of ranks that share processors.
+    /// True if more than two ranks use the barrier of ranks that share processors.
     pub centralized: bool,
     /// The networks on which a search takes seconds.
     pub networks: &'static [Network],

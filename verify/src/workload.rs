@@ -46,14 +46,14 @@ pub struct Bind {
 pub(crate) struct LockMemory {
     /// The bytes of its words that have names.
     pub(crate) named: u64,
-    /// The bytes of its words in a world of so many ranks: more, if the lock has words for each rank.
+    /// The bytes of its words in a world of that many ranks: more, if the lock has words for each rank.
     words: fn(u32) -> u64,
     pub(crate) words_rest: bool,
     pub(crate) node: u64,
     pub(crate) node_at_rest: u64,
 }
 
-/// The bytes that [`Place::alloc`] takes for so many.
+/// The bytes that [`Place::alloc`] takes for that many bytes.
 pub(crate) fn lines(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(LINE)
 }
@@ -70,7 +70,7 @@ impl LockMemory {
     }
 }
 
-/// Attempts an acquisition, as [`Handle::attempt`]. Locks have several traits for that, or none.
+/// Attempts an acquisition, like [`Handle::attempt`]. Locks have several traits for that, or none.
 pub(crate) type Attempt<L> = fn(&mut L, &Stage<'_>, Access, Option<Time>) -> LockResult<bool>;
 
 impl Bind {
@@ -156,7 +156,7 @@ impl Bind {
         Bind { bind: Arc::new(bind), resume: None, memory: Vec::new() }
     }
 
-    /// Binds two locks, of which each rank acquires one inside the other: `inner` inside `outer`. If they are
+    /// Binds two locks. Each rank acquires one inside the other: `inner` inside `outer`. If they are
     /// `opposite`, odd ranks acquire `outer` inside `inner`.
     pub(crate) fn nested(outer: &Bind, inner: &Bind, opposite: bool) -> Bind {
         let (outer, inner) = (outer.clone(), inner.clone());
@@ -193,7 +193,8 @@ impl Bind {
         }
     }
 
-    /// The bytes of one lock's named words on the symmetric heap, and those of all its words in a world of so many ranks.
+    /// The bytes of one lock's named words on the symmetric heap, and the bytes of all its words in a world of that many
+    /// ranks.
     pub(crate) fn words(&self, ranks: u32) -> Option<(u64, u64)> {
         self.memory().map(|memory| (lines(memory.named), lines((memory.words)(ranks))))
     }
@@ -203,7 +204,7 @@ impl Bind {
         self.memory.iter().all(|memory| memory.words_rest)
     }
 
-    /// Returns whether the lock's constants promise that the word at `disp` is zero at rest, in a world of so many
+    /// Returns whether the lock's constants promise that the word at `disp` is zero at rest, in a world of that many
     /// ranks. Its words begin at `from`.
     pub(crate) fn rests(&self, disp: Disp, from: Disp, ranks: u32) -> bool {
         let Some(mut offset) = disp.0.checked_sub(from.0) else { return true };
@@ -221,7 +222,8 @@ impl Bind {
         true
     }
 
-    /// Returns whether the word at `disp` is one of the lock's, in a world of so many ranks. Its words begin at `from`.
+    /// Returns whether the word at `disp` is one of the lock's, in a world of that many ranks. Its words begin at
+    /// `from`.
     pub(crate) fn owns(&self, disp: Disp, from: Disp, ranks: u32) -> bool {
         let Some(mut offset) = disp.0.checked_sub(from.0) else { return false };
         for memory in &self.memory {
@@ -271,7 +273,7 @@ impl Program {
         Program { fences: true, ..self }
     }
 
-    /// Declares that these words are zero at the end. All others may have any value.
+    /// Declares that these words are zero at the end. All other words may have any value.
     #[must_use]
     pub fn rest(mut self, words: Range<Disp>) -> Program {
         self.rest.push(words);
@@ -416,7 +418,8 @@ impl<M: RawMutexTry + Debug> Handle for TriedMutex<M> {
     }
 }
 
-/// A mutex that goes on after the failure of a rank. A rank that is told of one inside declares the data consistent.
+/// A mutex that goes on after the failure of a rank. A rank that learns of a failure inside declares the data
+/// consistent.
 #[derive(Debug)]
 struct RecoverableMutex<M>(M);
 
@@ -455,8 +458,8 @@ impl<M: Resumable + Debug> Handle for ResumableMutex<M> {
     }
 }
 
-/// A reader-writer lock that goes on after the failure of a rank. A rank that is told of one inside declares the data
-/// consistent, and shares the lock with other readers if it reads itself.
+/// A reader-writer lock that goes on after the failure of a rank. A rank that learns of a failure inside declares the
+/// data consistent. If it reads, it then shares the lock with other readers.
 #[derive(Debug)]
 struct RecoverableRwLock<L>(L);
 
@@ -467,7 +470,8 @@ impl<L: RecoverableRw + Debug> Handle for RecoverableRwLock<L> {
             false => self.0.recoverable_acquire_read(stage)?,
         };
         if let Entry::OwnerDead(_) = entry {
-            // Until then it repairs the data, alone: if it fails, or another rank enters, the next one has to be told.
+            // Until then it repairs the data, alone. If it fails, or another rank enters, the next rank has to learn of
+            // the failure.
             self.0.share(stage)?;
             stage.executor().event(Event::Told, self);
         }
@@ -494,7 +498,8 @@ impl<W: WindowLock + Debug> Handle for RecoverableWindow<W> {
             None => self.0.recoverable_lock_all(stage)?,
         };
         if let Entry::OwnerDead(_) = entry {
-            // The repair: until it is done, it fails or another rank enters, and the next one has to be told.
+            // The repair. If the rank fails or another rank enters before it is done, the next rank has to learn of the
+            // failure.
             stage.get(window_call(access).map_or(Rank(0), |(_, target)| target).at(DATA))?;
             stage.executor().event(Event::Told, self);
             self.0.consistent(stage)?;

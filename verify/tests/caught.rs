@@ -1,4 +1,4 @@
-//! A rank that catches all panics, including those by which an engine ends an execution.
+//! A rank that catches all panics, including the panics by which an engine ends an execution.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

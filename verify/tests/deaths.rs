@@ -1,4 +1,4 @@
-//! Ranks that are killed ahead of each of their operations, by number: the survivors go on, and nothing is left behind.
+//! Ranks that are killed ahead of each of their operations, by number: the survivors go on, and no resource leaks.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::sync::Mutex;
@@ -20,10 +20,10 @@ const LOCK: &str = "RMALAB_TEST_LOCK";
 /// The locks, by their names.
 const LOCKS: [&str; 4] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME, RobustRw::NAME];
 
-/// What a rank has seen.
+/// The observations of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 struct Seen {
-    /// The entries that were told of a failure inside.
+    /// The entries that learned of a failure inside.
     told: u64,
     /// The entries that found the data half written.
     torn: u64,
@@ -31,7 +31,7 @@ struct Seen {
     sum: u64,
 }
 
-/// Acquires the lock. A rank that is told of a failure inside makes the two words equal; no other rank finds them different.
+/// Acquires the lock. A rank that learns of a failure inside makes the two words equal; no other rank finds them different.
 fn enter<'l, 'a, L: Recoverable>(
     mutex: &'l mut RobustMutex<'a, Crashing<'a, Mapped>, L>,
     ra: &Crashing<'a, Mapped>,
@@ -74,7 +74,7 @@ where
         guard.release().unwrap();
     }
     wait_for_survivors(ra, done);
-    // It may have failed after the last acquisition of the others.
+    // It may have failed after the last acquisition of the other ranks.
     let guard = enter(&mut mutex, ra, [left, right], &mut seen);
     seen.sum = ra.get(left).unwrap();
     guard.release().unwrap();

@@ -22,7 +22,7 @@ fn until_a_peer_fails(ra: &Mapped, kind: usize) -> Rank {
         for turn in ra.rank().0.. {
             if turn % 3 == 0 {
                 lock.acquire_write(ra)?;
-                // Long enough that, at a random moment, often one rank is inside and the others wait.
+                // Long enough that, at a random moment, often one rank is inside and the other ranks wait.
                 std::thread::sleep(Duration::from_micros(50));
                 lock.release_write(ra)?;
             } else {
@@ -91,7 +91,7 @@ fn is_alive(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Kills a random rank at a random moment, `kills` times. All others must report it, and no resource may leak.
+/// Kills a random rank at a random moment, `kills` times. All other ranks must report it, and no resource may leak.
 fn campaign(test: &str, kills: u64) {
     if shm::launched_size().unwrap().is_some() {
         let kind: usize = std::env::var("KIND").unwrap().parse().unwrap();

@@ -20,12 +20,11 @@
 //! | atomic, any operation of the owner | atomic | not atomic: the owner's processor does the latter | stronger |
 //!
 //! Where the trait is weaker, a property of its models also holds on RDMA. Where it is stronger, a backend must add the
-//! difference. A get polls. A flush is a read on the queue pair and the poll of that read, instead of the
-//! poll of the put. (LOCO calls it a *global fence*, arXiv 2510.10531.) The owner uses its adapter. A vendor may promise more for puts beside
-//! atomics. NVIDIA's adapters allow no operation of another queue pair on the address between the read and the write
-//! (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One rule has no counterpart there: a
-//! rank's own segment is a target like any other here. So its puts to that segment are late even for itself, while a
-//! processor reads its own stores at once.
+//! difference. A get polls. A flush is a read on the queue pair and the poll of that read, instead of the poll of the put. LOCO calls it a
+//! *global fence* (arXiv 2510.10531). The owner uses its adapter. A vendor may promise more for puts beside atomics. NVIDIA's adapters allow
+//! no operation of another queue pair on the address between the read and the write
+//! (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One rule has no counterpart there: a rank's own segment is a
+//! target like any other here. So its puts to that segment are late even for itself, while a processor reads its own stores at once.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -131,13 +130,13 @@ struct Test {
     late_puts: &'static [&'static str],
     /// The further outcomes of unordered bulk puts.
     unordered_bulk: &'static [&'static str],
-    /// The outcomes of `hca` beyond those of sequential consistency.
+    /// The outcomes of `hca` beyond the sequentially consistent ones.
     hca: &'static [&'static str],
-    /// The outcomes of `hca-owner-cpu` beyond those of sequential consistency.
+    /// The outcomes of `hca-owner-cpu` beyond the sequentially consistent ones.
     owner_cpu: &'static [&'static str],
 }
 
-/// The defaults of most tests: two words on two ranks without other work, and no outcomes beyond those of `sc`.
+/// The defaults of most tests: two words on two ranks without other work, and no outcomes beyond the outcomes of `sc`.
 const PLAIN: Test = Test {
     name: "",
     why: "",
@@ -301,7 +300,7 @@ const TESTS: &[Test] = &[
         unordered_bulk: STALE,
         ..PLAIN
     },
-    // Waits: rank 1 waits for the flag on a word of its own.
+    // Waits: rank 1 waits for the flag on a local word.
     Test {
         name: "wait_for_a_put_behind_a_put",
         why: "the wait acquires the put's release, with data and flag at one target; like a poll loop of RDMA^TSO",

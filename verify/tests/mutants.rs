@@ -1,4 +1,4 @@
-//! Every mutant dies as docs/results/mutants.md says, and those that are equivalent to their lock survive.
+//! The checks kill every mutant as docs/results/mutants.md says, and mutants that are equivalent to their lock survive.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

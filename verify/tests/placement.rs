@@ -58,7 +58,7 @@ fn check(scenario: &str) -> Check {
     Check::new(of_the_node, scenario.parse().unwrap())
 }
 
-/// The index of loom's result among those.
+/// The index of loom's result among the findings.
 const LOOM: usize = 2;
 
 /// The findings of the engines: the explorer without and with symmetry, loom, shuttle.

@@ -32,7 +32,7 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
             ("nocheck", _) => format!("{ranks}Ax{acquisitions}"),
             // On one node there is one cohort or one class, and its calls have almost no alternative orders.
             ("cohort" | "alock" | "alock-1" | "sherman", _) => format!("{ranks}Mx{acquisitions}/2"),
-            // Its words are those of nodes with two ranks.
+            // Its words are named for nodes with two ranks.
             ("hierarchical" | "hierarchical-1", quarter) => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}/2")
             }
@@ -166,7 +166,7 @@ fn an_impossible_schedule_is_an_error() {
     use rmalab_verify::Choice::{Arrive, Step};
 
     let mcs = check("mcs", "2W");
-    // Each of them flushes and swaps. Rank 1 comes second, links itself, and then has to wait.
+    // Each of the two ranks flushes and swaps. Rank 1 comes second, links itself, and then has to wait.
     let schedule = [0, 0, 1, 1, 1, 1].map(|rank| Step(Rank(rank)));
     let error = shuttle_engine::replay(&mcs, &schedule).unwrap_err();
     assert!(matches!(error, Error::Schedule { step: 5, .. }), "{error}");

@@ -1,4 +1,4 @@
-//! Processes that are stopped while they hold a lease: they lose it, and what they write afterwards is refused.
+//! Processes that are stopped while they hold a lease: they lose it, and their later writes are refused.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn wait_for_stop(pid: Pid) {
     }
 }
 
-/// In each round, one rank is stopped by SIGSTOP while it holds the lock, until another one has taken it over and written.
+/// In each round, SIGSTOP stops one rank while it holds the lock, until another rank has taken the lock over and written.
 fn play(ra: &Mapped) -> u64 {
     let rounds: u64 = std::env::var(ROUNDS).unwrap().parse().unwrap();
     let all = Collectives::new(ra).unwrap();

@@ -121,7 +121,7 @@ fn run(stage: &Stage<'_>, program: &[Step]) -> rmalab_atomics::Result<Vec<u64>> 
             CompareAndSwap(word, expected, desired) => {
                 answers.push(stage.compare_and_swap(at(word), expected, desired)?);
             }
-            // Any target will do: the fence is for all.
+            // Any target will do: the fence is for all targets.
             Flush => stage.flush(Rank(0))?,
             Order => stage.order(Rank(0))?,
         }
@@ -142,7 +142,8 @@ impl Drop for EmptiedByPanic<'_> {
     }
 }
 
-/// The outcomes under loom. The last rank that ends reads the words by atomic operations, since all others have ended.
+/// The outcomes under loom. The last rank that ends reads the words by atomic operations, since all other ranks have
+/// ended.
 fn under_loom(programs: &[Vec<Step>]) -> BTreeSet<Outcome> {
     let ranks = programs.len();
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));

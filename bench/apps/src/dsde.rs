@@ -1,4 +1,4 @@
-//! Dynamic sparse data exchange: in each round every rank sends to a few others, and no rank knows its senders in
+//! Dynamic sparse data exchange: in each round, every rank sends to a few other ranks, and no rank knows its senders in
 //! advance.
 //!
 //! T. Hoefler, C. Siebert, A. Lumsdaine, Scalable communication protocols for dynamic sparse data exchange, PPoPP 2010,
@@ -16,12 +16,12 @@
 //! # State of `accumulate`
 //!
 //! Two counters, and two rings with room for all data of all ranks in a round. Odd and even rounds take turns, so that a
-//! rank empties one ring while others fill the other. A counter has the total number of slots handed out.
+//! rank empties one ring while other ranks fill the other ring. A counter has the total number of slots handed out.
 //!
 //! # Checks
 //!
-//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other,
-//! and compares the expected data of each round, sorted, with the received.
+//! Each datum has its sender, its round and its number. Each rank draws all ranks' targets again, one after the other.
+//! It sorts the expected data of each round, and compares them with the received data.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};

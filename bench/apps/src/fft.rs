@@ -46,7 +46,7 @@ use rmalab_report::finding::{Table, Value};
 /// Bytes of a number.
 const NUMBER: u64 = size_of::<Complex64>() as u64;
 
-/// The size up to which all coefficients are compared with those of a sequential transform.
+/// The size up to which all coefficients are compared with a sequential transform.
 const SEQUENTIAL: u32 = 64;
 
 /// The largest relative difference that counts as rounding.
@@ -197,17 +197,17 @@ impl Share {
         self.n / self.ranks
     }
 
-    /// Numbers in a piece: the part of one plane that one rank sends to one other.
+    /// Numbers in a piece: the part of one plane that one rank sends to another rank.
     fn piece(self) -> usize {
         self.own() * self.n
     }
 
-    /// The amount of numbers of a rank.
+    /// The number of numbers that a rank has.
     fn all(self) -> usize {
         self.piece() * self.n
     }
 
-    /// The other ranks and this one, starting after this one, so that all start with different ranks.
+    /// All ranks, starting with the rank after this one, so that all ranks start with different ranks.
     fn others(self) -> impl Iterator<Item = usize> {
         (1..=self.ranks).map(move |k| (self.me + k) % self.ranks)
     }
@@ -259,7 +259,7 @@ impl Fft {
                 exposure.wait()?;
             }
             Sync::LockAll => {
-                // No rank reads the data any more that is overwritten now.
+                // No rank still reads the data that the next pieces overwrite.
                 team.barrier()?;
                 let epoch = window.lock_all()?;
                 body(&|to, at, piece| Ok(epoch.at(rank(to))?.put(disp(at), piece)?))?;
@@ -336,7 +336,7 @@ impl Fft {
         Ok(all)
     }
 
-    /// Runs all transforms. Returns the result of the last one, and the nanoseconds of one.
+    /// Runs all transforms. Returns the result of the last transform, and the nanoseconds of one transform.
     fn transforms<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
@@ -395,7 +395,7 @@ impl Fft {
     ) -> Result<Option<Checked>> {
         let n = share.n;
         let largest = |numbers: &mut dyn Iterator<Item = f64>| -> Result<f64> {
-            // Values that are not negative compare as their bits do. A NaN is above all of them.
+            // Values that are not negative have the order of their bits. A NaN is above all of them.
             let mut word = [numbers.map(f64::to_bits).max().unwrap_or(0)];
             team.allreduce(&mut word, u64::max)?;
             Ok(f64::from_bits(word[0]))

@@ -1,19 +1,20 @@
 //! Ghost exchange with nearest neighbours.
 //!
 //! R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
-//! Communication, EuroPVM/MPI 2004, sections 1 and 5: in every step each rank sends a message to each of its four
+//! Communication, EuroPVM/MPI 2004, sections 1 and 5. In every step, each rank sends a message to each of its four
 //! neighbours. It uses point-to-point messages, or puts with a synchronization of windows.
 //!
 //! # Neighbours
 //!
-//! Ranks are a periodic grid, as square as their number allows. If a dimension has one rank, the neighbours of
-//! the other dimension replace it, so that no rank sends to itself: with two ranks, each has the other one for all four.
+//! Ranks are a periodic grid, as square as their number allows. If a dimension has one rank, the neighbours of the other
+//! dimension replace its neighbours, so that no rank sends to itself. With two ranks, each is all four neighbours of the
+//! other.
 //!
 //! # Checks
 //!
-//! The message of a step is a pattern of the sender, the direction and the step. Ahead of the timed steps there are some
-//! whose ghosts are compared byte by byte; in timed steps the first and the last word are. Ghosts of even and odd steps
-//! have separate slots, so that a rank checks those of a step while its neighbours send the next ones.
+//! The message of a step is a pattern of the sender, the direction and the step. In some steps ahead of the timed ones,
+//! ranks compare the ghosts byte by byte. In timed steps, they compare the first and the last word. Ghosts of even and
+//! odd steps have separate slots. So a rank checks the ghosts of a step while its neighbours send the next ones.
 //!
 //! # Timing
 //!

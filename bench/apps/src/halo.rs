@@ -81,7 +81,7 @@ pub(super) struct Plan {
     pub(super) bytes: u64,
 }
 
-/// Sends the elements of the first list to the neighbours, and fills the second list with what they send.
+/// Sends the elements of the first list to the neighbours, and fills the second list with the elements that they send.
 pub(super) type Exchange<'e, T> = dyn FnMut(&[Vec<T>], &mut [Vec<T>]) -> Result<()> + 'e;
 
 /// Checks that data can travel over this transport there.
@@ -110,8 +110,8 @@ pub(super) fn segment_bytes(slots: u64, bytes: u64) -> u64 {
     2 * window + 16 * u64::from(slot_bytes(bytes)) + (1 << 20)
 }
 
-/// The messages of an application with this many bytes in its largest one. It fits into a slot, so that the result does
-/// not include time to split it.
+/// The messages of an application with this many bytes in its largest message. That message fits into a slot, so that
+/// the result does not include time to split it.
 pub(super) fn messages<A: RemoteAtomics + ?Sized>(ra: &A, bytes: u64) -> Result<Messages<'_, A>> {
     let options = Options { slot_bytes: slot_bytes(bytes), ..Options::default() };
     two_sided(Messages::with_options(ra, options))
@@ -157,7 +157,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] when options contradict each other, errors of the windows, and those of `body`.
+    /// [`Error::Usage`] when options contradict each other, errors of the windows, and errors of `body`.
     pub(super) fn run<A: RemoteAtomics + ?Sized, T: Pod, R>(
         &self,
         team: &Team<'_, A>,

@@ -8,9 +8,9 @@
 //!
 //! # Checks
 //!
-//! Keys are different by construction. After the last insert each rank traverses its slots and lists. It compares all
-//! keys there, sorted, with its share of all ranks' keys from a sequential computation: each must be there exactly
-//! once, and no others.
+//! Keys are different by construction. After the last insert each rank traverses its slots and lists. It sorts all keys
+//! there, and compares them with its share of all ranks' keys from a sequential computation. Each key must be there
+//! exactly once, and no others.
 
 use clap::Args;
 use rmalab_atomics::{Rank, RemoteAtomics};

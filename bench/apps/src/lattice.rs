@@ -17,8 +17,8 @@
 //!
 //! the covariant Laplacian with a mass. It is hermitian with eigenvalues from m² to m² + 16, so conjugate gradients
 //! solve A f = b. Phases and b are random numbers from a seed and the global number of the site. So the problem does
-//! not depend on the distribution of the lattice. (MILC has matrices of SU(3) instead of phases, and a staggered
-//! operator: more arithmetic for each site, the same exchange.)
+//! not depend on the distribution of the lattice. MILC has matrices of SU(3) instead of phases, and a staggered
+//! operator. That is more arithmetic for each site, but the same exchange.
 //!
 //! # Check
 //!
@@ -86,7 +86,7 @@ pub struct Lattice {
 pub struct Solved {
     /// Nanoseconds of the solver.
     pub ns: f64,
-    /// Nanoseconds of these in exchanges of faces.
+    /// Nanoseconds of the solver in exchanges of faces.
     pub exchange_ns: f64,
     /// Iterations.
     pub iterations: u32,
@@ -195,7 +195,7 @@ struct Part {
 }
 
 impl Part {
-    /// Face 2 μ is that of the direction μ forwards, 2 μ + 1 backwards.
+    /// Face 2 μ is in the direction μ forwards, face 2 μ + 1 backwards.
     fn new(ranks: Grid, local: Grid, rank: usize) -> Part {
         let whole = Grid(std::array::from_fn(|i| ranks.0[i] * local.0[i]));
         let here = ranks.place(rank);

@@ -109,7 +109,7 @@ macro_rules! applications {
     };
 }
 
-// One each; bench/papers/src/jobs.rs has a line for each, too.
+// One line for each application; bench/papers/src/jobs.rs has one for each, too.
 applications! {
     Ghost,
     RandomAccess,
@@ -201,7 +201,7 @@ pub fn policies() -> PossibleValuesParser {
     PossibleValuesParser::new(PolicyKind::NAMES.iter().copied().chain([PolicyKind::GLOBAL]))
 }
 
-/// The strategies of an application's windows: those of [`Config`], by name.
+/// The strategies of an application's windows: the strategies of [`Config`], by name.
 #[derive(Args, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Strategies of the windows")]

@@ -6,8 +6,8 @@ use rmalab_windows::{LockAll, Op, WindowDisp};
 use super::random::mixed;
 use rmalab_job::{Error, Result};
 
-// A part, in words: the number of taken cells, then the slots, then the cells. Both are places: a key, 0 for none, the index of the
-// next cell, 0 for none, and the value, if the table has values.
+// A part, in words: the number of taken cells, then the slots, then the cells. Both are places: a key (0 for none), the index of
+// the next cell (0 for none), and the value, if the table has values.
 const TAKEN: u64 = 0;
 const FIRST_SLOT: u64 = 1;
 
@@ -16,7 +16,7 @@ const FIRST_SLOT: u64 = 1;
 pub(super) struct Parts {
     pub(super) slots: u64,
     pub(super) cells: u64,
-    /// Whether each key has a value, of one word.
+    /// True if each key has a value, of one word.
     pub(super) values: bool,
 }
 
@@ -28,12 +28,12 @@ fn next_at(place: u64) -> WindowDisp {
     word(place + 1)
 }
 
-/// Where the value of the key at `place` is.
+/// The displacement of the value of the key at `place`.
 pub(super) fn value_at(place: u64) -> WindowDisp {
     word(place + 2)
 }
 
-/// Cells that `keys` keys of a rank need, as random as they are: their number, and ten standard deviations more.
+/// Cells that `keys` random keys of a rank need: the expected number, and ten standard deviations more.
 pub(super) fn cells_for(keys: u64) -> u64 {
     keys + 10 * keys.isqrt() + 64
 }
@@ -59,7 +59,7 @@ impl Parts {
 
     /// Inserts a key that is not there yet. Returns whether it went into a cell.
     ///
-    /// The value of a key in a slot is 0 for a moment, in which the key is there without it.
+    /// For a moment, a key in a slot is there without its value, which is 0.
     pub(super) fn insert<A: RemoteAtomics + ?Sized>(
         &self,
         table: &LockAll<'_, '_, A>,
@@ -117,7 +117,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// What is wrong with the part.
+    /// A sentence on the defect of the part.
     pub(super) fn content(&self, words: &[u64]) -> Result<Vec<(u64, u64)>, String> {
         let mut found = Vec::new();
         for slot in (FIRST_SLOT..self.first_cell()).step_by(self.width() as usize) {
@@ -143,7 +143,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// How they differ.
+    /// A sentence on their difference.
     pub(super) fn compare(found: &[(u64, u64)], expected: &[u64]) -> Result<(), String> {
         if found.iter().map(|&(key, _)| key).eq(expected.iter().copied()) {
             return Ok(());

@@ -7,16 +7,16 @@
 //! # The rules
 //!
 //! * The table has 2^n words; word i is i at the start. Each rank has a block of it.
-//! * The updates are the numbers x_0 = 1, x_(k+1) = 2 x_k, where a bit shifted out at the top adds 7: powers of x among
-//!   the polynomials modulo x^64 + x^2 + x + 1 over two elements. Update k combines word x_k mod 2^n with x_k by
-//!   exclusive or.
-//!   There are four times as many updates as words, and each rank makes a part of the sequence, starting at its power.
+//! * The updates are the numbers x_0 = 1, x_(k+1) = 2 x_k, where a bit shifted out at the top adds 7. They are powers
+//!   of x among the polynomials modulo x^64 + x^2 + x + 1 over two elements. Update k combines word x_k mod 2^n with
+//!   x_k by exclusive or. There are four times as many updates as words, and each rank makes a part of the sequence,
+//!   starting at its power.
 //! * A rank may have up to 1,024 updates under way.
 //! * Up to one word in a hundred may be wrong at the end. The check repeats the updates, one after the other, after
 //!   which word i must be i again. Here each rank does so for its own block, and goes through the whole sequence for
 //!   it.
 //!
-//! With atomic updates no word may be wrong.
+//! With atomic updates, no word may be wrong.
 
 use clap::{Args, ValueEnum};
 use rmalab_atomics::{Rank, RemoteAtomics};
@@ -357,7 +357,7 @@ mod tests {
         for how in [Update::GetPut, Update::DartGetPut] {
             assert_eq!(wrong(&run(&access(how, 8), &Ranks::threads(1), 1, &stop).unwrap()), &Value::Count(0));
         }
-        // A word for each rank: most updates meet others.
+        // A word for each rank: most updates meet other updates.
         let error = run(&access(Update::GetPut, 6), &Ranks::simulated("aries", 64), 1, &stop).unwrap_err();
         let said = error.to_string();
         assert!(matches!(error, Error::Wrong(_)) && said.contains("of 64 words differ"), "{said}");
@@ -365,8 +365,9 @@ mod tests {
 
     #[test]
     fn global_pointers_access_the_same_words() {
-        // Enough updates that the second rank's numbers differ from the first ones, 1, 2, 4, ...: otherwise the ranks
-        // would go through the same words in step, and lose many updates. A word that is not reached is wrong at once.
+        // The number of updates is so large that the second rank's numbers differ from the first numbers, 1, 2, 4, ....
+        // Otherwise the ranks would go through the same words in step, and lose many updates. A word that no update
+        // reaches is wrong at once.
         let access = RandomAccess { updates: Some(200_000), ..access(Update::DartGetPut, 16) };
         let done = run(&access, &Ranks::threads(2), 1, &AtomicBool::new(false)).unwrap();
         let Value::Count(errors) = *wrong(&done) else { panic!("a number of words") };

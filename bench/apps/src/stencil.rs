@@ -3,16 +3,16 @@
 //! # Source
 //!
 //! H. Zhou, K. Idrees, J. Gracia, Leveraging MPI-3 shared-memory extensions for efficient PGAS runtime systems, Euro-Par
-//! 2015, section 4.2: an n × n grid of 4-byte numbers, distributed evenly by rows, halo rows by blocking puts, until the
-//! solution has converged.
+//! 2015, section 4.2. An n × n grid of 4-byte numbers is distributed evenly by rows. Ranks exchange halo rows by
+//! blocking puts, until the solution has converged.
 //!
 //! # Order
 //!
 //! The paper does not give the order of updates across ranks. Here it is red-black: all points whose row and
 //! column have an even sum, then the others. A point depends only on points of the other colour. So the result is the
-//! same for any number of ranks, to the bit, and equals that of a sequential run. After a half-sweep the ranks exchange
-//! the points of its colour in the outermost rows. So the halo has the paper's bytes, 4 n (2 p - 2) in each iteration,
-//! in twice as many messages.
+//! same for any number of ranks, to the bit, and equals the result of a sequential run. After a half-sweep the ranks
+//! exchange the points of its colour in the outermost rows. So the halo has the paper's bytes, 4 n (2 p - 2) in each
+//! iteration, in twice as many messages.
 //!
 //! # Check
 //!
@@ -72,7 +72,7 @@ pub struct Solved {
     pub iterations: u32,
     /// The largest change of a point in the last check.
     pub change: f32,
-    /// Whether the result was compared with a sequential run; at rank 0.
+    /// True if the result was compared with a sequential run; at rank 0.
     pub checked: bool,
 }
 
@@ -185,7 +185,7 @@ impl Stencil {
         (rows.inner(), self.iterations)
     }
 
-    /// Compares a grid with that of a sequential run.
+    /// Compares a grid with the grid of a sequential run.
     fn compare(&self, grid: &[f32], iterations: u32) -> Result<()> {
         let (expected, needed) = self.sequential();
         if iterations != needed {

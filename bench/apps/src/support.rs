@@ -1,5 +1,5 @@
-//! Common code of applications: numbers that depend on a seed, sums, computing in virtual time, and results at one
-//! rank, which checks them.
+//! Common code of applications: numbers from a seed, sums, computing in virtual time, and results at one rank, which
+//! checks them.
 
 use std::time::Duration;
 

@@ -1,19 +1,22 @@
 //! The YCSB core workloads over a distributed hash table.
 //!
 //! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears, Benchmarking cloud serving systems with YCSB, SoCC'10. Each rank loads
-//! its records, and then makes operations of the mix. Keys are drawn by Zipf's law, or the latest first. Values have one word.
+//! its records, and then makes operations of the mix. It draws keys by Zipf's law, or the latest ones most often. Values have
+//! one word.
 //!
 //! # Deviations
 //!
-//! - A scan reads records with consecutive numbers, each on its own, since a hash table has no order of keys. YCSB means an ordered store.
-//! - A read-modify-write is a read and a compare_and_swap, again until it succeeds, so no modification is lost. YCSB's is a read and an update.
-//! - A rank that draws the latest records knows only its own inserts, and takes other ranks to be as far. Such a record may not be there yet.
+//! - A scan reads records with consecutive numbers, one by one, since a hash table has no order of keys. YCSB assumes an ordered store.
+//! - A read-modify-write is a read and a compare_and_swap, repeated until it succeeds, so no modification is lost. In YCSB, it is a read and an
+//!   update.
+//! - A rank that draws the latest records knows only its own inserts, and assumes that other ranks have inserted as many. Such a record may
+//!   not be there yet.
 //!
 //! # Checks
 //!
-//! A value has a part that depends on its key, and a number. Each read checks the first. After the last operation each rank compares the keys
-//! of its part with a sequential computation: all loaded and inserted ones, each once. The numbers of a mix that only reads and modifies sum
-//! up to the modifications of all ranks.
+//! A value has a part that depends on its key, and a number. Each read checks the first part. After the last operation, each rank compares
+//! the keys of its part with a sequential computation. All loaded and inserted keys must be there, each once. In a mix that only reads and
+//! modifies, the numbers add up to the modifications of all ranks.
 
 use clap::{Args, ValueEnum};
 use rand::rngs::SmallRng;
@@ -107,7 +110,7 @@ fn exponent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "an exponent is a number from 0 to 10".to_owned())
 }
 
-/// What a rank has done.
+/// The work of a rank.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Served {
     /// Nanoseconds from the first operation to the last.
@@ -154,7 +157,7 @@ impl<A: RemoteAtomics + ?Sized> Client<'_, '_, '_, A> {
         self.of.records * self.ranks
     }
 
-    /// How many records there are if all ranks have inserted as many as this one.
+    /// The number of records if all ranks have inserted as many as this one.
     fn supposed(&self) -> u64 {
         self.loaded() + self.done.inserts * self.ranks
     }
@@ -281,7 +284,8 @@ impl Ycsb {
         Ok(client.done)
     }
 
-    /// Compares the content of this rank's part with what all ranks have `done`; returns the number of records.
+    /// Compares the content of this rank's part with the work that all ranks have `done`; returns the number of
+    /// records.
     fn verify<A: RemoteAtomics + ?Sized>(&self, window: &Window<'_, A>, done: Served) -> Result<u64> {
         let team = window.team();
         let (me, size, parts) = (team.rank(), u64::from(team.size()), self.parts());

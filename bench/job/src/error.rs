@@ -38,7 +38,7 @@ pub enum Error {
     Check {
         /// The reason.
         source: Box<dyn std::error::Error + Send + Sync>,
-        /// Whether the options are the cause.
+        /// True if the options are the cause.
         usage: bool,
     },
     /// The ranks of the process backend failed, or sent an invalid message.

@@ -8,8 +8,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// The operating system's, and [`io::ErrorKind::FileTooLarge`] when there are more than `most`: a pipe or a device may
-/// never end.
+/// The operating system's errors, and [`io::ErrorKind::FileTooLarge`] when there are more than `most` bytes: a pipe or
+/// a device may never end.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -24,7 +24,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Those of [`read`], and [`io::ErrorKind::InvalidData`] for other encodings.
+/// Errors of [`read`], and [`io::ErrorKind::InvalidData`] for other encodings.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))

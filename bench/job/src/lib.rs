@@ -142,7 +142,7 @@ thread_local! {
     static LAUNCHED: RefCell<Option<Member>> = const { RefCell::new(None) };
 }
 
-/// A simulated machine. The profile decides what the options leave out.
+/// A simulated machine. The profile has the values that the options leave out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Its profile: a name, or a file.
@@ -151,9 +151,9 @@ pub struct Machine {
     pub ranks_per_node: Option<u32>,
     /// Engines of an adapter.
     pub engines: Option<u32>,
-    /// Whether adapters carry out atomics inside a node.
+    /// True if adapters carry out atomics inside a node.
     pub atomics_by_adapter: Option<bool>,
-    /// Whether adapters carry out bulk operations inside a node.
+    /// True if adapters carry out bulk operations inside a node.
     #[serde(default)]
     pub bulk_by_adapter: Option<bool>,
     /// The seed of irregularities.

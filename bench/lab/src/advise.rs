@@ -1,5 +1,5 @@
-//! Advice on a window's lock policy: simulations of a workload under every policy, with the parameters that matter,
-//! ranked by the objective of the program's user.
+//! Advice on a window's lock policy. It simulates a workload under every policy, with the parameters that matter, and
+//! ranks the policies by the user's objective.
 //!
 //! The workload comes from a [description](crate::workload) or from a recorded [trace](rmalab_windows::trace). Each
 //! [candidate] does the same steps under the same seeds; a run ends when the last rank ends. Results are means over
@@ -11,7 +11,7 @@
 //! # Limits
 //!
 //! * The simulator has a processor for each rank. It does not model ranks that wait for the scheduler.
-//! * Times in a description are those of the program without its locks. Times of a trace are, too, except that they
+//! * Times in a description are times of the program without its locks. So are times of a trace, except that they
 //!   include waiting for other ranks outside the window.
 //! * The order of ranks under contention depends on times that no profile has. Differences of a few percent between
 //!   policies mean nothing.
@@ -52,7 +52,7 @@ pub use crate::workload::Objective;
 use rmalab_job::{Error, Result};
 use rmalab_report::Run;
 
-/// Candidates that differ by less than this from the best one are as good: no profile is more exact.
+/// Candidates that differ from the best one by less than this are equally good: no profile is more exact.
 pub const ALIKE: f64 = 0.02;
 
 /// A choice is right if it is within this of the best measured one.
@@ -84,9 +84,9 @@ pub struct Options {
     pub policies: Vec<String>,
     /// The number of seeds, from 1 on.
     pub seeds: u32,
-    /// Whether to measure on this machine, too.
+    /// True to measure on this machine, too.
     pub measure: bool,
-    /// Whether the ranking has a row for each candidate, also if `policies` is empty.
+    /// True if the ranking has a row for each candidate, also if `policies` is empty.
     pub all: bool,
 }
 
@@ -156,7 +156,7 @@ pub struct Row {
     pub info: String,
     /// The builder that chooses the candidate.
     pub builder: String,
-    /// Whether the info string alone selects it, since the parameters are the defaults.
+    /// True if the info string alone selects it, since the parameters are the defaults.
     pub is_default: bool,
     /// The measurement on this machine.
     pub measured: Option<Measured>,
@@ -171,7 +171,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Whether measurements confirm the choice.
+/// The comparison of the choice with measurements.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -179,7 +179,7 @@ pub struct Verdict {
     pub best: &'static str,
     /// The share of its value by which the choice is worse.
     pub worse_by: f64,
-    /// Whether that is within [`RIGHT`].
+    /// True if that is within [`RIGHT`].
     pub right: bool,
     /// The system's load average at the start of the measurements.
     pub load: String,
@@ -213,22 +213,22 @@ pub struct Advice {
     pub unlocked: f64,
     /// The candidates, the best one first.
     pub rows: Vec<Row>,
-    /// Whether the ranking shows all of them, and not only those that matter.
+    /// True if the ranking shows all candidates, and not only the ones that matter.
     pub all: bool,
     /// The present policy of the window: the trace's, or the default of windows.
     pub current: &'static str,
-    /// Whether the window has that policy now. Windows with the locks of an MPI have none.
+    /// True if the window has that policy now. Windows with the locks of an MPI have none.
     pub has_current: bool,
-    /// Whether the calls were recorded from a program, and not described.
+    /// True if the calls were recorded from a program, and not described.
     pub is_recorded: bool,
-    /// Whether the program is one on windows of an MPI, which its user starts with `rmalab preload`.
+    /// True if the program is one on windows of an MPI, which its user starts with `rmalab preload`.
     pub is_mpi: bool,
-    /// The candidate to choose: the first one, unless others are as good. Of those it is the present one, or else the
-    /// best one under which no rank starves.
+    /// The candidate to choose: the first one, unless others are equally good. Among those, it is the present one, or
+    /// else the best one under which no rank starves.
     pub choice: &'static str,
     /// Candidates without a place in the ranking.
     pub left_out: Vec<LeftOut>,
-    /// Whether measurements confirm the choice.
+    /// The comparison of the choice with measurements.
     pub verdict: Option<Verdict>,
 }
 
@@ -315,8 +315,8 @@ impl<'a> Advise<'a> {
         let reporter =
             Reporter { done: AtomicUsize::new(0), of: AtomicUsize::new((count + 1) * seeds.len()), progress };
         reporter.report(None);
-        // First a run without any lock, which shows the size of the simulations; then each candidate once; then the
-        // remaining seeds of candidates that are not hopeless.
+        // The first run has no lock, and shows the size of the simulations. Each candidate then runs once. The
+        // remaining seeds follow for candidates that are not hopeless.
         let baseline = candidates::baseline();
         let free: Vec<(&Tried, u64)> = seeds.iter().map(|&seed| (&baseline, seed)).collect();
         let mut unlocked = Vec::new();
@@ -447,7 +447,7 @@ impl<'a> Advise<'a> {
     }
 
     fn measure(&self, advice: &mut Advice, reporter: &Reporter<'_>) -> Result<()> {
-        // The expected time is that of the simulated candidate in the middle.
+        // The expected time is the time of the simulated candidate in the middle.
         let mut throughputs: Vec<f64> = advice.rows.iter().map(|row| row.throughput.mean).collect();
         throughputs.sort_by(f64::total_cmp);
         let middle = throughputs[throughputs.len() / 2];
@@ -612,7 +612,8 @@ fn worse(value: f64, best: f64, objective: Objective) -> f64 {
     }
 }
 
-/// Orders the best first. The throughput decides between values equal to three digits, then the order of the list.
+/// Orders the best first. The throughput decides between values that are equal to three digits, and then the order of
+/// the list.
 fn sort(rows: &mut [Row], objective: Objective) {
     let key = |row: &Row| {
         let value = badness(row.value(objective).mean, objective);

@@ -1,9 +1,9 @@
 //! Calibration: measures a profile of this machine's shared memory for the simulator, with two ranks.
 //!
-//! Both ranks run the same small programs on words of the `local` backend (those of `shm` are the same), each bound to a
-//! core. The programs take turns in many short series, so that other load on the machine disturbs all of them alike.
-//! Results are medians of series: for `contended`, of those in which both ranks had a share; for the others, of the
-//! undisturbed half, since a disturbance can only make them longer.
+//! Both ranks run the same small programs on words of the `local` backend, each bound to a core. The words of `shm` are
+//! the same. The programs take turns in many short series, so that other load on the machine disturbs all of them alike.
+//! Results are medians of series. For `contended`, these are the series in which both ranks had a share. For the others,
+//! they are the undisturbed half, since a disturbance can only make a series longer.
 //!
 //! | program | timed operation | in the simulator's terms |
 //! | --- | --- | --- |
@@ -106,7 +106,7 @@ pub struct Calibration {
     pub simulated: Times,
     /// The number of rounds of series.
     pub rounds: usize,
-    /// Whether there was time for all of them.
+    /// True if there was time for all of them.
     pub complete: bool,
 }
 
@@ -178,7 +178,7 @@ type Round = [Option<f64>; Program::ALL.len()];
 ///
 /// # Errors
 ///
-/// [`Error::Ranks`] when fewer than two processors may be used, or when the two ranks never ran at the same time;
+/// [`Error::Ranks`] when fewer than two processors may be used, or when the two ranks never ran at the same time.
 /// [`Error::Atomics`] when the world of two ranks cannot be made.
 pub fn calibrate(options: &Options, stop: &AtomicBool, progress: impl FnMut(f64) + Send) -> Result<Calibration> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -281,7 +281,7 @@ impl<A: RemoteAtomics> First<'_, A> {
                 let each = self.timed(times, |_| ra.fetch_add(own, 1).map(drop))?;
                 self.order(0)?;
                 let others = ra.get(peer.at(COUNT))?;
-                // Without a fair share for both, one of them was off its processor for much of the time.
+                // Unless both have a fair share, one of them was off its processor for much of the time.
                 let shared = (times / 3..=times * 3).contains(&others);
                 Ok(each.filter(|_| shared).map(|each| each * times as f64 / (times + others) as f64))
             }
@@ -348,7 +348,7 @@ fn turn<A: RemoteAtomics>(ra: &A, turns: &mut u64, mine: bool) -> rmalab_atomics
     Ok(())
 }
 
-/// The other rank: carries out orders, starting with that number, until the one to end.
+/// The other rank: carries out orders, starting with that number, until the order to end.
 fn partner<A: RemoteAtomics>(ra: &A, mut order: u64) -> rmalab_atomics::Result<()> {
     let (me, first) = (ra.rank(), Rank(0));
     let (mut pings, mut turns) = (0, 0);

@@ -177,8 +177,8 @@ mod tests {
         assert!(message.contains(" list locks` prints them"), "{message}");
     }
 
-    /// The studies measure every policy that windows know by name, and two other locks: a window's epoch does not end with time, and
-    /// its ranks do not come back.
+    /// The studies measure every policy that windows know by name. They also measure two other locks: a window's epoch does not end
+    /// with time, and its ranks do not come back.
     #[test]
     fn windows_know_the_same_names() {
         let registry = Registry::standard();

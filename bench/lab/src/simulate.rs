@@ -1,8 +1,8 @@
 //! Simulations: the real lock code, with as many ranks as memory holds, on simulated machines.
 //!
-//! A point is one lock under one load at one number of ranks; each is one run of
-//! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run in parallel. Counters are outside the
-//! simulated machine, and take no virtual time.
+//! A point is one lock under one load at one number of ranks. For each seed, it is one run of
+//! [`rmalab_atomics::sim::Simulator`] in one thread. Points run in parallel. Counters are outside the simulated machine,
+//! and take no virtual time.
 
 pub mod arena;
 mod document;
@@ -94,7 +94,7 @@ const BYTES_PER_RANK: u64 = 6 << 10;
 /// Bytes of a rank for each target, if its lock has state for each: a lock's handle, and the line of its queue node.
 const BYTES_PER_TARGET: u64 = 200;
 
-/// Bytes of an acquisition of a lock of a table that the rank has not used before: its handle, and the lines of its words and nodes.
+/// Bytes that a rank's first acquisition of a table's lock takes: its handle, and the lines of its words and nodes.
 const BYTES_PER_USE: u64 = 700;
 
 /// Bytes of the locks of a table that `ranks` ranks use, and of their counts of grants.
@@ -229,7 +229,7 @@ impl<'a> Simulation<'a> {
         Ok(outcome)
     }
 
-    /// All simulations, those of a point one after another.
+    /// All simulations; the simulations of one point follow each other.
     fn jobs(&self, subjects: &[&Subject]) -> Vec<Job> {
         let options = &self.options;
         let mut jobs = Vec::new();
@@ -444,7 +444,7 @@ const SEGMENT_BYTES: u64 = 1 << 36;
 /// Time between two reports of a simulation's progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Bytes of memory that the kernel could give without swapping, including those of this process.
+/// Bytes of memory that the kernel could give without swapping, including the memory of this process.
 pub(crate) fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

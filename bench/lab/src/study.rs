@@ -1,9 +1,9 @@
 //! The study: every lock under every load, on every backend, at every number of ranks.
 //!
 //! It generalizes the experiment of M. Hatanaka, A. Hori and Y. Ishikawa on the FX100 (in Japanese; section 5): there,
-//! 4 to 4,096 ranks acquire and release one lock 1,000 times for reading, all at the same time. The result is the
-//! slowest rank's mean. Here some acquisitions may be exclusive, and the lock is any. The results are throughput,
-//! latency, fairness, order of service and the number of remote operations.
+//! 4 to 4,096 ranks at the same time acquire and release one lock 1,000 times for reading. The result is the slowest
+//! rank's mean. Here some acquisitions may be exclusive, and the lock may be any. The results are throughput, latency,
+//! fairness, order of service and the number of remote operations.
 
 mod document;
 mod options;
@@ -91,7 +91,7 @@ impl<'a> Study<'a> {
         &self.options
     }
 
-    /// What the study measures: its locks, in the order of its options.
+    /// The locks that the study measures, in the order of its options.
     pub fn subjects(&self) -> impl Iterator<Item = &Info> {
         let known = self.options.locks.iter().filter_map(|name| self.registry.find(name).ok());
         known.map(Subject::info)
@@ -135,7 +135,7 @@ impl<'a> Study<'a> {
         let mut run = Run::begin();
         // One rank of a job: parallel ranks of a process would compete for the processors that they time.
         let machine = if self.receives_results() { Machine::describe() } else { Machine::default() };
-        // Ranks that others have started would count as other programs.
+        // Ranks that a launcher has started would count as other programs.
         let others = Others::begin().filter(|_| self.job.is_none());
         let of = self.measurements();
         let mut samples = Vec::new();

@@ -53,13 +53,13 @@ pub struct Info {
     pub kind: Kind,
     /// The publication.
     pub paper: String,
-    /// Fairness: which ranks may pass which others.
+    /// Fairness: the ranks that may pass other ranks.
     pub fairness: String,
-    /// Whether it excludes anything. A subject that does not is no lock, but a bound for comparisons.
+    /// True if it excludes anything. A subject that does not is no lock, but a bound for comparisons.
     pub excludes: bool,
     /// Its index among all subjects. Plots choose its colour and mark by it.
     pub place: usize,
-    /// Whether each rank has state for each target, so that memory grows with the square of the number of ranks.
+    /// True if each rank has state for each target, so that memory grows with the square of the number of ranks.
     #[serde(skip)]
     pub(crate) square: bool,
 }
@@ -82,7 +82,7 @@ impl Info {
 /// Makes one rank's part of a lock with its global words at a home rank.
 pub(crate) type Make = dyn Fn(&dyn RemoteAtomics, Rank) -> rmalab_locks::Result<Box<dyn AnyLock>> + Send + Sync;
 
-/// The same on shared memory. The timed loops are compiled for the types of lock and backend.
+/// Makes one rank's part on shared memory. The timed loops are compiled for the types of lock and backend.
 type MakeOnMemory = dyn for<'a> Fn(&'a Mapped, Rank) -> rmalab_locks::Result<Box<dyn Passes + 'a>> + Send + Sync;
 
 /// One lock or window policy for studies, simulations, checks and advice.
@@ -103,7 +103,7 @@ impl Subject {
         self
     }
 
-    /// Sets the fairness: which ranks may pass which others.
+    /// Sets the fairness: the ranks that may pass other ranks.
     pub fn fairness(&mut self, fairness: &str) -> &mut Subject {
         self.info.fairness = fairness.into();
         self
@@ -121,8 +121,8 @@ impl Subject {
         self
     }
 
-    /// Names the words of a lock in drawings, and says what their values are: a number, or a rank. First those at its
-    /// home, then those of each rank's node.
+    /// Names the words of a lock in drawings, and says what their values are: a number, or a rank. The words at its
+    /// home come first, then the words of each rank's node.
     ///
     /// ```
     /// # use rmalab_lab::{Holds, Subject};

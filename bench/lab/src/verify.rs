@@ -30,19 +30,18 @@ use crate::Registry;
 /// The selection of checks.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Names of locks and policies; by default all that promise a property and suit the scenarios and the mutant.
+    /// Names of locks and policies. The default is all that promise a property and suit the scenarios and the mutant.
     pub locks: Vec<String>,
     /// The lock that each rank acquires inside each of the locks.
     pub nested: Option<String>,
-    /// Whether odd ranks acquire the nested locks in the opposite order.
+    /// True if odd ranks acquire the nested locks in the opposite order.
     pub opposite: bool,
     /// Scenarios instead of the standard configurations.
     pub scenarios: Vec<Scenario>,
     /// The number of ranks that may fail, instead of the scenarios'; for the standard configurations, a filter.
     pub crashes: Option<u32>,
-    /// The networks: a filter of the standard configurations. By default all of these; `sc` and
-    /// `late-puts` for given scenarios.
-    /// `sc` for other scenarios.
+    /// The networks: a filter of the standard configurations. By default all of these; `sc` and `late-puts` for given
+    /// scenarios.
     pub networks: Vec<Network>,
     /// The critical sections, likewise; by default `empty` for given scenarios.
     pub sections: Vec<Section>,
@@ -52,11 +51,11 @@ pub struct Selection {
     pub mutant: Option<String>,
     /// The rank with the global words; by default one that takes no part.
     pub home: Option<Rank>,
-    /// Placement of ranks, instead of the scenarios'; by default all on one node if those have none.
+    /// Placement of ranks, instead of the scenarios'; by default all on one node if the scenarios have none.
     pub nodes: Option<Nodes>,
-    /// Whether to check the order that each lock promises in every configuration.
+    /// True to check the order that each lock promises in every configuration.
     pub order: bool,
-    /// Whether to include the long standard configurations.
+    /// True to include the long standard configurations.
     pub long: bool,
     /// The explorer's order of states; by default breadth-first, and depth-first for the long configurations.
     pub search: Option<Search>,
@@ -100,7 +99,7 @@ impl Selection {
                 bounded(&check)?;
                 found = true;
                 for &engine in engines {
-                    // Each engine gets only those configurations by default that it supports.
+                    // By default, each engine gets only the configurations that it supports.
                     let is_default =
                         self.scenarios.is_empty() || self.networks.is_empty() && check.network != Network::Sc;
                     if is_default && !engine.takes(&check) {
@@ -200,7 +199,7 @@ fn bounded(check: &Check) -> Result<()> {
     if scenario.groups().iter().any(|group| is_too_many(group.acquisitions)) {
         return Err(Error::usage(format!("scenario {scenario}: a rank makes at most {MAX_ACQUISITIONS} acquisitions")));
     }
-    // One more than the ranks that take part or are targets: that is the default home of the words.
+    // One more rank than take part or are targets: the extra rank is the default home of the words.
     let last = Check { home: None, ..check.clone() }.home();
     if check.home.is_some_and(|home| home > last) {
         return Err(Error::usage(format!(
@@ -240,7 +239,7 @@ impl Job {
 
     /// Refuses a counterexample that the lock itself does not follow: the engine is wrong then.
     ///
-    /// A replay does not know which rank came first, so only the search can see an order. A race under loom can look
+    /// A replay does not know which rank came first, so only the search can check an order. A race under loom can look
     /// right in the order in which it ran.
     fn confirm(&self, found: &rmalab_verify::Outcome) -> rmalab_verify::Result<()> {
         let counterexample = match found.violation() {
@@ -348,7 +347,7 @@ pub fn again(check: &Check, counterexample: &Counterexample) -> rmalab_verify::R
         }
     }
     let begins = visible(&mut live);
-    // Twice: the local state of a rank is invisible here, but would show in its next round.
+    // The cycle runs twice: the local state of a rank is invisible here, but would show in its next round.
     for _ in 0..2 {
         for (i, &choice) in (first..).zip(cycle) {
             let step = take(&mut live, i, choice)?;
@@ -377,7 +376,8 @@ fn visible(live: &mut Live) -> impl PartialEq + use<> {
     (live.statuses(), live.calls().collect::<Vec<_>>(), words, live.choices())
 }
 
-/// All subjects of checks: the workspace's own, with the names of their words, and those that only `registry` has.
+/// All subjects of checks: the workspace's own, with the names of their words, and the subjects that only `registry`
+/// has.
 fn all(registry: &Registry) -> impl Iterator<Item = Subject> {
     subjects().into_iter().chain(registry.outside().map(|subject| subject.check.clone()))
 }

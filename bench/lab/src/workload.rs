@@ -28,8 +28,8 @@
 //!
 //! For each acquisition it draws a class by the shares and a target by the class's `targets`. It computes for
 //! `between`, locks the target (all targets under `lock_all`), does the operations, computes for `inside`, and unlocks.
-//! Neighbours are the ranks one below and one above its own, around the end. Under `zipf` the k-th of n targets is
-//! drawn in proportion to k to the power of minus the exponent; the order of the targets scatters them over the nodes
+//! Neighbours are the ranks one below and one above its own, around the end. Under `zipf`, the k-th of n targets is
+//! drawn in proportion to k to the power of minus the exponent. The order of the targets scatters them over the nodes,
 //! and is the same for all ranks.
 //!
 //! Transfers go to a window of [`window_bytes`](Workload::window_bytes) bytes at each rank. Each starts at the end of
@@ -39,18 +39,18 @@
 //!
 //! # Tables of locks
 //!
-//! With a table `[table]`, there are locks beyond those of the ranks, and each is at a rank, its home: `locks` is their number, `homes` the
-//! number of ranks that have them, evenly spread (all if not given), and `local` the share of requests for locks on the rank's own node. The
-//! `targets` of the classes then choose among locks (`"uniform"` or `zipf`). A window has one lock for each target, so there a lock of the
-//! table stands for its home: locks of one home are one lock.
+//! With a table `[table]`, there are further locks besides the ranks' own. Each is at a rank, its home. `locks` is their number. `homes` is
+//! the number of ranks that have them, evenly spread (all if not given). `local` is the share of requests for locks on the rank's own node.
+//! The `targets` of the classes then choose among locks (`"uniform"` or `zipf`). A window has one lock for each target. So a lock of the
+//! table stands for its home there: all locks of one home are one lock.
 //!
 //! Instead of `locks`, a table may have a `trace`, the file of a [`LockTrace`], beside the description. The classes then have no `lock` and
-//! no `targets`, and an acquisition is a transaction of the trace: a rank locks its targets by rising ranks, does the operations of the
+//! no `targets`, and an acquisition is a transaction of the trace. A rank locks its targets by rising ranks, does the operations of the
 //! class at each of them, and unlocks all. So `acquisitions` are the transactions of each rank. A transaction that needs shared and
-//! exclusive locks takes the first one exclusively, since a policy with one lock for the window cannot get from shared to exclusive.
+//! exclusive locks takes the first one exclusively. The reason is that a policy with one lock for the window cannot upgrade it.
 //!
-//! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own and the targets of one
-//! transaction.
+//! The steps depend on the workload, the seed and the rank alone. They take only the memory of the iterator and of one transaction's
+//! targets.
 
 mod benchmarks;
 mod lock_trace;
@@ -172,7 +172,7 @@ pub struct Operation {
     pub count: u32,
     /// Bytes of each.
     pub bytes: u64,
-    /// Whether each of them has its own target.
+    /// True if each of them has its own target.
     pub any: bool,
 }
 
@@ -217,7 +217,7 @@ impl Workload {
     ///
     /// # Errors
     ///
-    /// Errors of the operating system, and those of [`parse`](Self::parse).
+    /// Errors of the operating system, and errors of [`parse`](Self::parse).
     pub fn read(file: impl AsRef<Path>) -> Result<Workload, WorkloadError> {
         let file = file.as_ref();
         let failed = |what: String| WorkloadError { file: file.to_owned(), line: None, key: String::new(), what };

@@ -1,11 +1,11 @@
 /*
- * Measures Concurrency Kit's locks, and those of the C library, for `rmalab compare`, which builds and runs this program.
+ * Measures the locks of Concurrency Kit and of the C library for `rmalab compare`, which builds and runs this program.
  *
  *     ck BUDGET_NS THREADS WRITERS LOCK...
  *
  * THREADS threads, each bound to a core in turn, acquire and release each lock with nothing inside; WRITERS of 100 times
  * for writing, in an order that is random and the same in every run. It writes lines as mpi.c does.
- * bench/papers/src/compare/locks.rs does the same with our locks and those of Rust.
+ * bench/papers/src/compare/locks.rs does the same with our locks and with Rust's.
  */
 #define _GNU_SOURCE
 #include <ck_brlock.h>
@@ -356,7 +356,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "use: ck BUDGET_NS THREADS WRITERS LOCK..., with at most %d threads\n", MOST_THREADS);
         return 2;
     }
-    /* This process ends with the one that started it. */
+    /* This process ends with the process that started it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(ALARM_SECONDS);
     writers = atoi(argv[3]);

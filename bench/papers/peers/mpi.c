@@ -380,7 +380,7 @@ static void sleeping_barrier(void)
     }
 }
 
-/* Makes that many calls on every rank; the time is from the first one's begin to the last one's end. */
+/* Makes that many calls on every rank; the time is from the first rank's start to the last rank's end. */
 static double counted(const struct operation *op, long calls)
 {
     double ends[2] = { -1e300, -1e300 };
@@ -520,7 +520,7 @@ static void do_one(const struct operation *op, double budget)
     say(line);
 }
 
-/* Binds the process to a processor by its rank, among those that it may use. */
+/* Binds the process to a processor by its rank, among the processors that it may use. */
 static void bind_to_core(void)
 {
     cpu_set_t may, one;

@@ -1,8 +1,8 @@
 //! Compares our windows and locks with MPIs and other locks, in one interleaved run.
 //!
-//! Each repetition runs every implementation once, one after the other, and begins with another one. So other load on
-//! the machine affects all of them. Results are medians over the repetitions. A [journal](Journal) keeps all
-//! measurements, so that a stopped run can resume.
+//! Each repetition runs every implementation once, one after the other. The first one changes from repetition to
+//! repetition. So other load on the machine affects all of them. Results are medians over the repetitions. A
+//! [journal](Journal) keeps all measurements, so that a stopped run can resume.
 
 mod batches;
 mod document;
@@ -49,7 +49,7 @@ pub struct Options {
     pub operations: Vec<Operation>,
     /// Numbers of ranks of windows, of [`RANKS`].
     pub ranks: Vec<u32>,
-    /// Whether locks are compared.
+    /// True if locks are compared.
     pub locks: bool,
     /// The number of repetitions.
     pub repetitions: u32,
@@ -431,7 +431,7 @@ impl Pace {
         self.took.get(step).copied().unwrap_or_else(|| step.guess(self.budget) * self.slowness())
     }
 
-    /// How many times as long as guessed the steps took so far.
+    /// The factor by which the steps so far took longer than guessed.
     fn slowness(&self) -> f64 {
         let guessed: f64 = self.took.keys().map(|step| step.guess(self.budget)).sum();
         if guessed > 0.0 { self.took.values().sum::<f64>() / guessed } else { 1.0 }

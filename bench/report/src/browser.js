@@ -3,7 +3,7 @@ const shown = (what) => every(what).filter((part) => part.getClientRects().lengt
 const seen = { errors: window.errors, width: window.innerWidth };
 const click = (part) => part.dispatchEvent(new MouseEvent("click", { bubbles: true }));
 
-// What sticks out, and labels that lie on each other.
+// Elements that stick out, and labels that overlap.
 seen.page = document.documentElement.scrollWidth;
 seen.overlaps = [];
 for (const figure of shown("figure svg")) {
@@ -60,7 +60,7 @@ const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 
 mark.closest("svg").dispatchEvent(new PointerEvent("pointermove", at));
 seen.tip = document.querySelector("#tip").textContent;
 
-// The values as a file: what the page would save is kept, and read when all the rest was seen.
+// The values as a file: what the page would save is kept, and read at the end.
 let file = null;
 const create = URL.createObjectURL;
 URL.createObjectURL = (blob) => {

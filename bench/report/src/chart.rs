@@ -238,7 +238,7 @@ fn frame(out: &mut String, x: &Ticks, y: &Ticks) {
     let _ = write!(out, "<path class=\"w\" d=\"M0 0V{height}H{width}\"/>");
 }
 
-/// The colour of each style of a panel: its own one in all panels, or the next that is free. A panel has at most
+/// The colour of each style of a panel: the same in all panels, or the next free one. A panel has at most
 /// [`MOST_SERIES`] styles.
 fn colours_of(plot: &Plot) -> BTreeMap<usize, usize> {
     let styles: BTreeSet<usize> = plot.series.iter().map(|series| series.style).collect();

@@ -47,8 +47,8 @@ struct Change {
 /// Compares `new` with `old`: values of the same section, table, row and column.
 ///
 /// A value is worse, or better, when it moved by more than `threshold` (0.1 is 10 %) and the spreads of the two do not
-/// overlap. Columns without a direction are only `changed`. So are values without a spread in results of repeated runs:
-/// how far these vary from run to run is not known.
+/// overlap. Columns without a direction are only `changed`. So are values without a spread in results of repeated runs,
+/// since their variation from run to run is unknown.
 ///
 /// # Errors
 ///
@@ -124,7 +124,7 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
     Ok(Diff { document, worse })
 }
 
-/// Returns whether some value has a spread, as those of repeated measurements have.
+/// Returns whether some value has a spread, as values of repeated measurements have.
 fn is_repeated(document: &Document) -> bool {
     let tables = document.sections.iter().flat_map(|section| &section.finding.tables);
     tables.flat_map(|table| table.rows.iter().flatten()).any(|cell| cell.spread.is_some())

@@ -14,7 +14,7 @@ pub const FORMAT: u32 = 1;
 /// The largest file that is read as a document, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The results of a command, with everything that is needed to read and to repeat them.
+/// The results of a command, with all data that a reader needs to read and to repeat them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Document {
@@ -45,7 +45,7 @@ pub struct Run {
     pub command: String,
     /// The time of its start (RFC 3339, UTC).
     pub started: String,
-    /// Whether it ran to its end. An interrupted run is incomplete.
+    /// True if it ran to its end. An interrupted run is incomplete.
     pub complete: bool,
     /// The seed of its random choices, if it made any.
     pub seed: Option<u64>,
@@ -64,7 +64,7 @@ impl Run {
     }
 }
 
-/// The options that name what a command writes. Whoever repeats the command has other folders.
+/// The options that name a command's output. A reader who repeats the command has other folders.
 const DESTINATIONS: [&str; 3] = ["-o", "--output", "--report"];
 
 fn command_of(words: impl Iterator<Item = String>) -> String {
@@ -106,7 +106,7 @@ pub struct Section {
     /// Horizontal bars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Bars>,
-    /// Whether a page folds it and a terminal leaves it out.
+    /// True if a page folds it and a terminal leaves it out.
     #[serde(default)]
     pub folded: bool,
 }
@@ -226,7 +226,7 @@ impl Document {
         if is_folder && !path.exists() {
             let folder = path.parent().unwrap_or(&path).display();
             return Err(Error::Document {
-                why: format!("{folder} is a folder, but not that of a report: it has no data.json"),
+                why: format!("{folder} is a folder, but not a report: it has no data.json"),
             });
         }
         let fail = |source| Error::File { path: path.clone(), source };

@@ -395,7 +395,7 @@ pub struct Plot {
     pub text: String,
 }
 
-/// From one value to another.
+/// A range from one value to another.
 pub type Range = (f64, f64);
 
 /// Horizontal bars: each row has parts, and each part reaches from one value to another.
@@ -409,7 +409,7 @@ pub struct Bars {
     pub axis: Axis,
     /// The names of the parts.
     pub parts: Vec<String>,
-    /// Whether the parts follow each other in one lane; otherwise each part has its own lane.
+    /// True if the parts follow each other in one lane; otherwise each part has its own lane.
     pub stacked: bool,
     /// The rows: a name, and for each part the start and the end of its bar.
     pub rows: Vec<(String, Vec<Option<Range>>)>,
@@ -457,7 +457,7 @@ pub struct Claim {
     pub expected: String,
     /// The result here, with the figures and their origin: measured on how many processes, or simulated.
     pub here: String,
-    /// Whether they agree; computed from the figures.
+    /// True if they agree; computed from the figures.
     pub holds: bool,
     /// The evidence.
     #[serde(default)]

@@ -47,7 +47,7 @@ pub struct Machine {
     pub cores: usize,
     /// The numbers of the processors that this program may use, such as `0-1,4`.
     pub affinity: String,
-    /// Whether the cores run two threads each, as the kernel reports it.
+    /// True if the cores run two threads each, as the kernel reports it.
     pub smt: String,
     /// The frequency governor of the first processor.
     pub governor: String,

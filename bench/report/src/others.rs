@@ -7,7 +7,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Others {
     begin: Instant,
-    /// Ticks of all programs, and those of this process and its ended children.
+    /// Ticks of all programs, and ticks of this process and its ended children.
     ticks: (u64, u64),
 }
 

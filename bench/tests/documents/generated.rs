@@ -65,8 +65,8 @@ fn without_item_links(text: &str) -> String {
     plain.lines().map(|line| if line.starts_with('#') { format!("#{line}\n") } else { format!("{line}\n") }).collect()
 }
 
-/// The measured bypass of the lock `name`, from the page of the explorer's results: in scenarios without end if it has
-/// one, else in those in which every rank waits.
+/// The measured bypass of the lock `name`, from the page of the explorer's results. It is from scenarios without end if
+/// there are any, and otherwise from scenarios in which every rank waits.
 fn bypass(name: &str) -> String {
     let results = read(&root().join("docs/results/checked.md"));
     let cells =

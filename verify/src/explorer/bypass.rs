@@ -5,9 +5,9 @@
 //! access: readers that enter beside a waiting reader do not delay it.
 //!
 //! A *place* is a state and a rank of it that acquires. The number of a place is the largest weight of a path from there
-//! to the entry of the rank, where each counted entry of another rank weighs one. The strongly connected components of
-//! the places (Tarjan 1972) come in an order in which all places after a component are known. A component with a counted
-//! entry inside has no largest weight: its places are unbounded.
+//! to the rank's entry. Each counted entry of another rank weighs one. The strongly connected components of the places
+//! (Tarjan 1972) come in an order in which all places after a component are known. A component with a counted entry
+//! inside has no largest weight: its places are unbounded.
 //!
 //! Steps that the search takes at once begin a rank's wait as early as possible, and no rank enters by them. So they make
 //! no number smaller, and every schedule of the search is one of the scenario.
@@ -29,7 +29,7 @@ const UNBOUNDED: u32 = u32::MAX;
 /// The bytes that the search needs for each place.
 const BYTES: u64 = 13;
 
-/// What counts of a rank in a state.
+/// The facts about a rank in a state that count.
 #[derive(Clone, Copy, Default)]
 struct Seen(u8);
 
@@ -92,7 +92,7 @@ enum Next {
 }
 
 impl Places<'_> {
-    /// Step number `i` from a place, if there are as many.
+    /// Step number `i` from a place, if there is one.
     fn next(&self, place: usize, i: usize) -> Option<Next> {
         let (state, rank) = (place / self.ranks, place % self.ranks);
         let step = self.transitions.get(state, i)?;
@@ -112,7 +112,7 @@ impl Places<'_> {
     }
 }
 
-/// The bypass of each group of the scenario; none if that takes more than `most` bytes, or if nobody acquires.
+/// The bypass of each group of the scenario; none if that takes more than `most` bytes, or if no rank acquires.
 pub(super) fn measure(space: &Space, store: &Store, transitions: &Transitions, most: u64) -> Vec<Bypass> {
     let check = &space.check;
     let ranks = space.parts.ranks;
@@ -209,7 +209,7 @@ fn numbers(places: &Places<'_>) -> Vec<u32> {
     numbers
 }
 
-/// The number of the places of a component, all of which have the same. Those after it are known.
+/// The number of the places of a component: all have the same number. The numbers of later components are known.
 fn of_component(places: &Places<'_>, members: &[usize], numbers: &[u32], low: &[u32]) -> u32 {
     let mut most = 0;
     for &member in members {

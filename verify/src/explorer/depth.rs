@@ -1,8 +1,8 @@
 //! Parallel depth-first search that keeps 64 bits per state, for searches that are limited by memory.
 //!
 //! The search knows a state by a fingerprint of its encoding (SipHash, 64 bits), and each thread keeps the path to its
-//! present state. Two states with one fingerprint count as one, so that the successors of the second may stay
-//! unvisited. Among n states, the probability of that is at most n²/2^65, which [`missed`] returns. P. Wolper and D.
+//! present state. Two states with one fingerprint count as one, so the search may not visit the successors of the
+//! second one. Among n states, the probability of that is at most n²/2^65, which [`missed`] returns. P. Wolper and D.
 //! Leroy introduced hash compaction in "Reliable Hashing without Collision Detection", CAV 1993.
 
 use std::collections::VecDeque;

@@ -1,19 +1,19 @@
-//! Local states as what the code does next, found by experiments.
+//! Local states, identified by the code's further calls, which experiments find.
 //!
 //! An experiment is a sequence of answers. The code runs along a history, gets these answers, and goes on up to its next
-//! call that tells it something. Histories with equal moves in all experiments of their site are one node. So a node
-//! forgets each answer that the code does not use any more. When two histories of a node turn out to differ, the answers
-//! that show it become an experiment, and the search starts again (D. Angluin, "Learning Regular Sets from Queries and
-//! Counterexamples", 1987). The experiment is chosen as by R. Rivest and R. Schapire ("Inference of Finite Automata Using
-//! Homing Sequences", 1993).
+//! call with more than one possible answer. Histories with equal moves in all experiments of their site are one node. So
+//! a node forgets each answer that the code does not use any more. When two histories of a node turn out to differ, the
+//! answers that show it become an experiment, and the search starts again (D. Angluin, "Learning Regular Sets from
+//! Queries and Counterexamples", 1987). The search chooses the experiment by the method of R. Rivest and R. Schapire
+//! ("Inference of Finite Automata Using Homing Sequences", 1993).
 //!
 //! # What is tested
-//! The nodes allow all histories that combine their edges, also some that no schedule reaches. Within a phase, each of
-//! them that enters no node twice is a witness: the code runs all edges and all experiments after it. At a boundary, each
-//! text of the handle has a witness, and the first [`WITNESSES_OF_BOUNDARIES`] histories are witnesses in any case. A node
-//! with too many witnesses keeps the answers of more calls up to the end of the phase, which leaves fewer histories
-//! together ([`Effort`]). Loops are tested by [`ROUNDS`] rounds, and their ways out after several numbers of rounds and
-//! after pairs of loops ([`pumped`]).
+//! The nodes allow all histories that combine their edges, including some that no schedule reaches. Within a phase, each
+//! history that enters no node twice is a witness: the code runs all edges and all experiments after it. At a boundary,
+//! each text of the handle has a witness, and the first [`WITNESSES_OF_BOUNDARIES`] histories are witnesses in any case.
+//! A node with too many witnesses keeps the answers of more calls up to the end of the phase, which leaves fewer
+//! histories together ([`Effort`]). Loops are tested by [`ROUNDS`] rounds, and their ways out after several numbers of
+//! rounds and after pairs of loops ([`pumped`]).
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -28,13 +28,13 @@ use super::node::{Edge, Failure, Node, NodeId};
 use super::runs::Run;
 use crate::status::{Phase, Status};
 
-/// The calls for which the same experiments tell histories apart: in one phase, of one kind, to one word of any rank.
+/// The calls for which the same experiments distinguish histories: in one phase, of one kind, to one word of any rank.
 pub(super) type Site = (Phase, Option<(Discriminant<Call>, Option<Disp>)>);
 
 /// Calls of one kind to one word of any rank, in acquisitions or in releases.
 pub(super) type Answers = (bool, Discriminant<Call>, Option<Disp>);
 
-/// What is known about the code's use of its answers.
+/// The known facts about the code's use of its answers.
 #[derive(Clone, Debug)]
 pub(super) struct Experiments {
     /// The experiments of each site.
@@ -83,14 +83,14 @@ const RUNS: u64 = 300_000;
 /// The number of states that [`Effort::Few`] allows.
 pub(super) const STATES: u64 = 300_000;
 
-/// The largest number of tested loops of a node, apart from those of first histories.
+/// The largest number of tested loops of a node, not counting the loops of first histories.
 const MOST_LOOPS: usize = 32;
 
-/// The number of histories at a boundary that are kept although the handle's text is known there; and of those whose
-/// sequence of calls is not known there.
+/// The largest numbers of histories that a boundary keeps although it knows the handle's text. The second number is for
+/// histories with an unknown sequence of calls.
 const WITNESSES_OF_BOUNDARIES: [usize; 2] = [16, 48];
 
-/// An experiment of this many answers counts the rounds of a loop: whoever needs one of them needs all.
+/// An experiment of this many answers counts the rounds of a loop: a site that needs one of them needs all.
 const LONG: usize = 3;
 
 impl Experiments {
@@ -129,7 +129,7 @@ impl Learner {
         self.site(rank, status, issued.map(|issued| issued.call))
     }
 
-    /// Returns whether the last moves of two runs are one to other ranks and to the properties.
+    /// Returns whether the last moves of two runs look the same to other ranks and to the properties.
     pub(super) fn alike(&mut self, one: Run, other: Run) -> Result<bool, Failure> {
         if self.runs.stop_number(one) != self.runs.stop_number(other) {
             return Ok(false);
@@ -153,7 +153,7 @@ impl Learner {
         let site = self.site(rank, status, self.runs.stop(run).call);
         let mut moves = Vec::new();
         let experiments = self.experiments.of_sites.get(&site).map_or([].as_slice(), Vec::as_slice);
-        // The last ones are the longest. Their runs begin with those of the others.
+        // The last experiments are the longest. Their runs begin with the runs of the others.
         for answers in experiments.iter().rev().map(Vec::as_slice).chain([[].as_slice()]) {
             let all = self.runs.observe(run, answers)?;
             moves.push(all.len() as u32);
@@ -206,8 +206,8 @@ impl Learner {
         hasher.finish()
     }
 
-    /// The failure that `node` has too many histories, so that it has to keep the answers of more calls: of those that
-    /// leave the fewest histories together.
+    /// The failure that `node` has too many histories, so that it has to keep the answers of more calls. These are the
+    /// calls that leave the fewest histories together.
     fn keep_more(&self, node: NodeId) -> Failure {
         let ways = &self.roots[node as usize].ways;
         let all: Vec<Vec<(Answers, u64)>> =
@@ -233,7 +233,7 @@ impl Learner {
         }
     }
 
-    /// The failure that the moves of history number `way` of `node` by `answer` are not those of its first history.
+    /// The failure that `answer` leads history number `way` of `node` to other moves than the node's first history.
     pub(super) fn differ_by(&mut self, node: NodeId, way: u32, answer: u64) -> Failure {
         if self.forgets_unused() {
             self.refine(node, self.run(node, way), &[answer]).unwrap_or_else(|failure| failure)
@@ -242,7 +242,7 @@ impl Learner {
         }
     }
 
-    /// The experiment that tells histories apart, given that `answers` after `run`, which leads to `node`, show other
+    /// The experiment that distinguishes histories, given that `answers` after `run`, which leads to `node`, show other
     /// moves than after the node's first history.
     fn refine(&mut self, node: NodeId, run: Run, answers: &[u64]) -> Result<Failure, Failure> {
         let rank = self.nodes[node as usize].rank;
@@ -302,7 +302,7 @@ impl Learner {
                 continue;
             }
             let roots = &self.roots[node as usize];
-            // Those around its own loops are always tested.
+            // Histories around its own loops are always tested.
             let of_rounds = || roots.ways.iter().filter(|way| way.pumped && !way.whole).count();
             if way.pumped && !way.whole && of_rounds() >= WITNESSES_OF_ROUNDS {
                 continue;
@@ -375,7 +375,7 @@ impl Learner {
         Ok(self.differ(node, 0))
     }
 
-    /// Runs the code through the last `round` answers of `way` again and again, and adds histories that have.
+    /// Runs the code through the last `round` answers of `way` again and again, and adds the resulting histories.
     fn go_rounds(
         &mut self,
         node: NodeId,
@@ -400,7 +400,7 @@ impl Learner {
         }
         for sequence in sequences {
             match self.runs.along(before, &sequence)? {
-                // The code is to begin the next round, too.
+                // The code must begin the next round, too.
                 Ok(run) if self.runs.stop(run).call == Some(one[0].0) => {
                     open.push((node, History { run, whole: true, pumped: true, ..*way }));
                 }

@@ -1,27 +1,28 @@
 //! Ranks as automata, learned from their code.
 //!
-//! A local state is a node: it stands for the histories of answers after which the rank is in that state, and has the
-//! next call. The explorer asks for `next(node, answer)`. An unknown edge runs the code once (`runs`), and later uses are
-//! table look-ups: the search itself never runs the lock's code.
+//! A local state is a node. It stands for the histories of answers after which the rank is in that state, and has the
+//! rank's next call. The explorer asks for `next(node, answer)`. An unknown edge runs the code once (`runs`), and later
+//! uses are table look-ups: the search itself never runs the lock's code.
 //!
 //! # Equivalent histories
 //! - [`Forget::Unused`]: two histories are one node if the code goes on alike after them (`experiments`). All other
-//!   rules are for programs, for searches without merging, and for what this rule does not suit.
-//! - At a boundary, the code is between two calls of acquire and release. From the past, only the position in the
+//!   rules are for programs, for searches without merging, and for locks that this rule does not suit.
+//! - At a boundary, the code is between two calls of acquire and release. Of the past, only the position in the
 //!   scenario and the lock's handle are left. Two histories with the same position and the same handle, as `Debug`
 //!   shows it, are one node. So the history of a node is the sequence of answers since its phase began.
-//! - A polling loop pauses in each round. After a pause, a node keeps of the answers since the phase began: none
-//!   ([`Forget::Phase`]), those up to the first pause and the last rounds since then ([`Forget::Rounds`]), or all
-//!   ([`Forget::Nothing`]). With the last rule, the search can explore only loops that end by themselves.
+//! - A polling loop pauses in each round. After a pause, a node keeps none of the answers since the phase began
+//!   ([`Forget::Phase`]), or all of them ([`Forget::Nothing`]). Under [`Forget::Rounds`], it keeps the answers up to
+//!   the first pause and the last rounds since then. With the last rule, the search can explore only loops that end by
+//!   themselves.
 //!
-//! A rank that has failed and comes back has no handle. What it does then is a function of its position in the scenario,
-//! so that all its failures at one position lead to one node, without a run of the code for each.
+//! A rank that has failed and comes back has no handle. Its next steps are a function of its position in the scenario.
+//! So all its failures at one position lead to one node, without a run of the code for each.
 //!
 //! All rules assume something of the code, for example that a loop remembers nothing of past rounds. The search tests
 //! the assumptions. A node keeps several different histories that lead to it, its witnesses, and runs each edge up to
 //! the next boundary from all of them. The code runs each loop [`ROUNDS`] times, and each way out of a loop after
-//! [`PUMPS`] rounds. If two runs differ, the search starts again with more experiments or with the next stricter rule;
-//! if the strictest rule fails, it ends with an error. A difference that no witness shows stays hidden.
+//! [`PUMPS`] rounds. If two runs differ, the search starts again with more experiments or with the next stricter rule.
+//! If the strictest rule fails, the search ends with an error. A difference that no witness shows stays hidden.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -62,8 +63,8 @@ pub(super) const WITNESSES_OF_ROUNDS: usize = 32;
 /// them shows the loop's memory from before its first pause, for example a ticket.
 const WITNESSES_OF_POLLS: usize = 64;
 
-/// The largest number of witnesses apart from those of rounds, so that a byte numbers all. Each different prefix is kept
-/// up to this number, and one more makes the search stricter.
+/// The largest number of witnesses, not counting witnesses of rounds, so that a byte can number all. Each different
+/// prefix is kept up to this number, and one more makes the search stricter.
 const MOST_WITNESSES: usize = u8::MAX as usize - WITNESSES_OF_ROUNDS;
 
 /// The answers that a node after a pause forgets; see the module's text.
@@ -135,7 +136,7 @@ pub(super) struct History {
     pub(super) answer: u64,
     /// The run of the code along it.
     pub(super) run: Run,
-    /// True if it goes around a loop more often than the parent's, so that it does not continue that one.
+    /// True if it goes around a loop more often than the parent's history, so that it does not continue that history.
     pub(super) whole: bool,
     /// True if it goes around a loop more often than the first history.
     pub(super) pumped: bool,
@@ -182,8 +183,8 @@ pub(super) struct Learner {
     pub(super) runs_before: u64,
     pub(super) slots: Slots,
     pub(super) nodes: Vec<Arc<Node>>,
-    /// The moves of ranks that fail and come back, by the rank and its status before. Its handle is gone, so that
-    /// nothing else counts.
+    /// The moves of ranks that fail and come back, by the rank and its status before the failure. The rank's handle is
+    /// gone, so nothing else counts.
     returns: HashMap<(Rank, Status), Edge, FxBuildHasher>,
     /// Every edge, in the order of learning.
     pub(super) log: Vec<(NodeId, Edge)>,
@@ -291,7 +292,7 @@ impl Learner {
         roots.moves.push(way.run);
         self.log.push((node, edge));
         if self.forgets_unused() {
-            // The first history of a new node is there already.
+            // A new node already has its first history.
             let known = (self.nodes.len() == before).then_some(way);
             for way in known.into_iter().chain(others) {
                 self.witness_uses(to, way)?;
@@ -301,7 +302,7 @@ impl Learner {
         for way in others {
             self.witness(to, way)?;
         }
-        // A next acquisition is no round of a loop: its histories are witnesses like others.
+        // A further acquisition is no round of a loop: its histories are witnesses like all others.
         if !stop.is_boundary()
             && let Some(round) = self.round(node, to)
         {
@@ -434,8 +435,8 @@ impl Learner {
         Ok(History { from: Some((node, way)), answer, run, whole: false, pumped, prefix })
     }
 
-    /// Adds witnesses that have gone around the loop from `to` to `node` and back by `answer` several times, and around
-    /// it and each known loop of `to` in turn.
+    /// Adds witnesses that have gone several times around the loop from `to` to `node` and back by `answer`. Further
+    /// witnesses go around this loop and each known loop of `to` in turn.
     fn pump(&mut self, node: NodeId, answer: u64, to: NodeId, round: usize) -> Result<(), Failure> {
         let way = self.way(node, 0, answer)?;
         let one = self.runs.path(way.run).split_off(self.path(node, 0).len() + 1 - round);
@@ -552,7 +553,7 @@ impl Learner {
         Ok(id)
     }
 
-    /// The rounds that a node keeps whose first history is `way`, which ends with a pause.
+    /// The rounds that a node keeps. Its first history is `way`, which ends with a pause.
     fn rounds(&mut self, way: &History, kept: u16) -> Rounds {
         let mut round = Vec::new();
         let (mut at, mut answer) = (way.from.expect("only a rank's first node has no parent").0, way.answer);

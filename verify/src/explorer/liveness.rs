@@ -8,7 +8,7 @@
 //! which it has none. On a network whose atomics take two steps, another rank's operation can lock a word. A rank that
 //! is delayed by that does not wait in this sense, since the network serves each rank in turn.
 //!
-//! Under symmetry, the graph is that of the representatives. A path through it stands for a path through the states,
+//! Under symmetry, the graph consists of the representatives. A path through it stands for a path through the states,
 //! whose ranks change their numbers on the way. [`judge`] follows the numbers (E. A. Emerson and A. P. Sistla, "Utilizing
 //! Symmetry when Model-Checking under Fairness Assumptions", 1997).
 
@@ -201,20 +201,21 @@ pub(super) fn search(
 /// A state: a representative, and the permutation that maps it to the state.
 type Place = (StateId, Permutation);
 
-/// What a judgement needs of a representative.
+/// The facts about a representative that a judgement needs.
 struct Member {
     /// The transitions to other members.
     steps: Steps,
-    /// For each rank, whether it goes on or waits here, and then for each rank, whether one of its puts arrives here or
+    /// For each rank: whether it goes on or waits here. Then, for each rank: whether one of its puts arrives here, or
     /// it has none.
     fair: Vec<bool>,
 }
 
 /// Returns whether a schedule that stays in the component can be weakly fair.
 ///
-/// The component consists of representatives. The states behind them are as many components, which permutations map to
-/// each other. In the one of the first representative itself, each rank has its own place in each state. A schedule can
-/// reach each state of it from each other one. So it can be fair if each rank is treated fairly in one of its places.
+/// The component consists of representatives. The states that they represent form several components, which
+/// permutations map to each other. In the component of the first representative itself, each rank has its own place in
+/// each state. A schedule can reach each state of that component from every other state. So it can be fair if each rank
+/// is treated fairly in one of its places.
 fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>, Failure> {
     let ranks = graph.walker.space.parts.ranks;
     let known: HashSet<StateId, FxBuildHasher> = members.iter().copied().collect();
@@ -282,8 +283,8 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
 /// The index of a choice in [`Member::fair`].
 fn place_of(ranks: usize, choice: Choice) -> usize {
     match choice {
-        // No deadline passes in a component, since no clock goes back.
-        // Nor does a rank fail, come back or learn of a failure, nor does time pass.
+        // No deadline passes in a component, since no clock goes back. No rank fails, comes back or learns of a
+        // failure, and no time passes.
         Choice::Step(rank) | Choice::Deadline(rank) | Choice::Lapse(rank) => rank.index(),
         Choice::Crash(rank) | Choice::Restart(rank) | Choice::Notice { rank, .. } => rank.index(),
         Choice::Arrive { from, .. } => ranks + from.index(),
@@ -312,7 +313,7 @@ fn is_treated_fairly(
     false
 }
 
-/// Appends a shortest path from `from` to a state that is wanted to `cycle`, and returns that state.
+/// Appends to `cycle` a shortest path from `from` to a wanted state, and returns that state.
 fn walk(
     inside: &HashMap<StateId, Member, FxBuildHasher>,
     from: Place,

@@ -50,7 +50,7 @@ pub(super) struct Edge {
     pub(super) enters: bool,
     /// True if the rank gives up in this move.
     pub(super) gave_up: bool,
-    /// True if the rank is told that another one has failed inside.
+    /// True if the rank learns that another rank has failed inside.
     pub(super) told: bool,
     /// True if the rank, which has failed, comes back without the lock.
     pub(super) idle: bool,
@@ -68,7 +68,7 @@ pub(super) enum Failure {
     Slow,
     /// Ranks that should be interchangeable are not.
     Asymmetric,
-    /// A fence observes the puts of other ranks, so that posting them is a step of its own.
+    /// A fence observes the puts of other ranks, so that posting them is a separate step.
     Fences,
     /// A limit.
     Limit(Limit),

@@ -9,8 +9,8 @@ pub enum Search {
     #[default]
     BreadthFirst,
     /// Along one schedule after the other, with 64 bits per state, for searches that are limited by memory. A
-    /// counterexample is usually not a shortest one, a state is missed with [a small
-    /// probability](crate::Outcome::missed), and livelocks are not searched for.
+    /// counterexample is usually not a shortest one. The search misses a state with [a small
+    /// probability](crate::Outcome::missed), and does not look for livelocks.
     DepthFirst,
 }
 

@@ -1,4 +1,4 @@
-//! The state that a search needs to check a lock's order: which rank waited when another one began.
+//! The state that a search needs to check a lock's order: which ranks waited when another rank began.
 
 use rmalab_atomics::Rank;
 
@@ -10,7 +10,7 @@ use crate::{Access, Check, Property, Violation};
 /// The largest number of ranks for this check: there is a bit for each pair.
 pub(super) const RANKS: u32 = 8;
 
-/// Which rank waited when another one began.
+/// The ranks that waited when another rank began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
     /// Bit 8i + j: rank i waited when rank j began, and still waits.
@@ -56,7 +56,7 @@ impl Ahead {
                 }
             }
         }
-        // A rank that gave up waits no longer. One that left has forgotten all at its entry.
+        // A rank that gave up waits no longer. A rank that left has forgotten everything at its entry.
         if to.status.acquisition > from.status.acquisition {
             self.forget(me);
         }
@@ -98,7 +98,7 @@ impl Ahead {
         found
     }
 
-    /// Records that rank `me` is not in an acquisition any more, or inside.
+    /// Records that rank `me` no longer acquires, or is inside.
     fn forget(&mut self, me: u32) {
         self.passed &= !(3 << (2 * me));
         for i in 0..RANKS {

@@ -19,7 +19,7 @@ pub(super) enum Last<'c> {
     Breaks,
     /// No step: the end itself breaks a property.
     Ends,
-    /// Those of the livelock, repeated forever.
+    /// The steps of the livelock, repeated forever.
     Repeats(&'c Livelock),
 }
 
@@ -70,7 +70,7 @@ pub(super) fn schedule(
             repeats(space, &steps, &cycle)?;
             violation = Some(livelock.violation(&from_representative));
             steps.extend(&cycle);
-            // A rank that comes to its loop takes no pause ahead of its first round. Then the second round is the one that repeats.
+            // A rank that comes to its loop takes no pause ahead of its first round. Then the second round repeats.
             let first = with_silent_steps(space, &steps, Then::GoesOn)?;
             let both = with_silent_steps(space, &[&steps, cycle.as_slice()].concat(), Then::GoesOn)?;
             if first[begin..] != both[first.len()..] {
@@ -96,10 +96,10 @@ pub(super) fn schedule(
     Ok((with_silent_steps(space, &steps, then)?, violation, begin))
 }
 
-/// The number of rounds of a livelock that the lock itself has to go.
+/// The number of rounds of a livelock that the lock's own code has to take.
 const REPEATS: usize = 2_000;
 
-/// Repeats the cycle on the lock itself, which may leave it in the end.
+/// Repeats the cycle with the lock's own code, which may leave it in the end.
 fn repeats(space: &Space, steps: &[Choice], cycle: &[Choice]) -> Result<(), Failure> {
     let steps = [steps, &cycle.repeat(REPEATS)].concat();
     let Played { live, walker, state, .. } = play(space, &steps)?;
@@ -113,7 +113,7 @@ fn repeats(space: &Space, steps: &[Choice], cycle: &[Choice]) -> Result<(), Fail
     Ok(())
 }
 
-/// What a rank has done so far.
+/// The progress of a rank so far.
 fn progress(status: Status) -> (u32, Phase) {
     (status.acquisition, status.phase)
 }
@@ -242,7 +242,7 @@ struct Taken {
     breaks: bool,
 }
 
-/// Takes a silent step; `silent` counts those in a row.
+/// Takes a silent step; `silent` counts silent steps in a row.
 fn take_silent(live: &mut Live, schedule: &mut Vec<Choice>, rank: Rank, silent: &mut usize) -> Result<Taken, Failure> {
     *silent += 1;
     if *silent > SILENT {

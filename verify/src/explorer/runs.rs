@@ -1,4 +1,4 @@
-//! The runs of the code: what a rank does after each sequence of answers that was tried.
+//! The runs of the code: a rank's calls after each sequence of answers that was tried.
 //!
 //! Between two calls, a rank's code is a function of its answers so far. So the runs of a rank form a tree: from each
 //! [`Run`], one branch leads on for each answer. No sequence of answers runs twice, not even in a search that starts
@@ -7,9 +7,9 @@
 //! # Silent steps
 //! A pause, a read of a clock that stands still, and a flush where nothing can be under way are answered at once. They touch
 //! no memory, so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. The
-//! same holds for questions about failures where no rank fails. Where ranks fail, a pause is a step, too. One directly
-//! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
-//! seen inside.
+//! same holds for questions about failures where no rank fails. Where ranks fail, a pause is a step, too. A silent call
+//! directly after an entry is also a step. Otherwise no search would see a rank inside whose release consists of such
+//! calls only.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,14 +30,14 @@ use crate::panics::panicked;
 use crate::play::Event;
 use crate::{Error, Property, Result};
 
-/// The number of a run: one rank's code with one sequence of answers. The first runs are those of the ranks without any
-/// answer, by their numbers.
+/// The number of a run: one rank's code with one sequence of answers. The first runs have no answers yet: one for each
+/// rank, by number.
 pub(super) type Run = u32;
 
 /// The limit for silent steps in a row. Code that exceeds it makes no other call.
 pub(super) const SILENT: usize = 1 << 16;
 
-/// The number of moves without an answer after those that were asked for.
+/// The number of moves without an answer after the requested moves.
 const WORDLESS: usize = 16;
 
 /// The nanoseconds between two reads of the clock in the test of its effect: half an hour, so that every deadline passes.
@@ -78,7 +78,8 @@ struct Last {
     kind: Kind,
 }
 
-/// What a walk along known runs has to know of a move. It is beside the run, since most moves are elsewhere in memory.
+/// The facts about a move that a walk along known runs needs. They are beside the run, since most moves are elsewhere
+/// in memory.
 #[derive(Clone, Copy)]
 struct Kind {
     is_boundary: bool,
@@ -101,7 +102,7 @@ enum Answers {
 /// The number of a text that no search has asked for, and of a run that does not exist.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Calls of the code that need a care of their own.
+/// Calls of the code that need special care.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     /// A fence for all ranks.
@@ -116,12 +117,12 @@ pub(super) struct Seen {
 pub(super) struct Runs {
     check: Arc<Check>,
     last: Vec<Last>,
-    /// The runs that continue another one, except for the first of each.
+    /// The runs that continue another run, except for the first continuation of each run.
     others: HashMap<(Run, u64), Run, FxBuildHasher>,
     stops: Vec<Arc<Stop>>,
     numbers: HashMap<Arc<Stop>, u32, FxBuildHasher>,
     handles: HashMap<String, u32, FxBuildHasher>,
-    /// What the code has asked for.
+    /// The special calls that the code has made.
     pub(super) seen: Seen,
     /// The number of times that the code has run.
     pub(super) count: u64,
@@ -229,7 +230,7 @@ impl Runs {
         call.answers_a_word() || tells(call) && self.check.scenario.crashes() > 0
     }
 
-    /// Learning may take long between two states of the search, where limits are looked at too.
+    /// Learning may take long between two states of the search, so it also checks the limits.
     fn limit(&self) -> Result<(), Failure> {
         let (end, most) = self.limits;
         if self.memory() > most {
@@ -245,7 +246,8 @@ impl Runs {
         Ok(all.pop().expect("a run that is answered has made a call"))
     }
 
-    /// `run`, continued by each of these answers, and by those without a word that follow. It ends early if the code does.
+    /// `run`, continued by each of these answers, and by the answers without a word that follow. It ends early if the code
+    /// does.
     pub(super) fn observe(&mut self, run: Run, answers: &[u64]) -> Result<Vec<Run>, Failure> {
         self.go(run, answers, WORDLESS)
     }
@@ -254,7 +256,7 @@ impl Runs {
         let mut all = Vec::with_capacity(answers.len() + most_wordless);
         let (mut at, mut left, mut wordless) = (run, answers.iter(), 0);
         let mut actor: Option<Actor> = None;
-        // The next phase begins where the history of some node may end. Few look at later ones.
+        // The next phase begins where the history of some node may end. Few walks look at later phases.
         let mut shows = true;
         loop {
             let answers = self.last[at as usize].kind.answers;
@@ -270,7 +272,7 @@ impl Runs {
                     0
                 }
             };
-            // Nothing is known after what is new.
+            // No run is known after a new one.
             let known = if actor.is_none() { self.next(at, answer) } else { None };
             at = match (known, &mut actor) {
                 (Some(known), _) => known,
@@ -352,7 +354,7 @@ impl Runs {
         };
         let mut script = script.borrow_mut();
         let (is_followed, known) = (script.is_followed(made, broken.as_ref()), script.stop().call);
-        // What the rank does from here on is no part of the script.
+        // The rank's calls from here on are no part of the script.
         script.over = true;
         self.stops = std::mem::take(&mut script.stops);
         self.moves = std::mem::take(&mut script.moves);
@@ -368,7 +370,8 @@ impl Runs {
         ))))
     }
 
-    /// Returns whether the code makes another move, on the way to `run` or at its end, when time does not stand still.
+    /// Returns whether the code makes a different move, on the way to `run` or at its end, when time does not stand
+    /// still.
     pub(super) fn acts_on_clock(&mut self, run: Run) -> Result<bool, Failure> {
         self.clock = (0, LATE);
         let late = self.replay(run);
@@ -400,7 +403,7 @@ impl Runs {
         })
     }
 
-    /// The index of the first call of `path`, after `run`, that the code does not make, or not in the same phase. These
+    /// The index of the first call of `path`, after `run`, that the code does not make in the same phase. These
     /// moves are not kept.
     pub(super) fn leaves(&mut self, run: Run, path: &[(Call, u64)]) -> Result<Option<usize>, Failure> {
         let mut actor = self.replay(run)?;
@@ -497,7 +500,7 @@ struct Script {
     /// True if the rank has entered since the last stop, and has not left.
     is_inside: bool,
     paused: bool,
-    /// True once the rank has reported another event than those of the stop.
+    /// True once the rank has reported an event that the stop does not have.
     deviates: bool,
     /// True once the rank has made a call that `resume` returns.
     over: bool,

@@ -54,14 +54,14 @@ pub(super) struct Space {
     values: Mutex<Values>,
 }
 
-/// What a search assumes of the lock's code, and tests.
+/// The facts about the lock's code that a search assumes and tests.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
     pub(super) forget: Forget,
     pub(super) experiments: Experiments,
     /// Interchangeable ranks count as one.
     pub(super) symmetry: bool,
-    /// No rank observes when another one posts its puts.
+    /// No rank observes when another rank posts its puts.
     pub(super) no_fences: bool,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Sometimes {
     pub(super) waited: bool,
     /// A rank gave up.
     pub(super) gave_up: bool,
-    /// A rank was told that another one had failed inside.
+    /// A rank learned that another rank had failed inside.
     pub(super) told: bool,
     /// A rank that failed inside came back.
     pub(super) re_entered: bool,
@@ -186,7 +186,7 @@ impl Space {
         lock(&self.learner)
     }
 
-    /// A state to decode others into.
+    /// A state to decode other states into.
     pub(super) fn blank(&self) -> State {
         State { memory: Memory::new(self.parts.ranks), ..State::nothing() }
     }
@@ -206,7 +206,7 @@ impl Space {
         self.learner().unexplored()
     }
 
-    /// The memory of what was learned, in bytes.
+    /// The memory of the learned automata, in bytes.
     pub(super) fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -400,7 +400,7 @@ impl<'s> Walker<'s> {
     /// Returns whether the deadline of the acquisition of `rank` may pass.
     ///
     /// Only its own rank sees that a deadline has passed: by a read of the clock, and by a wait that ends. So the step
-    /// commutes with all steps up to that, and it is enough to take it there.
+    /// commutes with all steps up to that, and the search needs to take it only there.
     fn deadline_may_pass(&self, state: &State, rank: usize) -> bool {
         let node = self.node(state, rank);
         let Some(issued) = node.issued else { return false };
@@ -414,9 +414,9 @@ impl<'s> Walker<'s> {
 
     /// Returns whether time may pass now.
     ///
-    /// Ranks see that only by reads of their clocks. The step commutes with all others, except that it ends leases: ahead of an
-    /// entry it allows more. But no rank enters because of a lease that has passed without a read of the clock. So it is enough
-    /// to let time pass where a rank is about to read it.
+    /// Ranks see that only by reads of their clocks. The step commutes with all other steps, except that it ends leases: ahead
+    /// of an entry it allows more. But no rank enters because of a lease that has passed without a read of the clock. So it is
+    /// enough to let time pass where a rank is about to read it.
     fn may_lapse(&self, state: &State) -> bool {
         let reads = |rank| {
             self.node(state, rank).issued.is_some_and(|issued| issued.call == Call::Now || !self.space.lazy_clocks)
@@ -524,7 +524,7 @@ impl<'s> Walker<'s> {
         self.space.check.fenced(rank, acquisition, at, state.memory.word(slot), self.next.memory.word(slot))
     }
 
-    /// Lets the time of `rank` pass if its acquisition has ended, and forgets that it was alone in it.
+    /// Lets the time of `rank` pass if its acquisition has ended, and forgets that the rank had the lock to itself.
     fn end_acquisition(&mut self, rank: Rank, to: NodeId) {
         let status = self.automata.nodes[to as usize].status;
         if self.space.timed[rank.index()] {
@@ -577,7 +577,7 @@ impl<'s> Walker<'s> {
     ///
     /// If the rank fails between such steps, its later puts count as lost, also if it comes back. Where ranks fail, some calls
     /// of a rank are local once it knows all failures that can happen: see [`nothing_new`](Self::nothing_new).
-    /// Acknowledgements always are, since they matter only for the rank's own waits.
+    /// Acknowledgements are always local, since they matter only for the rank's own waits.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
         if !self.space.settles || self.next.memory.deaths.is_down(rank) {
             return Ok(());
@@ -597,7 +597,7 @@ impl<'s> Walker<'s> {
                 call => self.space.no_fences && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
-            // Others see the start of an acquisition if they may fail because of it.
+            // Other ranks see the start of an acquisition if they may fail because of it.
             let begins = self.space.parts.alone && node.status.phase == Phase::Outside;
             if !local || begins || self.next.memory.posts[rank].len() >= SETTLED {
                 return Ok(());
@@ -636,7 +636,7 @@ impl<'s> Walker<'s> {
         (0..self.space.parts.ranks).map(status).collect()
     }
 
-    /// The violation before the first step, if any.
+    /// The violation ahead of the first step, if any.
     pub(super) fn at_once(&mut self) -> Result<Option<Violation>, Failure> {
         let start = self.start()?;
         let statuses = self.statuses(&start);

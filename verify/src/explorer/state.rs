@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) memory: Memory,
     /// Under a preemption bound: the rank that ran last, and the number of preemptions.
     pub(super) run: Option<(u32, u32)>,
-    /// For a check of the order: which rank waited when another one began.
+    /// For a check of the order: the ranks that waited when another rank began.
     pub(super) ahead: Ahead,
     /// If acquisitions may fail: the rank that has had the lock to itself since its acquisition began.
     pub(super) alone: Option<Rank>,
@@ -158,7 +158,7 @@ fn put_together(kind: u8, [first, second]: [u64; 2]) -> WordOp {
 /// there is one.
 pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut Vec<u8>) -> Result<(), u64> {
     bytes.clear();
-    // Few checks have results, so the encoding of the others has no byte for them.
+    // Few checks have results, so the encoding has no byte for them in other checks.
     if state.memory.results.iter().any(|results| !results.is_empty()) {
         push(bytes, HAS_RESULTS);
         for results in &state.memory.results {

@@ -1,6 +1,6 @@
 //! Symmetry reduction: of the states that differ only in the numbers of ranks with equal parts, the search visits one.
 //!
-//! A permutation of such ranks maps a state to another one. It maps local states to the states with the permuted
+//! A permutation of such ranks maps a state to another state. It maps local states to the states with the permuted
 //! history, words of one rank's memory to words of another's, and pointers to other pointers. The search tests that the
 //! lock treats all ranks alike. For each permutation of each answer of a local state, the code has run with the permuted
 //! answers and made the permuted call. If that fails for a lock, or if one of its words has no name, the search runs
@@ -13,8 +13,8 @@
 //! The candidates for a representative are the states whose ranks are sorted by a key. The key does not depend on
 //! numbers: it is the rank's progress, the values of its words, and the words that point to it. The representative is
 //! the candidate with the least encoding. If all keys differ, one permutation is left. Ranks with equal keys are tried
-//! in all orders, up to [`ORDERS`] of them. (Beyond that, a state can have several representatives, which costs states
-//! but loses none.)
+//! in all orders, up to [`ORDERS`] of them. Beyond that, a state can have several representatives, which costs states
+//! but loses none.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -49,7 +49,7 @@ const ORDERS: usize = 120;
 /// The groups of interchangeable ranks, without groups of one rank.
 pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    // The ranks of a program distinguish each other by their numbers. Sets of failed ranks are not permuted, nor are leases and returns.
+    // The ranks of a program distinguish each other by their numbers. Sets of failed ranks, leases and returns are not permuted.
     if check.scenario.crashes() + check.scenario.restarts() > 0
         || check.scenario.lapses() > 0
         || check.world() as usize > RANKS
@@ -64,7 +64,7 @@ pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
         if check.is_named(rank) || topology.nodes() > 1 && is_first(rank) {
             continue;
         }
-        // The first two accesses repeat, if there are as many.
+        // The first two accesses repeat, if there are two.
         let part = |rank| {
             let first: Vec<Access> = check.scenario.accesses(rank).take(2).collect();
             (first, check.scenario.part(rank).map(|(_, times)| times), check.scenario.form(rank))
@@ -111,9 +111,9 @@ impl Learner {
         Ok(to)
     }
 
-    /// Tests that the code treats ranks alike in every edge that is new since the last test: each exchange of two
-    /// neighbours maps the edge to an edge. The images are edges, too, so they are tested as well. Since neighbours'
-    /// exchanges generate all permutations, every permutation maps every learned edge to an edge.
+    /// Tests that the code treats ranks alike in every new edge since the last test: each exchange of two neighbours
+    /// maps it to an edge. The images are edges, too, so they are tested as well. Since neighbours' exchanges generate
+    /// all permutations, every permutation maps every learned edge to an edge.
     pub(super) fn test_symmetry(&mut self, exchanges: &[Permutation]) -> Result<(), Failure> {
         while let Some(&(node, edge)) = self.log.get(self.tested) {
             self.tested += 1;

@@ -1,4 +1,4 @@
-//! The transitions of a breadth-first search, for what needs the graph of states as a whole.
+//! The transitions of a breadth-first search, for analyses that need the graph of states as a whole.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ struct Packed {
 const STEP: u16 = 0;
 const DEADLINE: u16 = 1;
 const ARRIVE: u16 = 2;
-/// A failure, that a rank learns of one, a return, or a lapse.
+/// A failure, the news of a failure, a return, or a lapse.
 const FAILURE: u16 = 3;
 /// With [`FAILURE`], the index of the failure itself, of a lapse, and of a return. The other indices are ranks that have failed.
 const CRASH: u16 = (1 << 7) - 1;
@@ -103,7 +103,7 @@ pub(super) struct Recorded {
     /// The states, and the number of transitions of each.
     states: Vec<(StateId, u16)>,
     moves: Vec<Packed>,
-    /// The bytes that the recorder knows of.
+    /// The bytes that the recorder has counted.
     told: u64,
 }
 
@@ -226,7 +226,7 @@ impl Transitions {
         self.offsets[id as usize % SHARDS] + id as usize / SHARDS
     }
 
-    /// Transition number `i` of the state with this dense number, if there are as many.
+    /// Transition number `i` of the state with this dense number, if there is one.
     pub(super) fn get(&self, dense: usize, i: usize) -> Option<Move> {
         let (first, count) = self.ranges[dense];
         let packed = (i < usize::from(count)).then(|| self.moves[first as usize + i])?;

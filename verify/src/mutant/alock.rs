@@ -6,7 +6,7 @@ use super::Rule::{Answer, AsStore, Late, Posted, See, Skip, Split, Value};
 use super::{Mutant, compare_and_swap, fetch_store, flush, get, put, wait_until};
 use crate::network::Network;
 
-// With its home at rank 1, and a rank a node, rank 1 is near and rank 0 far.
+// With its home at rank 1 and one rank per node, rank 1 is near and rank 0 is far.
 pub(super) const MUTANTS: &[Mutant] = table! {
     of ["alock"]
     "alock-posted-victim" "a head writes the victim by a posted put"

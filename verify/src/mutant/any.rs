@@ -1,4 +1,4 @@
-//! Mutants of a lock's user, and of a backend. They show with any lock.
+//! Mutants of a lock's user, and of a backend. They can be found with any lock.
 
 use rmalab_atomics::Rank;
 

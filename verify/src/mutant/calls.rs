@@ -35,7 +35,7 @@ enum Whose {
     Everybody,
 }
 
-/// A selection of calls of a lock's acquire and release: those that meet all conditions.
+/// A selection of calls of a lock's acquire and release: the calls that meet all conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     operation: Operation,
@@ -126,17 +126,17 @@ impl Calls {
         Calls { whose: Whose::NotOf(rank), ..self }
     }
 
-    /// Of flushes: those of all ranks together.
+    /// Of flushes: flushes of all ranks together.
     pub const fn everybody(self) -> Calls {
         Calls { whose: Whose::Everybody, ..self }
     }
 
-    /// With this value: the one to add, to store or to wait for.
+    /// With this value to add, to store or to wait for.
     pub const fn of(self, value: u64) -> Calls {
         Calls { value: Some(value), ..self }
     }
 
-    /// Of compare-and-swaps: those that expect this.
+    /// Of compare-and-swaps: only operations that expect this value.
     pub const fn expecting(self, value: u64) -> Calls {
         Calls { expected: Some(value), ..self }
     }

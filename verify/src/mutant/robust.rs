@@ -7,10 +7,10 @@ use super::Rule::{Answer, AsSwap, Change, Pretend, See, Skip, Untold};
 use super::{Mutant, compare_and_swap, failed, fetch_add, flush, get, put, silence};
 use crate::network::Network;
 
-/// In the robust ticket's word: the bit that has the next rank told.
+/// In the robust ticket's word: the bit that makes the next rank learn of a failure.
 const OWNER_DEAD: u64 = 1 << 31;
 
-/// Without the bit that has the next rank told.
+/// Without the bit that makes the next rank learn of a failure.
 fn unflagged(call: Call) -> Call {
     match call {
         Call::CompareAndSwap { at, expected, desired } => {
@@ -49,7 +49,7 @@ fn take(call: Call, by: fn(Address, u64, u64) -> Call) -> Call {
     }
 }
 
-/// Without the addition by which a reader lets others read, the only one in acquire that subtracts.
+/// Without the addition by which a reader lets other ranks read. It is the only addition in acquire that subtracts.
 fn unshared(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },
@@ -60,8 +60,8 @@ fn unshared(call: Call) -> Call {
 /// In the robust two-level lock's master: one lock_all. The bits below are the exclusive locks.
 const ALL: u64 = 1 << 32;
 
-/// In a robust two-level announcement: a count is about to change, and this rank is counted as exclusive. The bits of the first three
-/// say what is so, those above are a number.
+/// In a robust two-level announcement: a count is about to change, and this rank is counted as exclusive. The lowest three bits say
+/// which of these hold; the bits above are a number.
 const CHANGES: u64 = 1;
 const IN_EXCLUSIVES: u64 = 4;
 const STATES: u64 = 7;

@@ -330,7 +330,7 @@ fn pscw_round_lock_all(mut scene: Scene<'_, '_>) -> Result<()> {
     sees(Visibility, "the values put to B before complete", seen, &[[value(before, 1), value(before, 3)]])
 }
 
-/// The first `writers` ranks count, and the others read, `rounds` times each.
+/// The first `writers` ranks count, and the other ranks read, `rounds` times each.
 fn counters(mut scene: Scene<'_, '_>, writers: u32, rounds: u64) -> Result<()> {
     let (me, team) = (scene.team.rank(), scene.team);
     let window = &mut scene.windows[0];
@@ -466,7 +466,7 @@ fn sums(scene: Scene<'_, '_>) -> Result<()> {
     )
 }
 
-/// The first `runners` ranks add to both words by runs of two elements, the others only to the first word.
+/// The first `runners` ranks add to both words by runs of two elements, and the other ranks only to the first word.
 fn biased(mut scene: Scene<'_, '_>, runners: u32, rounds: u64) -> Result<()> {
     let (me, size, team) = (scene.team.rank(), size(&scene), scene.team);
     let window = &mut scene.windows[0];

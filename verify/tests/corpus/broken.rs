@@ -1,4 +1,4 @@
-//! Broken locks. Most of them behave well where a search looks, and differ where it merges states.
+//! Broken locks. Most of them behave correctly where a search looks, and differ where it merges states.
 
 mod classics;
 mod outside;

@@ -1,7 +1,7 @@
-//! Correct locks that are unlike those of the workspace. Each has the flushes that late puts need.
+//! Correct locks that are unlike the workspace's locks. Each has the flushes that late puts need.
 //!
-//! Some papers leave a value at rest, such as the last victim. Where a compare-and-swap of the rank that has left it is
-//! enough, the release clears it; otherwise the lock declares that it keeps it.
+//! Some papers leave a value at rest, such as the last victim. The release clears it where a compare-and-swap by the
+//! rank that left it is enough. Otherwise the lock declares that it keeps the value.
 
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ struct Clh;
 
 #[derive(Default, Debug)]
 struct ClhNodes {
-    /// The rank's node, once it is not the one at its own memory.
+    /// The rank's node, once it is not the node in its own memory.
     mine: Option<u64>,
     before: u64,
 }
@@ -472,7 +472,7 @@ impl Protocol for BurnsLynch {
 }
 
 /// A ticket lock (J. M. Mellor-Crummey, M. L. Scott, ACM TOCS 9(1), 1991) with a slot for each ticket, modulo the ranks.
-/// The waiter and the releaser of the ticket before meet there. The later one finds what the other has left.
+/// The waiter and the releaser of the previous ticket meet there. The later one finds the other's word.
 #[derive(Clone, Copy, Default, Debug)]
 struct SleepingTicket;
 
@@ -689,7 +689,7 @@ impl Protocol for Bitmap {
 }
 
 /// P. J. Courtois, F. Heymans, D. L. Parnas, "Concurrent Control with 'Readers' and 'Writers'", CACM 14(10), 1971: the
-/// first problem. One reader takes the writers' lock, perhaps another one releases it.
+/// first problem. One reader takes the writers' lock, and perhaps another reader releases it.
 #[derive(Clone, Copy, Default, Debug)]
 struct Courtois;
 
@@ -750,7 +750,7 @@ impl Protocol for Backoff {
     }
 }
 
-/// A test-and-set whose waiters, once they have seen the holder change, also look at a word of their own in each round.
+/// A test-and-set whose waiters, once they have seen the holder change, also look at a separate word in each round.
 #[derive(Clone, Copy, Default, Debug)]
 struct LooksElsewhere;
 
@@ -816,8 +816,8 @@ impl Protocol for PollsThenQueues {
     }
 }
 
-/// Yields to others a number of times, and then behaves like [`BurnsLynch`]. It never polls forever: each of two polite
-/// ranks ends its courtesy.
+/// Yields to other ranks a number of times, and then behaves like [`BurnsLynch`]. It never polls forever: each of two
+/// yielding ranks stops yielding.
 #[derive(Clone, Copy, Default, Debug)]
 struct YieldsThenInsists(u32);
 

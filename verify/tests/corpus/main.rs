@@ -1,6 +1,6 @@
-//! A corpus of locks: correct ones that are unusual, and broken ones whose error is hard to find. Each has the verdict that
-//! the explorer should have. The mark of a wrong verdict of today fails once the verdict is right. A depth-first search has
-//! to agree with the breadth-first one, in its verdict and, where both come to their end, in its states.
+//! A corpus of locks: unusual correct locks, and broken locks whose error is hard to find. Each has the verdict that the
+//! explorer should have. A mark of a still wrong verdict fails once the verdict is right. A depth-first search has to agree
+//! with the breadth-first one in its verdict, and where both reach their end, in its states.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod broken;
@@ -44,7 +44,7 @@ enum Expected {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Today {
     Right,
-    /// At least one run has this wrong verdict, the others are right.
+    /// At least one run has this wrong verdict; the other runs are right.
     Wrong(&'static str),
 }
 
@@ -183,7 +183,7 @@ fn verdict(check: &Check, options: &Options) -> (String, Progress) {
     }
 }
 
-/// Returns whether a verdict is right. For a broken lock, it is enough that the explorer says that it does not know.
+/// Returns whether a verdict is right. For a broken lock, it is enough that the explorer reports an incomplete search.
 fn is_right(expected: Expected, verdict: &str) -> bool {
     match expected {
         Expected::Holds => verdict == "holds",
@@ -195,7 +195,7 @@ fn is_right(expected: Expected, verdict: &str) -> bool {
     }
 }
 
-/// What is wrong with the verdict of a depth-first search, beside that of a breadth-first search to its end.
+/// The error in the verdict of a depth-first search, compared with a complete breadth-first search.
 fn disagrees(entry: &Entry, breadth: &(String, Progress), depth: &(String, Progress)) -> Option<String> {
     let ((one, by_breadth), (other, by_depth)) = (breadth, depth);
     let agree = match one.as_str() {
@@ -210,7 +210,7 @@ fn disagrees(entry: &Entry, breadth: &(String, Progress), depth: &(String, Progr
     (!agree).then(|| format!("{one} breadth-first, {other} depth-first, of {} and {} states", states.0, states.1))
 }
 
-/// Runs all entries, and fails with the list of those whose verdict is not the marked one.
+/// Runs all entries, and fails with the list of entries whose verdict is not the marked one.
 fn run_all(entries: &[Entry], runs: &Sender<String>) {
     let mut failures = String::new();
     for entry in entries {

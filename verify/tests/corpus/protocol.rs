@@ -82,7 +82,7 @@ impl<M> Side<'_, M> {
         self.ranks().filter(move |&rank| rank != me)
     }
 
-    /// The other one of ranks 0 and 1.
+    /// Rank 1 for rank 0, and rank 0 for rank 1.
     pub(crate) fn other(&self) -> Rank {
         Rank(1 - self.rank().0)
     }

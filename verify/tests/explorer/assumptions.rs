@@ -46,7 +46,7 @@ fn handles_that_hide_their_memory_are_detected() {
     }
 }
 
-/// Its code counts its runs, and makes another call in each second one.
+/// Its code counts its runs, and makes a different call in every second run.
 struct CountsRuns;
 
 impl Protocol for CountsRuns {
@@ -277,7 +277,7 @@ fn loops_that_count_to_many_are_detected() {
     }
 }
 
-/// The MCS lock, except that one of its ranks has a defect. Its waits are on words of their own, so that its ranks are
+/// The MCS lock, except that one of its ranks has a defect. Each wait is on a separate word, so that its ranks are
 /// interchangeable otherwise.
 struct OneDiffers<const RANK: u32, const DEFECT: u32>;
 
@@ -352,8 +352,8 @@ fn a_rank_that_differs_from_the_others_is_found_under_symmetry() {
     assert_eq!(verdict(&run(&check(lock::<OneDiffers<9, RUSHES>>(), "3Wx2"), &Options::default())), None);
 }
 
-/// Rank 0 looks at rank 1's flag and then raises its own one, while rank 1 completes the puts of all ranks ahead of its
-/// look. Rank 0 may raise its flag only after that.
+/// Rank 0 looks at rank 1's flag and then raises its own. Meanwhile, rank 1 completes the puts of all ranks ahead of
+/// its look. Rank 0 may raise its flag only after that.
 struct LooksBeforeTheFence;
 
 impl Protocol for LooksBeforeTheFence {
@@ -382,7 +382,7 @@ fn a_fence_observes_when_others_post_their_puts() {
     assert_eq!(verdict(&run(&check, &Options::default())), Some(Property::MutualExclusion));
 }
 
-/// Gives up waiting after some time, and enters all the same. `DEADLINE` by a wait, else by the clock.
+/// Gives up waiting after some time, and enters all the same: with `DEADLINE`, by a wait, otherwise by the clock.
 struct LosesPatience<const DEADLINE: bool>;
 
 impl<const DEADLINE: bool> Protocol for LosesPatience<DEADLINE> {

@@ -44,7 +44,7 @@ fn queues_let_each_other_rank_enter_once() {
             ("mcs", "3Wxinf", 2),
             ("mcs", "4Wxinf", 3),
             ("oshmem-mcs", "3Wxinf", 2),
-            // The numbers of its tickets have no end, so the scenario has one.
+            // Its tickets grow without end, so the scenario must end.
             ("ticket", "2Wx3", 1),
             ("ticket", "3Wx2", 2),
         ] {

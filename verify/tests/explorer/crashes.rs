@@ -1,4 +1,4 @@
-//! Ranks that fail at any step: locks that recover, and what an engine may do with a rank that has failed.
+//! Ranks that fail at any step: locks that recover, and an engine's steps for a rank that has failed.
 
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Event;
@@ -35,8 +35,8 @@ fn reductions_do_not_change_the_verdict() {
     }
 }
 
-/// The rounds of a repair have no bound. Without a flush in each of them, the puts under way have none either, and the search
-/// has no end.
+/// The rounds of a repair have no bound. Without a flush in each round, the number of puts under way has no bound either, and
+/// the search has no end.
 #[test]
 #[ignore = "takes some ten seconds"]
 fn longer_a_repair_has_a_bounded_number_of_puts_under_way() {
@@ -46,7 +46,7 @@ fn longer_a_repair_has_a_bounded_number_of_puts_under_way() {
     assert!(outcome.sometimes.contains(&(TOLD, true)), "{:?}", outcome.sometimes);
 }
 
-/// A rank that links itself to one in a repair, and fails then, is no successor of it any more.
+/// A rank that links itself to a rank in a repair, and then fails, is no longer its successor.
 #[test]
 #[ignore = "takes a minute"]
 fn longer_two_failures_leave_no_link_to_a_failed_rank() {

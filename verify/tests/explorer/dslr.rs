@@ -1,8 +1,8 @@
 //! DSLR as it was published, with its doubtful steps, in counters so small that a search reaches them.
 //!
 //! D. Y. Yoon, M. Chowdhury and B. Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation",
-//! SIGMOD 2018. One word counts the tickets drawn and served. When a count is full the lock is frozen: ranks that come give
-//! their tickets back, and the rank with the last ticket resets the word after all have released.
+//! SIGMOD 2018. One word counts the tickets drawn and served. When a count is full, the lock is frozen: arriving ranks give
+//! their tickets back. The rank with the last ticket resets the word after all ranks have released.
 //! [`rmalab_locks::dslr_wide`] has no such count, and none of these steps.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
@@ -188,12 +188,12 @@ fn checked(form: Form, scenario: &str) -> Check {
     check(subject.words(At::Home, WORDS, &[("lock", Holds::Number)]).keeps("lock", u64::MAX), scenario)
 }
 
-/// What the explorer finds of `form`.
+/// The explorer's finding about `form`.
 fn found(form: Form, scenario: &str) -> Option<Property> {
     verdict(&run(&checked(form, scenario), &Default::default()))
 }
 
-/// The book draws why the published lock is not among the locks.
+/// The book's drawings show why the published lock is not among the locks.
 #[test]
 fn the_book_draws_what_the_freeze_does() {
     for (frozen, scenario, name, property) in [

@@ -1,4 +1,4 @@
-//! Leases that pass at any step: the lease mutex, and what it takes to refuse late writes.
+//! Leases that pass at any step: the lease mutex, and the means to refuse late writes.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn a_waiter_that_waits_for_less_than_the_lease_enters_beside_its_holder() {
     assert_eq!(verdict(&run(&hasty(2, |whole| whole / 2), &plain())), Some(Property::MutualExclusion));
 }
 
-/// The book draws what a holder without tokens does.
+/// The book has a drawing of a holder without tokens.
 #[test]
 fn the_book_draws_a_late_write() {
     assert_eq!(drawn(&broken("lease-unfenced", "2Wx1 lapse1"), "lease-late-write"), Property::Fenced);

@@ -100,8 +100,8 @@ fn verdict(outcome: &Outcome) -> Option<Property> {
     }
 }
 
-/// Checks that the book has the drawing of what a plain search of `check` finds, and returns the broken property.
-/// `RMALAB_DOCS=write` writes the drawing.
+/// Checks that the book has the drawing of the counterexample that a plain search of `check` finds, and returns the
+/// broken property. `RMALAB_DOCS=write` writes the drawing.
 fn drawn(check: &Check, name: &str) -> Property {
     let outcome = run(check, &plain());
     let found = counterexample(&outcome);

@@ -53,7 +53,7 @@ fn locks_nested_in_opposite_orders_deadlock() {
     assert_eq!(compare(&check(nested("mcs", "mcs", true), "2W"), 0), Some(Property::NoDeadlock));
 }
 
-/// A rank that gives up the second lock releases the first. A deadline need not pass, so that it saves no rank.
+/// A rank that gives up the second lock releases the first. A deadline need not pass, so it saves no rank.
 #[test]
 fn tries_in_opposite_orders_do_not_deadlock() {
     for (outer, inner) in [("tas", "tas"), ("mcs", "ticket"), ("tas-rw", "tas")] {

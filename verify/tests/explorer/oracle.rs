@@ -145,7 +145,7 @@ impl Oracle {
                 (_, _, Some(reported)) => Merged::Boundary(
                     rank,
                     status.acquisition,
-                    // Nothing tells a rank that left from one that gave up, but for its handle.
+                    // Only its handle distinguishes a rank that left from a rank that gave up.
                     if matches!(reported.event, Event::GaveUp { .. }) { Event::Left } else { reported.event },
                     reported.handle.clone(),
                     call.map(|(call, _)| call),
@@ -429,7 +429,7 @@ fn longer_all_standard_locks_of_two_ranks_whose_sections_are_empty() {
 }
 
 fn all_standard_locks_of_two_ranks(section: Section) {
-    // Those that recover have many more schedules. The tests of failures compare them with and without reductions.
+    // Locks that recover have many more schedules. The tests of failures compare them with and without reductions.
     for subject in subjects().into_iter().filter(|subject| !subject.recovers()) {
         for &scenario in of_two(&subject) {
             for network in Network::ALL {

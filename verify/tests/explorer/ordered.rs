@@ -9,7 +9,7 @@ use rmalab_verify::{Check, Network, Program, Property};
 
 use crate::{counterexample, plain, replayed, run, verdict};
 
-/// What a rank does between its put and its next step.
+/// The calls of a rank between its put and its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Between {
     Nothing,
@@ -20,11 +20,11 @@ enum Between {
 /// The step of a rank that the put has to come ahead of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
-    /// A put that tells the other rank.
+    /// A put that notifies the other rank.
     Put,
-    /// A swap that tells the other rank.
+    /// A swap that notifies the other rank.
     Swap,
-    /// A look at what the other rank has put (Dekker's first step).
+    /// A look at the other rank's put (Dekker's first step).
     Look,
 }
 

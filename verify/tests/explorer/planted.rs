@@ -446,7 +446,7 @@ fn events_that_should_happen_are_reported() {
     // A lock without code satisfies everything, and is never entered.
     let nothing = sometimes(&check(subject("nocheck").unwrap(), "2Ax1"));
     assert_eq!(seen(&nothing, "every rank enters in its last acquisition"), Some(false));
-    // One rank never waits for another one.
+    // One rank never waits for another rank.
     let one = sometimes(&check(lock::<Handover>(), "1Wx1"));
     assert_eq!(seen(&one, "a rank has to wait"), None);
 }

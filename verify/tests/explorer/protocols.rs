@@ -52,7 +52,7 @@ impl<A: RemoteAtomics + ?Sized> Side<'_, A> {
         self.of(self.rank(), index)
     }
 
-    /// The other one of ranks 0 and 1.
+    /// Rank 1 for rank 0, and rank 0 for rank 1.
     pub(crate) fn other(&self) -> Rank {
         Rank(1 - self.rank().0)
     }
@@ -171,7 +171,7 @@ impl<const FLUSH: bool, const TIDY: bool> Protocol for Peterson<FLUSH, TIDY> {
     }
 }
 
-/// Dekker's entry: put the local flag, then read the flags of the others. The lower rank insists, the higher rank
+/// Dekker's entry: put the local flag, then read the other ranks' flags. The lower rank insists, the higher rank
 /// yields (Lamport's one-bit algorithm). `FLUSH` completes the put before the read.
 pub(crate) struct OneBit<const FLUSH: bool>;
 

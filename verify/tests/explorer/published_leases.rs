@@ -1,5 +1,5 @@
 //! The leases of DSLR (D. Y. Yoon, M. Chowdhury, B. Mozafari: Distributed Lock Management with RDMA, SIGMOD'18), as published and as
-//! ShiftLock's artifact (FAST'25) has them: time that passes at any step breaks them.
+//! in ShiftLock's artifact (FAST'25). Time that passes at any step breaks them.
 //!
 //! A lease lasts for [`LAPSE`], except where a test says otherwise. So a rank that has entered since time passed last holds a lease
 //! that has not passed.
@@ -22,7 +22,7 @@ const fn field(word: u64, unit: u64) -> u64 {
     (word / unit) & ((1 << BITS) - 1)
 }
 
-/// Which changes of the served tickets restart the time after which a waiter goes past them.
+/// The changes of the served tickets that restart the time after which a waiter goes past them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Restarts {
     /// As published: one of them.
@@ -31,7 +31,7 @@ enum Restarts {
     Both,
 }
 
-/// How a holder releases.
+/// The form of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Release {
     /// As published: unless its lease has passed.

@@ -1,4 +1,4 @@
-//! Ranks that fail at any step and come back: locks that resume, and what an engine may do with a rank between its failure and its return.
+//! Ranks that fail at any step and come back: locks that resume, and an engine's steps for a rank between its failure and its return.
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics};
 use rmalab_locks::recoverable::Stage;
@@ -81,7 +81,7 @@ fn without_a_failure_these_defects_do_not_show() {
 
 const BACKOFF: Backoff = Backoff { min: 1, max: 1 };
 
-/// A lock that forgets what a rank was doing: each one that comes back is inside, or idle.
+/// A lock that forgets a rank's interrupted call: each rank that comes back is inside, or idle.
 #[derive(Debug)]
 struct Forgetful<M, const INSIDE: bool>(M);
 

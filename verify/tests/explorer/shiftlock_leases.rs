@@ -34,7 +34,7 @@ const fn releases(lock: u64) -> u64 {
     (lock / RELEASE) & MASK
 }
 
-/// What a waiting rank watches: releases and entries.
+/// The fields that a waiting rank watches: releases and entries.
 const fn changes(lock: u64) -> u64 {
     (lock / RELEASE) & (MASK << BITS | MASK)
 }
@@ -46,7 +46,7 @@ const fn era(lock: u64) -> u64 {
 /// In a note, above the lock's word: its reader holds the lock.
 const HANDOVER: u64 = 1 << 62;
 
-/// A published fault that a form of the lock has, and no other one.
+/// The only published fault that a form of the lock has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Fault {
     #[default]
@@ -97,7 +97,7 @@ impl ShiftLease {
         Ok(Some(()))
     }
 
-    /// What the home does for a request: it resets the lock that it finds, in one step.
+    /// The home's answer to a request: it resets the lock that it finds, in one step.
     fn reset<A: RemoteAtomics + ?Sized>(&self, ra: &A, asked: u64) -> Result<()> {
         let mut now = ra.get(self.lock)?;
         loop {
@@ -156,7 +156,7 @@ impl ShiftLease {
         Ok(entered.map(|_| ()))
     }
 
-    /// Waits behind another writer.
+    /// Waits in the queue after another writer.
     fn wait<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, lock: u64, watch: &mut Watch) -> Result<Option<()>> {
         loop {
             let note = ra.get(ra.rank().at(self.note))?;

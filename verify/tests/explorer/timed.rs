@@ -132,10 +132,10 @@ impl<const DEFECT: u32> Attempts for Queue<DEFECT> {
 }
 
 /// For two ranks: a count of both, and a flag of each rank that hands the lock over. A rank that gives up takes its count
-/// back, unless the lock is on its way to it. With `WAKES` false, nobody is woken.
+/// back, unless the lock is on its way to it. With `WAKES` false, no rank is woken.
 ///
-/// The count does not show that the holder has left and come back. So a rank that gives up can take back the count of
-/// the other one, while the lock is on its way to it.
+/// The count does not show that the holder has left and come back. So a rank that gives up can take back the other
+/// rank's count, although that rank is handing the lock over to it.
 struct Handed<const WAKES: bool>;
 
 impl<const WAKES: bool> Protocol for Handed<WAKES> {
@@ -342,7 +342,7 @@ fn time_is_explored_in_timed_acquisitions_only() {
     let unexplored = |subject, scenario| run(&check(subject, scenario), &plain()).unexplored;
     assert_eq!(unexplored(timed::<Queue<NONE>>(), "2Wtimed"), [""; 0]);
     assert_eq!(unexplored(timed::<Handed<true>>(), "2Wtimed"), [""; 0]);
-    /// Gives up at a time of its own.
+    /// Gives up at its own time, whatever its deadline is.
     struct Impatient;
     impl Protocol for Impatient {
         const NAME: &'static str = "impatient";

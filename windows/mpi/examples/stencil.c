@@ -1,6 +1,6 @@
 /*
  * A stencil: heat in a ring of cells, of which each rank has a part. A rank puts its outer cells into the halos of its neighbours. Even and
- * odd steps have halos of their own: a neighbour may put those of the next step while this rank still reads those of the last one.
+ * odd steps have separate halos: a neighbour may put the halos of the next step while this rank still reads the last ones.
  *
  *     mpicc -o stencil stencil.c -lm
  *     rmalab preload -- mpirun -n 4 ./stencil
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int left = (rank + size - 1) % size, right = (rank + 1) % size, mine = CELLS / size + (rank < CELLS % size);
     int first = rank * (CELLS / size) + (rank < CELLS % size ? rank : CELLS % size);
-    /* The window has the left and the right halo of even steps, and then those of odd ones. */
+    /* The window has the left and the right halo of even steps, and then the halos of odd steps. */
     double *halos, cells[CELLS + 2], next[CELLS + 2];
     MPI_Win win;
     MPI_Win_allocate(8 * 4, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &halos, &win);
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
             next[i] = 0.25 * cells[i - 1] + 0.5 * cells[i] + 0.25 * cells[i + 1];
         memcpy(&cells[1], &next[1], sizeof(double) * (size_t)mine);
     }
-    /* All cells at rank 0, which prints what does not depend on the number of ranks. */
+    /* All cells at rank 0, which prints figures that do not depend on the number of ranks. */
     double gathered[CELLS];
     int counts[CELLS], firsts[CELLS];
     for (int i = 0; i < size; i++) {

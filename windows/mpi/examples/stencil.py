@@ -16,8 +16,8 @@ left, right = (rank - 1) % size, (rank + 1) % size
 firsts = [CELLS * r // size for r in range(size + 1)]
 mine = firsts[rank + 1] - firsts[rank]
 
-# The left and the right halo of even steps, and then those of odd ones: a neighbour may put those of the next step while this rank still
-# reads those of the last one.
+# The left and the right halo of even steps, and then of odd steps: a neighbour may put halos of the next step while this rank still
+# reads the last ones.
 win = MPI.Win.Allocate(8 * 4, 8, comm=comm)
 halos = memoryview(win.tomemory()).cast("d")
 cells = [sin((firsts[rank] + i) * 0.37) for i in range(1, mine + 1)]

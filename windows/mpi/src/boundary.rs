@@ -151,7 +151,7 @@ fn agree(
 ) -> Result<Rc<Worlds>, String> {
     let digest = plan.settings.digest;
     let many = u64::from(threads::are_many());
-    // Some barriers of this rank are the host's.
+    // The host does some barriers of this rank.
     let by_host = u64::from(!host::has_one_thread() || host::has_fortran());
     // Each reason has its own word, since the ranks agree on the largest word.
     let odd = wanted.bytes < 0 || !u32::try_from(wanted.unit).is_ok_and(|unit| unit > 0);
@@ -1015,7 +1015,7 @@ fn check_launcher() {
         let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
         let (mpich, open_mpi) = (("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"));
         let (own, other) = if cfg!(open_mpi) { (open_mpi, mpich) } else { (mpich, open_mpi) };
-        // The launcher of this MPI may itself run under the other one. One process of all prints the line.
+        // The launcher of this MPI may itself run under the other MPI. One process of all prints the line.
         if let (None, Some(size @ 2..), Some(0)) = (number(own.0), number(other.0), number(other.1))
             && let Ok((_, 1)) = host::place(host::everyone())
         {

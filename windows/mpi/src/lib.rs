@@ -2,7 +2,7 @@
 //!
 //! The crate is a shared library, `librmalab_mpi.so`, for one MPI: the MPI of the `mpicc` that built it (`MPICC`). A program
 //! gets it by `LD_PRELOAD`, or is linked with it before its MPI. The library defines the calls of MPI's chapter on one-sided
-//! communication (`MPI_Win_lock`, `MPI_Put`), and calls the MPI below it, the *host*, by its profiling names (`PMPI_Put`).
+//! communication (`MPI_Win_lock`, `MPI_Put`). It calls the MPI below it, the *host*, by its profiling names (`PMPI_Put`).
 //!
 //! ```sh
 //! mpirun -n 4 env LD_PRELOAD=$PWD/librmalab_mpi.so RMALAB_LOCK_POLICY=hierarchical ./program

@@ -270,8 +270,8 @@ impl std::fmt::Debug for Tried {
 }
 
 /// The candidates with these names of policies or candidates. By default all except nocheck and, if the program `shares`
-/// locks, the mutexes: these would serialize it, or make it wait for ever. With `by_name`, only those that the info string
-/// selects.
+/// locks, the mutexes: these would serialize it, or make it wait for ever. With `by_name`, only candidates that the info
+/// string selects.
 pub(super) fn chosen(registry: &Registry, chosen: &[String], shares: bool, by_name: bool) -> Result<Vec<Tried>> {
     let listed = ALL.iter().map(Tried::Listed);
     let outside = registry.outside().map(|subject| Tried::Outside(Arc::clone(&subject.advised)));
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn calls_are_code() {
-        // The list evaluates the text that it prints, token by token, so one comparison is enough.
+        // The list evaluates exactly the tokens that it prints, so one comparison is enough.
         assert_eq!(
             named(&["two-level/retract"]).unwrap()[0].builder(),
             "Window::builder(&team).policy::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, \

@@ -14,7 +14,7 @@ const WIDE: f64 = 0.3;
 /// From this number of seeds on, more of them narrow an interval only slowly.
 const MANY_SEEDS: u32 = 5;
 
-/// The ratio to the first policy from which it is easier to read than a percentage.
+/// The least ratio to the first policy that is easier to read than a percentage.
 const FACTOR: f64 = 10.0;
 
 impl Advice {
@@ -74,8 +74,8 @@ impl Advice {
         document
     }
 
-    /// Returns whether the ranking has the row: the first one, the program's, the chosen one, the one that its info string
-    /// selects, or the best one measured.
+    /// Returns whether the ranking has the row. It has the first, the program's, the chosen and the best measured
+    /// candidate, and the one that the choice's info string selects.
     fn matters(&self, row: &Row) -> bool {
         let is_selected = |chosen: &Row| row.is_default && !row.info.is_empty() && row.info == chosen.info;
         self.all
@@ -123,7 +123,7 @@ impl Advice {
         Some(text + ". --all prints a row for each.")
     }
 
-    /// What the trace lacks, if its files end early.
+    /// A note on the missing calls of a trace whose files end early.
     fn gap(&self) -> Option<String> {
         (self.cut > 0).then(|| {
             format!(
@@ -197,7 +197,7 @@ impl Advice {
         format!("{verb} {}: {because}.", chosen.candidate)
     }
 
-    /// Whether measurements confirm the choice.
+    /// The sentence on whether measurements confirm the choice.
     fn measurement(&self, chosen: &Row) -> Option<String> {
         let (verdict, measured) = (self.verdict.as_ref()?, chosen.measured.as_ref()?);
         let mut text = format!(
@@ -258,7 +258,7 @@ impl Advice {
     }
 }
 
-/// How a program of this library chooses a candidate.
+/// The sentence on how a program of this library chooses a candidate.
 fn of_builder(chosen: &Row) -> String {
     let mut listing = format!("builder  {}\ninfo     ", chosen.builder);
     if chosen.info.is_empty() {
@@ -272,7 +272,7 @@ fn of_builder(chosen: &Row) -> String {
     listing
 }
 
-/// How the user of an MPI program chooses a candidate, which has its policy's defaults.
+/// The sentence on how the user of an MPI program chooses a candidate, which has its policy's defaults.
 fn of_mpi(chosen: &Row) -> String {
     format!(
         "command   rmalab preload --policy {} -- mpirun ...\nvariable  {}={}\ninfo      {}   (of one window, in the program)",
@@ -296,7 +296,7 @@ fn interval(estimate: &Estimate) -> String {
     estimate.relative().map_or("–".to_owned(), |half| format!("± {:.1} %", half * 100.0))
 }
 
-/// A policy's objective in relation to the first one's: latencies are longer, rates lower.
+/// A policy's objective relative to the first policy's: latencies are longer, rates are lower.
 fn beside(standing: Standing, objective: Objective) -> String {
     match (standing, objective) {
         (Standing::Winner, _) => "first".to_owned(),
@@ -308,7 +308,7 @@ fn beside(standing: Standing, objective: Objective) -> String {
     }
 }
 
-/// Two of them, from the least to the most, in one notation.
+/// Two such ratios, from the least to the greatest, in one notation.
 fn span(least: Standing, most: Standing, objective: Objective) -> String {
     let [from, to] = [least, most].map(|standing| beside(standing, objective));
     match (least, most) {

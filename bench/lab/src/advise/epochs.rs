@@ -11,19 +11,19 @@ use rmalab_windows::{AccumulateStrategy, FenceStrategy, PscwStrategy};
 
 use super::source::{Recorded, Source};
 
-/// What a program does on a window on which no rank takes a lock.
+/// A program's calls on a window on which no rank takes a lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Epochs {
     /// The trace, in a line.
     pub source: String,
-    /// How often all ranks together made each call, the most frequent call first.
+    /// Each call with its number for all ranks together, the most frequent call first.
     pub calls: Vec<(&'static str, u64)>,
     /// The nanoseconds of all ranks together in the calls, and from the first call to the last; `None` if a file has no end.
     pub time: Option<(u64, u64)>,
     /// The settings that apply to the calls, a line each.
     pub settings: Vec<String>,
-    /// Whether the program is one on windows of an MPI.
+    /// True if the program is one on windows of an MPI.
     pub is_mpi: bool,
 }
 

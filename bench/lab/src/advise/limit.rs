@@ -1,8 +1,9 @@
 //! The limit of a policy: the largest part of the ranks' time.
 //!
-//! The time of all ranks from begin to end has four parts. *Computation* is the time in the steps. *Data* is the rest
-//! without computation, lock and unlock, plus the flushes of the unlocks, as long as they are without any lock.
-//! *Operations* are the lock's own (all, less those of a run without locks), as long as each takes undisturbed.
+//! The time of all ranks from begin to end has four parts. *Computation* is the time in the steps. *Data* is the time
+//! outside computation, lock and unlock. It includes the flushes of the unlocks, as long as they take without any lock.
+//! *Operations* are the lock's own operations, as long as each takes undisturbed: all operations, less the operations
+//! of a run without locks.
 //! *Waiting* is the rest of lock and unlock: for holders, or for a turn at a word or at an adapter.
 
 use rmalab_atomics::Distance;
@@ -44,7 +45,7 @@ pub enum Limit {
     Operations {
         /// The number of operations of an acquisition.
         count: f64,
-        /// Whether most of them go to other nodes.
+        /// True if most of them go to other nodes.
         remote: bool,
         /// The share of the time.
         share: f64,

@@ -23,11 +23,12 @@ const TASK: &str = "RMALAB_ADVISE_TASK";
 /// The number of runs of each candidate; the first does not count.
 pub const ROUNDS: u32 = 81;
 
-/// Duration of a run: long compared with a barrier of the ranks, and short compared with the scheduler's slices, so that
-/// in most runs no rank loses a processor.
+/// Duration of a run. It is long compared with a barrier of the ranks. It is short compared with the scheduler's slices,
+/// so that in most runs no rank loses a processor.
 pub(super) const RUN: Duration = Duration::from_millis(1);
 
-/// One in this number of runs counts, those with the most throughput, since other load can only make a run longer.
+/// One in this number of runs counts. They are the runs with the most throughput, since other load can only make a run
+/// longer.
 const UNDISTURBED: usize = 4;
 
 /// The allowed time of the ranks beyond the expected one.
@@ -146,7 +147,7 @@ fn run<'a>(ranks: impl Iterator<Item = &'a Ran>) -> Measured {
     }
 }
 
-/// A rank's code: all rounds, each with all candidates, beginning with another one each time.
+/// A rank's code: all rounds, each with all candidates. Each round begins with another candidate.
 fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Source) -> Result<Vec<Ran>> {
     bind_to_core(ra.rank())?;
     let failed = |source: rmalab_windows::Error| Error::Ranks(source.to_string());

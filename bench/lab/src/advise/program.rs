@@ -27,7 +27,7 @@ struct Window<'a> {
     task: Task<'a>,
 }
 
-/// What there is to do for a window.
+/// The work for a window.
 #[derive(Debug)]
 enum Task<'a> {
     Advise(Box<Advise<'a>>),
@@ -147,7 +147,7 @@ fn joined(documents: Vec<(&str, Document)>) -> Document {
     all
 }
 
-/// What a variable can do for several windows, if some need another policy than they have.
+/// A sentence on what a variable can do for several windows, if some need another policy than they have.
 fn variable(advices: &[Advice]) -> Option<String> {
     let (first, others) = advices.split_first()?;
     if others.is_empty() || advices.iter().all(Advice::keeps) {

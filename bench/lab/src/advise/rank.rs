@@ -66,7 +66,7 @@ pub(super) fn drive(
     Ok(done)
 }
 
-/// Acquisitions per second, of all ranks together, from the first rank's begin to the last one's end.
+/// Acquisitions per second, of all ranks together, from the first rank's start to the last rank's end.
 pub(super) fn throughput(ranks: &[Done]) -> f64 {
     let began = ranks.iter().map(|done| done.began).min().unwrap_or(0);
     let ended = ranks.iter().map(|done| done.ended).max().unwrap_or(0);

@@ -157,7 +157,7 @@ fn rank(
 }
 
 impl Sample {
-    /// Operations of an acquisition, by distance, including those of the data.
+    /// Operations of an acquisition, by distance, including operations on the data.
     pub(super) fn operations(&self) -> [f64; 3] {
         Distance::ALL.map(|distance| self.stats.operations.at(distance) as f64 / self.acquisitions.max(1) as f64)
     }

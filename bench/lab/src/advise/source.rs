@@ -47,7 +47,7 @@ pub struct Recorded {
     pub cut: usize,
     /// The nanoseconds from the first call to the last, of all ranks together; `None` if a file ends early.
     pub elapsed: Option<u64>,
-    /// Whether the window was two-sided.
+    /// True if the window was two-sided.
     pub is_two_sided: bool,
     /// The policy of the recorded run.
     pub policy: Option<String>,
@@ -185,7 +185,7 @@ impl Source {
         matches!(self, Source::Trace(_))
     }
 
-    /// Returns whether the recorded locks were those of an MPI, and of no policy.
+    /// Returns whether the recorded locks were an MPI's, and not a policy's.
     pub(super) fn has_other_locks(&self) -> bool {
         matches!(self, Source::Trace(Recorded { mpi: Some(_), policy: None, .. }))
     }
@@ -277,7 +277,7 @@ impl Source {
     }
 
     /// The steps of a rank under a seed. A seed makes each time between calls of a trace up to a tenth shorter or
-    /// longer: the recorded run is one of many, and its times are not exact.
+    /// longer. The reason is that the recorded run is one of many, and its times are not exact.
     pub(super) fn steps(&self, seed: u64, rank: Rank) -> Box<dyn Iterator<Item = Step> + '_> {
         match self {
             Source::Workload(workload) => Box::new(workload.steps(seed, rank)),

@@ -1,7 +1,7 @@
 //! The arena: all locks over tables of locks, and a map of which one is best where.
 //!
-//! The axes of the map are the share of exclusive locks and the contention, for each number of ranks. Beside it stand the operations of one
-//! lock, alone and with waiters, counted.
+//! The axes of the map are the share of exclusive locks and the contention, for each number of ranks. Next to it are the counted operations
+//! of one lock, alone and with waiters.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub const WRITERS: [f64; 3] = [1.0, 0.5, 0.05];
 /// The number of measured acquisitions of all ranks together, and the least number of each rank.
 pub const PAIRS: (u32, u32) = (20_000, 4);
 
-/// Events of a simulation: at least, and for each rank.
+/// Events of a simulation: the least number, and the number for each rank.
 pub const EVENTS: (u64, u64) = (2_000_000, 160);
 
 /// The number of waiters in the table of operations.
@@ -54,12 +54,12 @@ const MEASURES: [Measure; 4] = [
     ("operations in other nodes for a pair", false, |point| Value::Number(point.operations.by_distance()[2])),
 ];
 
-/// Simulates the locks of `options` over its tables; without a lock, table, number of pairs or limit of events in it, the arena's own.
-/// Returns nothing if it was stopped.
+/// Simulates the locks of `options` over its tables. Where `options` has no lock, table, number of pairs or limit of events, the
+/// arena's defaults apply. Returns nothing if it was stopped.
 ///
 /// # Errors
 ///
-/// Errors of [`Simulation`], and of a lock that cannot be counted.
+/// Errors of [`Simulation`], and of a lock whose operations cannot be counted.
 pub fn run(
     registry: &Registry,
     options: &Options,
@@ -107,7 +107,7 @@ pub fn run(
 ///
 /// # Errors
 ///
-/// Those of [`run`].
+/// Errors of [`run`].
 pub fn simulations(registry: &Registry, options: &Options) -> Result<usize> {
     let parts = parts(registry, &with_locks(registry, options))?;
     Ok(parts.iter().map(|simulation| simulation.options().simulations()).sum())
@@ -127,7 +127,7 @@ fn with_locks(registry: &Registry, options: &Options) -> Options {
 fn parts<'r>(registry: &'r Registry, options: &Options) -> Result<Vec<Simulation<'r>>> {
     if options.loads.iter().any(|load| load.table.as_ref().is_some_and(|table| table.trace.is_some())) {
         return Err(Error::usage(
-            "the arena varies the share of exclusive locks, which a trace has of its own: use rmalab simulate --table",
+            "the arena varies the share of exclusive locks, but a trace has its own share: use rmalab simulate --table",
         ));
     }
     let mut simulations = Vec::new();
@@ -280,7 +280,7 @@ fn figures(all: &Outcome, ranks: u32, table: &Locks) -> Table {
     made
 }
 
-/// How often each lock is first by throughput, in a sentence.
+/// A sentence on the number of places at which each lock is first by throughput.
 fn wins(all: &Outcome, ranks: u32) -> Option<String> {
     let mut wins: Vec<(String, u32)> = Vec::new();
     for load in &all.loads {
@@ -329,16 +329,16 @@ fn operations(registry: &Registry, profile: &Profile, locks: &[String]) -> Resul
 /// Acquisitions of each rank, on average, while operations are counted, and ahead of that.
 const COUNTED: (u64, u64) = (50, 10);
 
-/// Events after which a lock counts as one that makes no progress.
+/// The number of events after which a lock without progress counts as stuck.
 const MOST: u64 = 3_000_000;
 
-/// The mean atomics, gets and puts of a pair on memory of other ranks, with that many ranks at the lock, of whose acquisitions `readers` of 2
+/// The mean atomics, gets and puts of a pair on memory of other ranks, with that many ranks at the lock. Of every 2 acquisitions, `readers`
 /// are shared. `None` if the lock made too little progress.
 fn kinds(subject: &Subject, profile: &Profile, active: u32, readers: u32) -> Result<Option<[f64; 3]>> {
     let world = World { ranks_per_node: Some(1), segment_bytes: SEGMENT_BYTES, ..World::new(WAITERS + 2) };
     let simulator = Simulator::new(profile, &world)?;
     let make = subject.maker();
-    // The pairs of all ranks, those that were counted, and their operations.
+    // The pairs of all ranks, the counted pairs, and their operations.
     let counter = Rc::new(RefCell::new((0_u64, 0_u64, Counts::default())));
     let failure = Rc::new(RefCell::new(None));
     let (ahead, last) = (COUNTED.1 * u64::from(active), (COUNTED.0 + COUNTED.1) * u64::from(active));
@@ -354,7 +354,7 @@ fn kinds(subject: &Subject, profile: &Profile, active: u32, readers: u32) -> Res
             lock.unlock(&counted, kind, Rank(0))?;
             let (pairs, measured, counts) = &mut *body.borrow_mut();
             *pairs += 1;
-            // Until the last of them, no rank has left.
+            // No rank leaves ahead of the last of these acquisitions.
             if (ahead..=last).contains(pairs) {
                 *measured += 1;
                 *counts += counted.counts();

@@ -102,7 +102,7 @@ impl Outcome {
         section
     }
 
-    /// Tells of locks that starved ranks, each at its largest number of ranks.
+    /// A sentence on locks that starved ranks, each at its largest number of ranks.
     pub(crate) fn starved(&self, points: &[&Point]) -> Option<String> {
         let of = self.subjects.iter().filter_map(|info| {
             let starved = points.iter().filter(|point| point.key.lock == info.name && point.starved > 0);
@@ -116,7 +116,7 @@ impl Outcome {
             }
             format!(
                 "Some locks starved ranks, which made too few pairs while the others made more than theirs: {}. The \
-                 slowest rank's time is that of the whole measurement, over the pairs that it made.",
+                 slowest rank's time is the time of the whole measurement, divided by the pairs that it made.",
                 of.join("; ")
             )
         })
@@ -413,7 +413,7 @@ fn multiple(factor: f64) -> String {
     if factor < 1000.0 { digits(factor) } else { grouped(factor.round() as u64) }
 }
 
-/// A lock that takes less than this many times as long as another one is called as fast.
+/// A lock that takes less than this many times as long as another one counts as equally fast.
 const ALIKE: f64 = 1.01;
 
 /// Some quantiles as cells, or that many empty cells.

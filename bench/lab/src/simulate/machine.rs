@@ -19,7 +19,7 @@ const COMPARED: [(&str, bool); 5] =
 const POLLED: (&str, bool) = ("tas", false);
 
 /// The time of this lock alone, beyond its [`ATOMICS`], is the time of the study's loop and of a lock's code. The
-/// simulator takes no time for them, so the simulated ranks compute for that long. This lock is not compared.
+/// simulator takes no time for them, so the simulated ranks compute for that long. The comparison leaves out this lock.
 const LOOP: &str = "tas-rw";
 
 /// Atomics in a pair of [`LOOP`].
@@ -54,7 +54,8 @@ type Pairs = Vec<[f64; 2]>;
 /// Measures locks on processes of this machine, one rank alone and two against each other, and simulates the same. It
 /// uses `profile`, or a calibration ahead of each repetition.
 ///
-/// Returns the checks, and the number of valid repetitions: those between two calibrations that agree.
+/// Returns the checks, and the number of valid repetitions. A repetition is valid if the calibrations before and after
+/// it agree.
 ///
 /// # Errors
 ///
@@ -94,7 +95,7 @@ pub fn compare(registry: &Registry, profile: Option<&Profile>, seed: u64) -> Res
     Ok((checks, repetitions.len() as u32))
 }
 
-/// The given profile, or this machine's at this moment.
+/// The given profile, or a profile of this machine, calibrated now.
 fn calibrated(profile: Option<&Profile>) -> Result<Profile> {
     match profile {
         Some(profile) => Ok(profile.clone()),

@@ -35,7 +35,7 @@ pub struct Options {
     /// Measured acquisitions of each rank; none means [`auto_pairs`].
     pub pairs: Option<u32>,
     /// The share of `pairs` that each rank acquires before it measures, at least one acquisition. After its measured
-    /// ones it goes on until all ranks have measured, at most as often again. 0 switches both off.
+    /// acquisitions, it goes on until all ranks have measured, for at most as many again. 0 switches both off.
     pub warm_up: f64,
     /// The number of seeds for each point.
     pub seeds: u32,
@@ -87,7 +87,7 @@ pub const MAX_EVENTS: u64 = 200_000_000;
 /// Default number of measured acquisitions of a point, all ranks together.
 const AUTO_PAIRS: u32 = 300_000;
 
-/// Default number of measured acquisitions of each of `ranks` ranks: 1,000, but at least 4, and fewer if they would take
+/// Default number of measured acquisitions of each of `ranks` ranks: 1,000, or fewer, but at least 4, if they would take
 /// more than seconds.
 pub fn auto_pairs(ranks: u32) -> u32 {
     (AUTO_PAIRS / ranks.max(1)).clamp(4, 1000)
@@ -199,15 +199,15 @@ impl Options {
     }
 }
 
-/// The repeated actions of ranks: the locks that they acquire, and what they do with them.
+/// The repeated actions of ranks: the locks that they acquire, and their actions with these.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Load {
     /// The locks.
     pub mix: Mix,
-    /// The actions inside, or after them.
+    /// The actions of a rank while it holds the locks, or after their release.
     pub section: Section,
-    /// The table from which each acquisition draws its lock, or whose trace has the transactions of the ranks; without it
-    /// there is one lock, and a [`Target`] in it.
+    /// The table from which each acquisition draws its lock, or whose trace has the transactions of the ranks. Without
+    /// it, there is one lock, and a [`Target`] in it.
     pub table: Option<Table>,
 }
 

@@ -85,8 +85,8 @@ impl fmt::Display for Parameters {
 }
 
 impl Parameters {
-    /// Gives these parameters to the locks of `registry`, and adds those that only simulations have: rma-mcs and rma-rw
-    /// if they are missing, and hierarchical with small leaves.
+    /// Gives these parameters to the locks of `registry`. It adds the locks that only simulations have: rma-mcs and
+    /// rma-rw if they are missing, and hierarchical with small leaves.
     pub fn apply(self, registry: &mut Registry) {
         let hierarchical = {
             let default = HierarchicalParams::default();

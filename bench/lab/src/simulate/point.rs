@@ -114,8 +114,8 @@ pub struct Point {
     pub starved: u32,
     /// The number of seeds in this result.
     pub seeds: u32,
-    /// The slowest rank's time for a pair, on average over its pairs; of a starved rank the time of the measurement over
-    /// its pairs, or over one if it made none.
+    /// The slowest rank's time for a pair, on average over its pairs. For a starved rank, it is the time of the
+    /// measurement divided by its pairs, or by one if it made none.
     pub slowest_ns: f64,
     /// The least `slowest_ns` of all seeds.
     pub slowest_min_ns: f64,
@@ -144,8 +144,8 @@ pub struct Point {
     pub mean_queue: f64,
     /// The largest number of messages that waited for it at a time.
     pub longest_queue: u32,
-    /// The least time of a pair of each rank that the word with most operations allows: its operations by adapters, one
-    /// after the other. 0 if adapters served none.
+    /// The least time for a pair of each rank that the busiest word allows: adapters serve its operations one after the
+    /// other. 0 if adapters served none.
     pub bound_ns: f64,
     /// Virtual time of the whole simulation.
     pub end_ns: f64,
@@ -161,7 +161,7 @@ pub struct Point {
 pub struct Side {
     /// From the request to the grant, in nanoseconds.
     pub acquire: Quantiles,
-    /// The mean number of grants to others between a request and its grant.
+    /// The mean number of grants to other ranks between a request and its grant.
     pub bypass_mean: f64,
     /// The largest number of grants to others between a request and its grant.
     pub bypass_max: u64,
@@ -207,7 +207,7 @@ impl Point {
         let begin = times.iter().map(|times| times.begin).min().unwrap_or(0);
         let each = times.iter().map(|times| {
             let until = if table || starved(times) { end } else { times.end };
-            // A rank may have begun to measure when all was over.
+            // A rank may have begun to measure only after the end.
             let since = if table && starved(times) { begin } else { times.begin };
             until.saturating_sub(since) as f64 / 1000.0 / times.pairs.max(1) as f64
         });
@@ -216,7 +216,7 @@ impl Point {
         let rates: Vec<f64> = each.iter().map(|ns| 1.0 / ns.max(1e-3)).collect();
         let pairs = times.iter().map(|times| times.pairs).sum::<u64>().max(1) as f64;
         let operations = |kind| Distance::ALL.map(|distance| stats.operations.count(kind, distance) as f64 / pairs);
-        // Those of the adapter that take turns, for the mean number of pairs of a rank.
+        // The operations of the adapter that take turns, for the mean number of pairs of a rank.
         let bound = |span: Span| span.as_nanoseconds() * f64::from(key.ranks) / pairs;
         let sides = shared.sides.borrow();
         let mut both = sides[0].acquire.clone();

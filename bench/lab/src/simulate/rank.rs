@@ -1,7 +1,7 @@
 //! The code of each simulated rank, and the counters that all of them share.
 //!
-//! All ranks of a simulation are coroutines of one thread, so their counters are shared memory, which takes no virtual
-//! time: unlike in a study, the measurement disturbs nothing.
+//! All ranks of a simulation are coroutines of one thread. So their counters are shared memory, and take no virtual
+//! time. Unlike in a study, the measurement disturbs nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub(crate) struct Task {
     pub(crate) target: Target,
     pub(crate) home: Rank,
     pub(crate) exclusive_ranks: u32,
-    /// Whether the lock excludes anything.
+    /// True if the lock excludes anything.
     pub(crate) excludes: bool,
     pub(crate) seed: u64,
     pub(crate) warm_up: u32,
@@ -40,13 +40,13 @@ pub(crate) struct Task {
 /// Data that the ranks of one simulation share: their task and the results.
 pub(crate) struct Shared {
     pub(crate) task: Task,
-    /// Where the locks are, if the task draws from a table.
+    /// The places of the locks, if the task draws from a table.
     layout: Option<Arc<Layout>>,
     /// The guard that may end the simulation early.
     pub(crate) guard: Guard,
     /// Ranks that have not made all pairs of their task.
     measuring: Cell<u32>,
-    /// Whether the measurement has to end soon.
+    /// True if the measurement has to end soon.
     pub(crate) hurry: Cell<bool>,
     /// Pairs of all ranks in the measurement.
     measured: Cell<u64>,
@@ -68,12 +68,12 @@ pub(crate) struct Shared {
 struct Holders {
     all: u32,
     exclusive: u32,
-    /// Those with a shared and those with an exclusive lock, by the locked rank or the lock of the table.
+    /// The ranks with a shared and with an exclusive lock, by the locked rank or the lock of the table.
     of_books: HashMap<u32, [u32; 2]>,
 }
 
 impl Holders {
-    /// Adds a rank that has entered, and returns whether the others inside exclude it.
+    /// Adds a rank that has entered, and returns whether the other ranks inside exclude it.
     fn enter(&mut self, choice: Choice, book: u32) -> bool {
         let Choice::One(kind, _) = choice else {
             self.all += 1;
@@ -188,11 +188,11 @@ enum Locks<'a> {
 /// One rank's code: makes its part of the lock with `make`, and acquires and releases it as the load requires.
 ///
 /// After the warm-up all ranks begin to measure at the same time, and each ends after the pairs of its task. With a table of locks, each
-/// goes on until the ranks have made the pairs of all tasks together, or half of the allowed events have passed. So the throughput is that
-/// of all ranks at work, and a lock that collapses still has one.
+/// goes on until the ranks together have made the pairs of all tasks, or half of the allowed events have passed. So the throughput is
+/// measured with all ranks at work, and a lock that collapses still has one.
 ///
-/// If some ranks take only exclusive locks, the others go on until those have ended. Since a lock may starve its writers, they stop after
-/// [`LONGEST`] times the pairs of all tasks, or half of the allowed events.
+/// If some ranks take only exclusive locks, the others go on until these writers have ended. Since a lock may starve its writers, the
+/// others stop after [`LONGEST`] times the pairs of all tasks, or half of the allowed events.
 ///
 /// # Errors
 ///
@@ -215,7 +215,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
     let table = shared.task.load.table.is_some();
     let (warm_up, pairs) = (shared.task.warm_up, shared.task.pairs);
     let mut locked = Vec::new();
-    // Returns the number of locks that were acquired and released: those of a transaction, or one.
+    // Returns the number of locks that were acquired and released: all locks of a transaction, or one.
     let mut pair = |measured: bool| -> rmalab_locks::Result<u64> {
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
         let number = match (&mut locks, choice) {
@@ -262,7 +262,7 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
         }
         let now = ra.time().0;
         if now == times.end {
-            // A pair without any operation: the other ranks have to have their turn.
+            // A pair without any operation must give the other ranks their turn.
             ra.compute(Duration::ZERO)?;
         }
         times.end = now;
@@ -342,7 +342,7 @@ struct Entered {
     book: u32,
     request: u64,
     measured: bool,
-    /// Those of a writer, by distance.
+    /// A writer's operations, by distance.
     operations: [u64; 3],
 }
 

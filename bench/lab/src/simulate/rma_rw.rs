@@ -95,7 +95,8 @@ pub fn run(stop: &Arc<AtomicBool>) -> Result<Option<Document>> {
     Ok(Some(document))
 }
 
-/// A row for each load and number of ranks, a column for each lock, and how much faster the second lock of `gain` is than the first.
+/// A row for each load and number of ranks, and a column for each lock. The last column is the factor by which the second lock of
+/// `gain` is faster than the first.
 fn times(outcome: &Outcome, title: &str, gain: Option<(&str, &str)>) -> Table {
     let names = outcome.subjects.iter().map(|info| Column::lower(info.name.as_str()));
     let gained = gain.map(|(from, to)| Column::higher(format!("{from} / {to}")));

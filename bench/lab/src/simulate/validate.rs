@@ -56,11 +56,11 @@ impl From<Value> for Cell {
 /// Difference of two values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Apart {
-    /// The simulated one divided by the other, less 1, and its bound on either side.
+    /// The simulated value divided by the other, less 1, and its bound on either side.
     Ratio(f64, f64),
     /// The difference of two shares, and its bound on either side.
     Points(f64, f64),
-    /// The simulated one, and its least allowed value.
+    /// The simulated value, and its least allowed value.
     Least(f64, f64),
 }
 
@@ -127,7 +127,7 @@ pub fn table(reference: &str, checks: &[Check]) -> Table {
 
 /// Compares with published figures for the FX100: M. Hatanaka, A. Hori, Y. Ishikawa, the study of RMA locks
 /// on the FX100 (in Japanese), section 5.2, figures 8, 10 and 12. Each rank acquires and releases `pairs` times (1,000
-/// in the paper), for reading, at the same time as all others; the adapter serves all words.
+/// in the paper), for reading, at the same time as all others. The adapter serves all words.
 ///
 /// # Errors
 ///

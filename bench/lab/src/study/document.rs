@@ -125,7 +125,7 @@ impl<'a> Of<'a> {
         table
     }
 
-    /// What a reader of the table has to know of locks that are not like the others.
+    /// Notes for readers of the table on locks that are unlike the others.
     fn reservations(&self, fraction: f64) -> String {
         let subjects = &self.outcome.subjects;
         let mut text = String::new();

@@ -18,7 +18,7 @@ use rmalab_job::{Error, Result};
 pub struct Options {
     /// The places of the ranks; each backend is measured separately.
     pub backends: Vec<Backend>,
-    /// Numbers of ranks; each makes a world of its own.
+    /// Numbers of ranks; each makes a separate world.
     pub ranks: Vec<u32>,
     /// The subjects' names; none means all that are registered.
     pub locks: Vec<String>,
@@ -42,14 +42,14 @@ pub struct Options {
     pub seed: u64,
     /// The number of ranks on a (simulated) node; none means the machine's own NUMA nodes.
     pub ranks_per_node: Option<u32>,
-    /// Whether each rank is bound to one core, in turn; otherwise the scheduler places them.
+    /// True if each rank is bound to one core, in turn; otherwise the scheduler places them.
     pub bind: bool,
     /// The home of global locks, and the default target of exclusive locks.
     pub home: u32,
     /// The target of exclusive locks.
     pub target: Target,
-    /// The table of locks from which acquisitions draw, as in [`simulate`](crate::simulate); without it there is one lock, and the shares
-    /// of readers are of lock_all. With it they are of shared locks.
+    /// The table of locks from which acquisitions draw, as in [`simulate`](crate::simulate). With it, the shares of readers are shares of
+    /// shared locks. Without it, there is one lock, and they are shares of lock_all.
     pub table: Option<String>,
 }
 
@@ -64,7 +64,7 @@ const DURATIONS: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 /// The shortest default with a network among the backends: a slow network's barrier takes 10 ms, and a cell has several.
 const SHORTEST_OF_NETWORKS: Duration = Duration::from_millis(200);
 
-/// Returns whether the backend's operations are those of shared memory.
+/// Returns whether the backend's operations are operations on shared memory.
 pub(crate) fn shares_memory(backend: Backend) -> bool {
     matches!(backend, Backend::Local | Backend::Shm)
 }
@@ -182,7 +182,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] for text that is no table, and those of a trace's file.
+    /// [`Error::Usage`] for text that is no table, and errors of a trace's file.
     pub(crate) fn table(&self) -> Result<Option<Table>> {
         self.table.as_deref().map(|table| table.parse().map_err(Error::usage)).transpose()
     }
@@ -210,7 +210,7 @@ impl Options {
         Ok(())
     }
 
-    /// The locks of each world: those of one world are measured in turn, and a table leaves no room for another one.
+    /// The locks of each world. Each world measures its locks in turn; a table leaves no room for another one.
     pub(super) fn locks_of_worlds(&self) -> Vec<Vec<String>> {
         match self.table {
             None => vec![self.locks.clone()],
@@ -218,7 +218,7 @@ impl Options {
         }
     }
 
-    /// What a reader acquires.
+    /// The lock that a reader acquires.
     pub fn readers(&self) -> &'static str {
         if self.table.is_some() { "shared locks" } else { "lock_all" }
     }

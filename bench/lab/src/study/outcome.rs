@@ -77,7 +77,7 @@ pub struct Values {
     pub rank_throughput_min: f64,
     /// The throughput of the fastest rank.
     pub rank_throughput_max: f64,
-    /// Jain's index of the ranks' throughputs: 1 when all are equal, 1/ranks when one has everything.
+    /// Jain's index of the ranks' throughputs: 1 when all are equal, 1/ranks when one rank has everything.
     pub jain: f64,
     /// Exclusive grants to the rank that was also the last exclusive holder.
     pub handovers_own: u64,
@@ -85,8 +85,8 @@ pub struct Values {
     pub handovers_node: u64,
     /// Exclusive grants whose last exclusive holder was a rank of another node.
     pub handovers_remote: u64,
-    /// Acquisitions, of all ranks and repetitions, during which another rank held what they exclude: the lock is broken
-    /// if there is one. 0 for a subject that excludes nothing.
+    /// Acquisitions, of all ranks and repetitions, during which another rank held a lock that they exclude. If there is
+    /// one, the lock is broken. 0 for a subject that excludes nothing.
     pub violations: u64,
     /// Results of lock_all and unlock_all; none without readers.
     pub readers: Option<Side>,
@@ -104,9 +104,9 @@ pub struct Side {
     pub release: Quantiles,
     /// From the grant until the release has returned.
     pub hold: Quantiles,
-    /// The most grants to others between a request and its grant.
+    /// The largest number of grants to other ranks between a request and its grant.
     pub bypass_max: u64,
-    /// The mean number of grants to others between a request and its grant.
+    /// The mean number of grants to other ranks between a request and its grant.
     pub bypass_mean: f64,
     /// Remote operations per acquire and release, on the rank's own memory.
     pub operations_own: f64,

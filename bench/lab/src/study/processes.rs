@@ -5,7 +5,7 @@
 //! rank.
 //!
 //! In a *job*, a launcher (`mpirun`, `srun`, `rmalab launch`) has already started the program as all ranks. They join
-//! one world, and smaller worlds are [`Subset`]s of it, while the other ranks wait; rank 0 receives its own messages.
+//! one world. Smaller worlds are [`Subset`]s of it, while the other ranks wait. Rank 0 receives its own messages.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub fn serve(registry: &Registry) -> Result<()> {
 )]
 fn report(message: Message) {
     let text = serde_json::to_string(&message).expect("messages are JSON");
-    // If no process reads the output, the one that started this rank is gone, and the rank ends with it.
+    // If no process reads the output, the process that started this rank is gone, and the rank ends with it.
     let _ = writeln!(std::io::stdout().lock(), "{MARK}{text}");
 }
 
@@ -144,7 +144,8 @@ fn failure(first: Rank, failures: &BTreeMap<Rank, String>) -> Option<String> {
     failures.get(&first).map(|why| format!("{first}: {why}"))
 }
 
-/// Bytes of a rank's segment in a job: those of a world of the study, and room for the synchronization of the job.
+/// Bytes of a rank's segment in a job: the segment of a world of the study, and room for the synchronization of the
+/// job.
 const JOB_SEGMENT_BYTES: u64 = SEGMENT_BYTES + (256 << 10);
 
 impl Study<'_> {

@@ -20,7 +20,7 @@ pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// Room for one rank's results, as JSON.
 ///
-/// These are at most six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
+/// These are at most six histograms of two digits from 1 ns to 1,000 s. Each has about 4,500 values of some 20 letters.
 const RESULT_BYTES: u64 = 1 << 20;
 
 /// Shares of a cell's time: warm-up, throughput, latency and counted pass, in percent.
@@ -188,7 +188,7 @@ impl Watchdog {
 
     /// Requires the rank to return within `time`; otherwise `what` is the error.
     fn expects(&self, time: Duration, what: impl FnOnce() -> String) {
-        // A time beyond the range of this clock is never.
+        // A time beyond the range of this clock never comes.
         let at = Instant::now().checked_add(time).map(|at| (at, what()));
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
@@ -202,7 +202,7 @@ impl Watchdog {
 /// Barrier and exchange of the ranks of a study.
 struct Meeting<'a> {
     ra: &'a dyn RemoteAtomics,
-    /// Whether all ranks read the same clock, as those of one host do.
+    /// True if all ranks read the same clock, as ranks of one host do.
     one_clock: bool,
     together: Collectives<'a, dyn RemoteAtomics + 'a>,
     /// At each rank: its results.

@@ -8,13 +8,13 @@ use super::{Backend, Cell, Outcome};
 /// Rates that differ by less than this share are level.
 const LEVEL: f64 = 0.03;
 
-/// Ratio of writers' to readers' waiting time from which the verdict mentions it.
+/// The least ratio of writers' to readers' waiting time that the verdict mentions.
 const STARVED: f64 = 100.0;
 
-/// The share of the processors in use by which a lock's rate has to exceed that of one rank so that it scales.
+/// A lock scales if its rate is at least one rank's rate times this share of the processors in use.
 const SCALES: f64 = 0.75;
 
-/// The number of processors that other programs keep busy from which the verdict mentions them.
+/// The least number of processors kept busy by other programs that the verdict mentions.
 const BUSY: f64 = 0.2;
 
 /// The number of locks that the verdict names beside a leader.
@@ -140,7 +140,7 @@ fn some(names: &[&str]) -> String {
 /// Returns a paragraph on next steps.
 fn next(outcome: &Outcome, winners: &[&str]) -> String {
     let cores = outcome.machine.cores;
-    // An interrupted study has not measured all.
+    // An interrupted study has not measured every lock.
     let most = outcome.cells.iter().map(|cell| cell.key.ranks).max().unwrap_or(0);
     let mut text = String::new();
     if most as usize > cores {
@@ -156,7 +156,7 @@ fn next(outcome: &Outcome, winners: &[&str]) -> String {
         );
     }
     let names = winners.join(",");
-    // A program with a registry of its own knows locks that `rmalab` does not.
+    // A program with its own registry knows locks that `rmalab` does not know.
     let program = outcome.run.command.split(' ').next().unwrap_or("rmalab");
     text += &format!(
         "Next: `{program} verify --lock {names}` checks {}, `{program} simulate --lock {names} --ranks 4:4096:4` shows what a \

@@ -1,10 +1,10 @@
 //! One rank's part of a table of locks of any type.
 //!
-//! A table may have millions of locks, and a rank uses few of them: it makes its handle of a lock when it first acquires it. Each lock has a
-//! fixed range of the segments, so ranks need not make locks in the same order. Untouched ranges take no memory where the backend maps
-//! pages, or lines, on demand.
+//! A table may have millions of locks, and a rank uses few of them. So it makes its handle of a lock when it first acquires the lock. Each
+//! lock has a fixed range of the segments, so ranks need not make locks in the same order. Untouched ranges take no memory where the backend
+//! maps pages, or lines, on demand.
 //!
-//! A lock has a queue node of its own at each rank, as everywhere in this workspace, so a rank can hold several locks of the table. Where it
+//! As everywhere in this workspace, a lock has a separate queue node at each rank. So a rank can hold several locks of the table. Where it
 //! holds one at a time, a table with one node for each rank would have the same operations.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::workload::{Layout, Requests};
 pub(crate) struct LockTable<'a> {
     make: &'a Make,
     requests: Requests,
-    /// Where the first lock is, and the bytes of each.
+    /// The place of the first lock, and the bytes of each.
     first: Disp,
     bytes: u64,
     made: HashMap<u32, Box<dyn AnyLock>>,
@@ -53,14 +53,15 @@ impl<'a> LockTable<'a> {
         Ok(LockTable { make, requests, first: heap.alloc(all, LINE)?, bytes, made: HashMap::new() })
     }
 
-    /// Bytes of each rank's segment that a lock takes: the end of the allocations of one that is made on the side.
+    /// Bytes of each rank's segment that a lock takes: the end of the allocations of a trial lock.
     pub(crate) fn bytes_of(ra: &dyn RemoteAtomics, make: &Make) -> Result<u64> {
         let aside = Region::new(ra, Disp(0), ra.view().segment());
         make(&aside, Rank(0))?;
         Ok(aside.heap().alloc(1, LINE)?.0.max(LINE))
     }
 
-    /// Sets `locks` to those of the rank's next transaction, by rising numbers. Without a trace that is a drawn lock, taken in this `kind`.
+    /// Sets `locks` to the locks of the rank's next transaction, by rising numbers. Without a trace, that is one drawn lock, taken in this
+    /// `kind`.
     pub(crate) fn next(&mut self, kind: LockKind, random: &mut impl Rng, locks: &mut Vec<(u32, LockKind)>) {
         let popularity = self.requests.layout().table().popularity;
         self.requests.next(popularity, kind, random, locks);

@@ -1,10 +1,10 @@
 //! The work of one rank in one cell of a study over a table of locks, on any backend.
 //!
-//! The passes are those of [`passes`](super::passes). A rank draws a lock, or takes a transaction of a trace, acquires all its locks, computes
-//! once, and releases them in the reverse order. The ledger has words for each lock, at the lock's home.
+//! The passes are described in [`passes`](super::passes). A rank draws a lock, or takes a transaction of a trace, acquires all its locks,
+//! computes once, and releases them in the reverse order. The ledger has words for each lock, at the lock's home.
 //!
-//! Locks are called through a table of functions, and the rank looks up its handle of each lock: together with the draw, that takes some
-//! tens of nanoseconds of a pair, as it does in a program with a table of its own.
+//! A rank calls locks through a table of functions, and looks up its handle of each lock. Together with the draw, that takes some tens
+//! of nanoseconds of a pair, as in a program with its own table.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ const BOOK: u64 = 3 * WORD;
 pub(crate) struct OverTable<'a> {
     ra: &'a dyn RemoteAtomics,
     table: LockTable<'a>,
-    /// Where the ledger is in every rank's segment.
+    /// The place of the ledger in every rank's segment.
     books: Disp,
     samples: Samples,
 }
@@ -43,7 +43,7 @@ pub(crate) struct OverTable<'a> {
 /// The transactions of one pass.
 struct Drawn {
     random: SmallRng,
-    /// The number of shared locks among 2^32 that are drawn.
+    /// The number of shared locks among 2^32 drawn locks.
     readers: u64,
     locks: Vec<(u32, LockKind)>,
 }
@@ -185,7 +185,7 @@ impl Passes for OverTable<'_> {
                 self.lock(&probed, lock)?;
                 holders.push(self.enters(lock)?);
             }
-            // Gives ranks that must not enter the time to do so.
+            // Gives ranks that must not enter the time to enter wrongly.
             std::thread::yield_now();
             for (&lock, holder) in drawn.locks.iter().zip(holders).rev() {
                 violations += u64::from(!holder.leaves(ra)?);
@@ -200,7 +200,7 @@ impl Passes for OverTable<'_> {
         let ra = self.ra;
         let mut drawn = Drawn::new(ra.rank(), task);
         let mut counts = Counts::default();
-        // Marks the holders of this cell: the words for the last holder keep those of earlier ones.
+        // Marks the holders of this cell: the words for the last holder still name holders of earlier cells.
         let cell = task.seed.wrapping_mul(GOLDEN) >> 32 << 32;
         let (reading, writing) = (Counted::new(ra), Counted::new(ra));
         loop {

@@ -83,7 +83,7 @@ pub(crate) trait Passes {
     /// Acquires and releases until `end`, and times each step.
     fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
     /// Tries the lock `name` with a few acquisitions, and fails if no rank makes progress. Returns the number of times
-    /// that a holder met another one that it excludes.
+    /// that a holder met a holder that it excludes.
     fn trial(&mut self, task: &Task<'_>, name: &str) -> rmalab_locks::Result<u64>;
     /// Acquires and releases until `end`, counts operations, and keeps the ledger.
     fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
@@ -151,8 +151,8 @@ impl<'a, W: WindowLock> OnMemory<'a, W> {
     /// Acquisitions between two readings of the clock in the throughput pass.
     ///
     /// Reading the clock takes some 25 ns, the cheapest lock on shared memory 10 ns. One reading in 16 acquisitions
-    /// costs less than a fifth of the lock. Where if a rank computes for longer than [`LONG`], each acquisition ends
-    /// with one.
+    /// costs less than a fifth of the lock. If a rank computes for longer than [`LONG`], each acquisition ends with a
+    /// reading.
     const BATCH: u64 = 16;
 
     pub(crate) fn new(ra: &'a Mapped, lock: W) -> OnMemory<'a, W> {
@@ -281,8 +281,8 @@ fn throughput<A: RemoteAtomics + ?Sized>(
         }
         let now = ra.now();
         if now >= end || task.stop.load(Ordering::Relaxed) {
-            // All ranks are measured over the same stretch of time, and what ends later does not count. A rank that
-            // completes nothing in time (usually without a processor) is measured until it does.
+            // All ranks are measured over the same stretch of time, and acquisitions that end later do not count. A
+            // rank that completes none in time, usually for want of a processor, is measured until it completes one.
             return Ok(match acquisitions {
                 0 => Throughput { acquisitions: batch, overtime_ns: nanoseconds(now.since(end)) },
                 acquisitions => Throughput { acquisitions, overtime_ns: 0 },
@@ -395,7 +395,7 @@ fn trial(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, name: 
         probed.begin(if choice.is_some() { "lock" } else { "lock_all" })?;
         acquire(lock, &probed, choice)?;
         let holder = Holder::enters(ra, choice.unwrap_or(task.home).at(task.ledger.inside), choice.is_some())?;
-        // Gives ranks that must not enter the time to do so.
+        // Gives ranks that must not enter the time to enter wrongly.
         std::thread::yield_now();
         violations += u64::from(!holder.leaves(ra)?);
         probed.begin(if choice.is_some() { "unlock" } else { "unlock_all" })?;
@@ -408,7 +408,7 @@ fn trial(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, name: 
 fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
     let mut choices = Choices::new(ra.rank(), ra.size(), task);
     let mut counts = Counts::default();
-    // One wrapper for each side counts its operations separately, without a look at the counts in every round.
+    // One wrapper for each side counts that side's operations separately, without a look at the counts in every round.
     let (reading, writing) = (Counted::new(ra), Counted::new(ra));
     loop {
         let choice = choices.next();
@@ -456,7 +456,7 @@ pub(super) fn compute(span: Duration, stop: &AtomicBool) {
     }
 }
 
-/// The sequence of a rank's acquisitions: none for lock_all, or the target of an exclusive lock.
+/// The sequence of a rank's acquisitions: `None` for lock_all, or the target of an exclusive lock.
 struct Choices {
     random: SmallRng,
     /// The number of lock_all among 2^32 acquisitions.

@@ -7,7 +7,7 @@ use rmalab_verify::Network;
 
 use super::{Checked, Engine, Outcome, Verdict};
 
-/// From this number of states on, memory grows with it; below, it is that of an empty search.
+/// From this number of states on, memory grows with the number. Below, an empty search takes as much.
 const MANY: u64 = 500_000;
 
 fn row(checked: &Checked) -> [Cell; 14] {
@@ -58,7 +58,7 @@ impl Outcome {
         document
     }
 
-    /// What every check looked for, and the columns that their titles do not explain.
+    /// A note on the properties of every check, and on the columns that their titles do not explain.
     fn legend(&self) -> String {
         let any = |holds: &dyn Fn(&Checked) -> bool| self.checks.iter().any(holds);
         let parts = [
@@ -84,7 +84,7 @@ impl Outcome {
         shown.join(" ")
     }
 
-    /// The same, but with the largest search of each lock and network first.
+    /// The same document, with the largest search of each lock and network first.
     pub fn by_size(&self) -> Document {
         let mut sorted = self.clone();
         let first = |checked: &Checked| self.checks.iter().position(|other| other.lock == checked.lock);

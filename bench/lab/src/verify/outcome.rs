@@ -62,14 +62,15 @@ pub struct Checked {
     pub bytes: u64,
     /// The search for livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
     pub livelocks: &'static str,
-    /// How often other ranks enter while a rank waits, for each group of the scenario; `None` if it was not measured.
+    /// The number of times that other ranks enter while a rank waits, for each group of the scenario; `None` if it was
+    /// not measured.
     pub bypass: Option<String>,
     /// An upper bound on the probability that the search missed a state, since it keeps only fingerprints of states.
     pub missed: f64,
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// The events that happened at least once, and those that never did.
+    /// The events that happened at least once, and the events that never did.
     pub sometimes: BTreeMap<&'static str, bool>,
     /// Behaviours of the lock that the engine did not explore.
     pub unexplored: Vec<&'static str>,
@@ -219,7 +220,7 @@ impl Checked {
     /// Returns events that should have happened at least once but never did, so that the verdict is weaker than it
     /// looks.
     ///
-    /// Only for a complete search: one that was cut short may have missed them.
+    /// Only a complete search counts: one that was cut short may have missed them.
     pub fn never(&self) -> Vec<&'static str> {
         if !matches!(self.verdict, Verdict::Holds) {
             return Vec::new();

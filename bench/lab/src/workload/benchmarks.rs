@@ -1,4 +1,4 @@
-//! Lock traces like those of two database benchmarks: TATP, and TPC-C.
+//! Lock traces that resemble two database benchmarks: TATP and TPC-C.
 //!
 //! A lock is a row. The profiles of the transactions, and where they deviate from the benchmarks, are in the book (`docs/simulate.md`).
 //! Sources: the TATP Benchmark Description 1.0 (IBM, 2009), and the TPC Benchmark C Standard Specification 5.11 (TPC, 2010).
@@ -34,7 +34,7 @@ const ITEMS: u32 = 100_000;
 /// Locks of a TPC-C warehouse: itself, its districts, the oldest new order of each, their customers, and the stock.
 const OF_WAREHOUSE: u32 = 1 + DISTRICTS + DISTRICTS + DISTRICTS * CUSTOMERS + ITEMS;
 
-/// New orders of a district that nobody has delivered at the start.
+/// The number of undelivered new orders of a district at the start.
 const UNDELIVERED: usize = 900;
 
 /// The modes of the format.
@@ -78,7 +78,7 @@ impl Benchmark {
     ///
     /// # Errors
     ///
-    /// Those of `to`, and [`io::ErrorKind::InvalidInput`] for a size that [`check`](Self::check) refuses.
+    /// Errors of `to`, and [`io::ErrorKind::InvalidInput`] for a size that [`check`](Self::check) refuses.
     pub fn write(self, size: u32, transactions: u64, seed: u64, to: &mut dyn Write) -> io::Result<()> {
         self.check(size, transactions).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let random = StdRng::seed_from_u64(seed);
@@ -92,7 +92,7 @@ impl Benchmark {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check) and [`LockTrace::parse`].
+    /// Errors of [`check`](Self::check) and [`LockTrace::parse`].
     pub fn trace(self, size: u32, transactions: u64, seed: u64) -> Result<LockTrace> {
         self.check(size, transactions)?;
         let mut text = Vec::new();
@@ -225,7 +225,7 @@ impl Transactions for TpcC {
         let kind = kind(&mut self.random, &[45, 43, 4, 4, 4]);
         let warehouse = self.random.random_range(0..w);
         let district = warehouse * DISTRICTS + self.random.random_range(0..DISTRICTS);
-        // The rows of each table follow those of the one before.
+        // The rows of each table follow the rows of the previous table.
         let of_district = |district: u32| w + district;
         let oldest = |district: u32| w * (1 + DISTRICTS) + district;
         let of_customer = |district: u32, customer: u32| w * (1 + 2 * DISTRICTS) + district * CUSTOMERS + customer;
@@ -324,7 +324,8 @@ mod tests {
         }
     }
 
-    /// Each profile takes what it reads shared and what it writes exclusively; a new order locks 5 to 15 rows of stock.
+    /// Each profile locks the rows that it reads in shared mode, and the rows that it writes exclusively. A new order
+    /// locks 5 to 15 rows of stock.
     #[test]
     fn profiles_have_their_locks() {
         let modes = |benchmark, kind: u32| {

@@ -34,18 +34,19 @@ const LONGEST: u64 = 1 << 36;
 /// 18,0,1,12,1
 /// ```
 ///
-/// A line is a request: the number of its transaction, 0, the transaction's type, the lock, and the mode, 1 for shared and 2 for exclusive.
-/// The lines of a transaction follow each other; a number that comes again later is another transaction. Lines that do not begin with a
-/// digit are skipped. A transaction takes its locks by rising numbers, so that no two transactions wait for each other, and releases them
-/// when it has all. A lock that it asks for twice is taken once, in the stronger mode. Unlike in the artifact's loader, the last
-/// transaction counts, and a transaction may have more than 16 locks.
+/// A line is a request: its transaction's number, 0, the transaction's type, the lock, and the mode (1 is shared, 2 is exclusive). The
+/// lines of a transaction follow each other; a number that comes again later is another transaction. Lines that do not begin with a digit
+/// are skipped. A transaction takes its locks by rising numbers, so that no two transactions wait for each other, and releases them when it
+/// has all. A lock that it asks for twice is taken once, in the stronger mode. Unlike in the artifact's loader, the last transaction
+/// counts, and a transaction may have more than 16 locks.
 ///
 /// The file is read line by line. A request takes 4 bytes of memory, and a transaction 4 more.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LockTrace {
     /// The file's name.
     name: String,
-    /// The requests of all transactions, those of one by rising numbers of locks: twice the lock, and one more if it is exclusive.
+    /// The requests of all transactions, each transaction's by rising numbers of locks. A request is twice the lock, and one more
+    /// if it is exclusive.
     requests: Vec<u32>,
     /// For each transaction, the end of its requests.
     ends: Vec<u32>,
@@ -70,7 +71,7 @@ impl LockTrace {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read).
+    /// Errors of [`read`](Self::read).
     pub fn parse(file: &Path, lines: impl BufRead) -> Result<LockTrace, WorkloadError> {
         let name =
             file.file_name().map_or_else(String::new, |name| name.to_string_lossy().replace(char::is_control, " "));
@@ -124,7 +125,7 @@ impl LockTrace {
         Ok(trace)
     }
 
-    /// Ends a transaction: sorts its requests and merges those of a lock.
+    /// Ends a transaction: sorts its requests, and merges the requests of a lock.
     fn end(&mut self) {
         let begin = self.ends.last().map_or(0, |&end| end as usize);
         self.requests[begin..].sort_unstable();
@@ -258,7 +259,7 @@ mod tests {
     const S: LockKind = LockKind::Shared;
     const X: LockKind = LockKind::Exclusive;
 
-    /// Locks are sorted and merged to the stronger mode, transactions are told apart by their numbers, and the last one counts.
+    /// Locks are sorted and merged to the stronger mode, numbers distinguish transactions, and the last transaction counts.
     #[test]
     fn a_trace_is_read() {
         let text = "txn,0,type,lock,mode\n# by hand\n7,0,3,5,1\r\n7,0,3,2,2\n7,0,3,5,2\n7,0,3,2,1\n 9,0,1,1,1\n\n8,0,1,9,1\n\

@@ -21,7 +21,7 @@ pub struct Steps<'w> {
     /// The present acquisition: its class, its target, and the next step. lock_all has a target for its operations.
     class: &'w Class,
     target: (Rank, LockKind),
-    /// If the workload has a trace: its targets instead of that one.
+    /// If the workload has a trace: the transaction's targets, instead of that target.
     traced: Option<Box<Traced>>,
     next: Next,
     /// The position of the next transfer in the window.
@@ -46,7 +46,7 @@ enum Next {
     Lock(usize),
     /// The index of the operation's kind, and the number of completed operations on all targets.
     Operation(u32, u64),
-    /// The rest of the operation after these.
+    /// The rest of the operation after those.
     Part(u32, u64),
     Inside,
     /// The number of targets that are still locked.
@@ -55,7 +55,7 @@ enum Next {
 
 impl<'w> Steps<'w> {
     pub(super) fn new(workload: &'w Workload, seed: u64, rank: Rank) -> Steps<'w> {
-        // The generator steps through its states one by one, so another one draws distant begins for the ranks.
+        // The generator steps through its states one by one, so another generator draws distant starts for the ranks.
         let mut begin = SplitMix64::seed_from_u64(seed ^ u64::from(rank.0).wrapping_mul(0xd134_2543_de82_ef95));
         let random = SplitMix64::seed_from_u64(begin.random());
         let class = &workload.classes[0];
@@ -81,7 +81,7 @@ impl<'w> Steps<'w> {
     fn draw_class(&mut self) -> &'w Class {
         let mut left = self.random.random::<f64>();
         let classes = &self.workload.classes;
-        // Past the last one only by rounding.
+        // Only rounding leads past the last one.
         let drawn = classes.iter().find(|class| {
             left -= class.share;
             left < 0.0
@@ -240,8 +240,8 @@ impl Iterator for Steps<'_> {
 
 /// Puts the targets of a transaction in the order in which a window can lock them: by rising ranks, each once, in the stronger mode.
 ///
-/// A transaction that needs both modes takes its first target exclusively: a policy with one lock for the whole window cannot get from
-/// shared to exclusive.
+/// A transaction that needs both modes takes its first target exclusively. The reason is that a policy with one lock for the
+/// window cannot upgrade it.
 fn in_order(targets: &mut Vec<(Rank, LockKind)>) {
     targets.sort_by_key(|&(target, kind)| (target.0, kind == LockKind::Shared));
     targets.dedup_by_key(|&mut (target, _)| target);

@@ -1,4 +1,4 @@
-//! Tables of locks: which locks there are, where they are, and how ranks draw the next one.
+//! Tables of locks: their locks, the homes of these, and how ranks draw the next one.
 //!
 //! Every description of work over many locks uses this module: `simulate --table`, the table `[table]` of a workload's file, and the
 //! arena. A lock is a number below [`Table::locks`]; [`Layout`] has the home of each in one world. [`Requests`] has the locks that a rank
@@ -24,7 +24,7 @@ pub const MAX_LOCKS: u32 = 1_000_000_000;
 /// The largest accepted exponent of Zipf's law.
 pub(super) const MAX_ZIPF: f64 = 10.0;
 
-/// How often each of a number of places is drawn.
+/// The distribution of draws over a number of places.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Popularity {
     /// All alike.
@@ -74,9 +74,9 @@ fn divisor(a: u64, b: u64) -> u64 {
 pub struct Table {
     /// The number of locks, at least 1.
     pub locks: u32,
-    /// How often each is drawn.
+    /// The distribution of draws.
     pub popularity: Popularity,
-    /// The share of draws that are of locks on the rank's own node; the others are of locks on other nodes. Without it, nodes do not matter.
+    /// The share of draws of locks on the rank's own node; the other draws are of locks on other nodes. Without it, nodes do not matter.
     pub local: Option<f64>,
     /// The number of ranks, evenly spread from rank 0 on, that have the locks in their memory; all without it.
     pub homes: Option<u32>,
@@ -168,7 +168,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Where the locks of a table are in one world.
+/// The places of a table's locks in one world.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Layout {
     table: Table,
@@ -217,7 +217,7 @@ impl Layout {
     /// Draws a lock for a rank on `node`.
     ///
     /// With a share of local locks, the node is drawn first: the rank's own or another one, and then a lock there, by `popularity`.
-    /// If no lock is on the rank's node, or none elsewhere, the others are drawn.
+    /// If no lock is on the rank's node, or all are there, the draw is among all locks.
     pub(super) fn draw(&self, popularity: Popularity, node: u32, random: &mut impl Rng) -> u32 {
         let Some(local) = self.table.local else {
             return scattered(popularity.draw(self.table.locks, random), self.table.locks);
@@ -230,7 +230,7 @@ impl Layout {
             None => random.random_range(0..nodes),
         };
         let homes = &self.by_node[at].1;
-        // Those at every home; the few more of some homes are not drawn.
+        // Every home has these locks; the few more of some homes are not drawn.
         let each = self.table.locks / self.homes;
         let locks = each * homes.len() as u32;
         let lock = scattered(popularity.draw(locks, random), locks);
@@ -253,13 +253,13 @@ impl Requests {
         Requests { layout: Arc::clone(layout), node, client }
     }
 
-    /// Where the locks are.
+    /// The places of the locks.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Sets `locks` to those of the next transaction, by rising numbers: the next one of the trace, or a lock drawn by `popularity` and
-    /// taken in this `kind`.
+    /// Sets `locks` to the locks of the next transaction, by rising numbers. That is the trace's next transaction, or a lock drawn by
+    /// `popularity` and taken in this `kind`.
     pub(crate) fn next(
         &mut self,
         popularity: Popularity,

@@ -11,15 +11,15 @@ const BATCHES: usize = 5;
 /// The largest number of calls in a batch.
 const MOST_CALLS: u64 = 10_000_000;
 
-/// Between two readings of the clock, a chunk of calls takes this range of times, in nanoseconds, or has that many
+/// Between two readings of the clock, a chunk of calls takes a time in this range, in nanoseconds, or has that many
 /// calls.
 const CHUNK_NS: (f64, f64) = (10e3, 100e3);
 const MOST_CHUNK: u64 = 4096;
 
 /// Returns nanoseconds of a call, and the total number of calls; `batch` makes that many calls and returns their time.
 ///
-/// Ranks with the same times make the same numbers of calls. Something that takes longer than the budget is
-/// timed less often, but at least once.
+/// Ranks with the same times make the same numbers of calls. An operation that takes longer than the budget is timed
+/// less often, but at least once.
 pub(super) fn measure(budget: f64, mut batch: impl FnMut(u64) -> Result<f64>) -> Result<(f64, u64)> {
     let target = budget / BATCHES as f64;
     let (mut calls, mut total) = (1_u64, 0);

@@ -21,11 +21,11 @@ use rmalab_report::statistics::median;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
-    /// Those of this workspace, on the local backend.
+    /// The locks of this workspace, on the local backend.
     Ours,
-    /// Those of the standard library and of crates.
+    /// The locks of the standard library and of crates.
     Rust,
-    /// Concurrency Kit's and the C library's.
+    /// The locks of Concurrency Kit and of the C library.
     C,
 }
 
@@ -36,7 +36,7 @@ pub struct Lock {
     pub name: &'static str,
     /// Its group.
     pub group: Group,
-    /// Whether it lets readers share.
+    /// True if it lets readers share.
     pub shared: bool,
 }
 
@@ -44,7 +44,7 @@ const fn lock(group: Group, name: &'static str, shared: bool) -> Lock {
     Lock { name, group, shared }
 }
 
-/// The locks of others.
+/// The locks of other implementations.
 const OTHERS: [Lock; 17] = [
     lock(Group::C, "pthread_rwlock", true),
     lock(Group::C, "ck_rwlock", true),
@@ -192,7 +192,7 @@ fn measure(ra: &Mapped, budget: f64, body: &mut dyn FnMut(u64) -> Result<()>) ->
     })
 }
 
-/// Calls `pair` that often; returns the place in the pattern.
+/// Calls `pair` that many times; returns the place in the pattern.
 ///
 /// It is a function, so that its arguments are in registers. A closure has references in memory, and each load waits for the locked
 /// instruction before it.

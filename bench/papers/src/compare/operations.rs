@@ -6,13 +6,13 @@ use rmalab_report::names;
 /// The ranks of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Worlds {
-    /// Two, each on a core of its own.
+    /// Two, each on a separate core.
     Pair,
-    /// Two, and more than there are cores.
+    /// Two, and more ranks than cores.
     Crowds,
 }
 
-/// An operation that is measured with our windows and with those of every MPI.
+/// An operation that is measured with our windows and with the windows of every MPI.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// Its name on the command line and in the peers' programs.
@@ -37,7 +37,7 @@ const fn crowd(name: &'static str, title: &'static str) -> Operation {
     Operation { name, title, worlds: Worlds::Crowds }
 }
 
-/// All operations. Without "all", one rank makes them to the other one.
+/// All operations. Without "all", one rank makes them to the other rank.
 pub const OPERATIONS: [Operation; 31] = [
     pair("put-8", "put 8 B, flush"),
     pair("get-8", "get 8 B, flush"),

@@ -124,10 +124,10 @@ impl Member<'_> {
         Rank(((u64::from(self.rank().0) + 1 + (bits >> 32) % (size - 1)) % size) as u32)
     }
 
-    /// Nanoseconds of a call of `body`, and their number, from the first rank's begin to the last one's end.
+    /// Nanoseconds of a call of `body`, and their number, from the first rank's start to the last rank's end.
     fn timed(&self, alone: bool, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<(f64, u64)> {
         batches::measure(self.budget, |calls| {
-            // The first begin has the greatest complement.
+            // The first start has the greatest complement.
             let mut ends = [0, 0];
             self.team.barrier()?;
             if !alone || self.rank() == Rank(0) {
@@ -465,7 +465,8 @@ impl Member<'_> {
     }
 }
 
-/// Returns a function that locks and unlocks `target` as often as it is told. The kind is known at compile time, as in users' programs.
+/// Returns a function that locks and unlocks `target` a given number of times. The kind is known at compile time, as in users'
+/// programs.
 fn locks<'w, const EXCLUSIVE: bool>(
     window: &'w Window<'_, Mapped>,
     target: Rank,

@@ -53,7 +53,7 @@ pub struct Peer {
     pub built: String,
     /// The command that starts its program, without the number of ranks and the program.
     pub launched: String,
-    /// The library of rmalab that its program preloads, if it does.
+    /// The library of rmalab that its program preloads, if there is one.
     pub preloads: Option<PathBuf>,
     #[serde(skip)]
     program: PathBuf,
@@ -109,7 +109,7 @@ const MPIS: [Mpi; 2] = [
         suffix: "openmpi",
         packages: "openmpi-bin libopenmpi-dev",
         says: ["Open MPI", "OpenRTE"],
-        // Otherwise it refuses root, and more ranks than cores; the program binds its ranks as we do.
+        // Otherwise the launcher refuses root, and more ranks than cores. The program binds its ranks as we do.
         launch: &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
         variants: &[("Open MPI", &[]), ("Open MPI osc/sm", &["--mca", "osc", "sm"])],
         preloaded: &[],
@@ -214,7 +214,8 @@ impl Mpi {
     }
 }
 
-/// How a page says that a program preloads `library`. It is read elsewhere, so it names no folder of this machine.
+/// The text by which a page says that a program preloads `library`. Readers are elsewhere, so it names no folder of
+/// this machine.
 fn preloading(library: &Path) -> String {
     format!(", with LD_PRELOAD={}", library.file_name().unwrap_or_default().display())
 }
@@ -294,7 +295,7 @@ fn build(cc: &Path, source: &str, program: &Path, libraries: &[&str]) -> Result<
 }
 
 impl Peer {
-    /// A missing one.
+    /// A missing library.
     #[cfg(test)]
     pub(super) fn named(name: &str) -> Peer {
         let nothing = String::new;
@@ -316,7 +317,7 @@ impl Peer {
         let mut command = Command::new(&self.launcher[0]);
         command.args(&self.launcher[1..]).args(["-n", &ranks.to_string()]);
         if let Some(library) = &self.preloads {
-            // The launcher does without.
+            // The launcher does without it.
             let mut preload = OsString::from("LD_PRELOAD=");
             preload.push(library);
             command.arg("env").arg(preload);
@@ -351,7 +352,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// Those of [`measure_operations`](Self::measure_operations).
+    /// Errors of [`measure_operations`](Self::measure_operations).
     pub(super) fn measure_locks(
         &self,
         threads: u32,
@@ -608,7 +609,7 @@ mod tests {
         let pid = fs::read_to_string(file).unwrap();
         let gone = || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-            // Its new parent may not have noticed its end yet.
+            // Its new parent process may not have noticed its end yet.
             stat.is_empty() || stat.contains(") Z ")
         };
         assert!((0..1000).any(|_| gone() || {

@@ -12,10 +12,10 @@ const TURN_NS: f64 = 1e6;
 /// The goal for our speed relative to an implementation that waits for the scheduler.
 const AHEAD_OF_TURNS: f64 = 10.0;
 
-/// A shorter round trip of a line is between near cores, in nanoseconds.
+/// A round trip of a line is between near cores if it is shorter than this, in nanoseconds.
 const NEAR_NS: f64 = 300.0;
 
-/// The number of lines in a plot for our locks, and for those of others.
+/// The number of lines in a plot for our locks, and for the locks of others.
 const LINES: usize = 4;
 
 /// The summary of the measurements.
@@ -45,7 +45,7 @@ enum Figure {
 impl Figure {
     fn of(cells: &[Cell], what: &What, who: &str) -> Figure {
         let Some(cell) = cells.iter().find(|cell| cell.what == *what && cell.who == who) else { return Figure::None };
-        // One that fails sometimes is of no use, even if it is fast at other times.
+        // An implementation that fails sometimes is of no use, even if it is fast at other times.
         match cell.failures.first() {
             Some(how) => Figure::Failed(how.clone()),
             None if cell.ns.is_empty() => Figure::None,
@@ -77,7 +77,7 @@ impl Figure {
 /// Times that differ by less than this share are level.
 const LEVEL: f64 = 0.03;
 
-/// Our speed relative to the others, in words.
+/// Our speed relative to the other implementations, in words.
 fn verdict(ratio: Option<f64>) -> Value {
     match ratio {
         None => Value::None,
@@ -131,7 +131,7 @@ struct Comparison<'a> {
     cells: &'a [Cell],
     /// The other implementations.
     names: &'a [&'a str],
-    /// Programs of some of them that preload rmalab.
+    /// Programs of some of these implementations that preload rmalab.
     preloaded: &'a [&'a str],
 }
 
@@ -252,7 +252,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Returns whether all ratios reach `least`, and lists those that do not.
+/// Returns whether all ratios reach `least`, and lists the ratios that do not.
 fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Claim {
     let short: Vec<String> = ratios
         .iter()
@@ -394,7 +394,7 @@ fn notes(peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) ->
     notes
 }
 
-/// What a comparison by a build other than `measure` is worth.
+/// The remark on a comparison by a build other than `measure`.
 pub fn slow_build(machine: &Machine) -> Option<String> {
     (machine.profile != "measure").then(|| {
         format!(

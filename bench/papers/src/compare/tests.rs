@@ -14,7 +14,7 @@ fn options(operations: &[&str]) -> Options {
     }
 }
 
-fn nobody(skipped: &[&str]) -> Peers {
+fn no_peers(skipped: &[&str]) -> Peers {
     let skipped = skipped.iter().map(|&line| line.to_owned()).collect();
     Peers { mpis: Vec::new(), kit: None, skipped, _folder: tempfile::tempdir().unwrap() }
 }
@@ -29,7 +29,7 @@ fn cell(name: &str, ranks: u32, who: &str, ns: &[f64], failures: &[&str]) -> Cel
 }
 
 fn with_peers(names: &[&str]) -> Peers {
-    let mut peers = nobody(&[]);
+    let mut peers = no_peers(&[]);
     peers.mpis = names.iter().map(|name| Peer::named(name)).collect();
     peers
 }
@@ -122,7 +122,7 @@ fn implementations_that_wait_for_the_scheduler_set_a_higher_goal() {
 fn a_stopped_run_resumes_from_the_journal() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("journal");
-    let (options, peers) = (Options { locks: true, ..options(&["put-8"]) }, nobody(&["A is skipped"]));
+    let (options, peers) = (Options { locks: true, ..options(&["put-8"]) }, no_peers(&["A is skipped"]));
     // The stop flag would show any step that the journal does not have.
     let stop = AtomicBool::new(true);
     let run_of = Run { options: &options, peers: &peers, stop: &stop };

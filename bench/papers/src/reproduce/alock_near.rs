@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "20 nodes of 4 clients, 100 locks, 85 % and 100 % of a client's requests near, uniform there, exclusive. alock with budgets 5 \
                and 20 beside mcs, which has one queue for all. Simulated on profile infiniband-ndr; --long has 25 times as many \
                acquisitions.",
-    found: "Near ranks acquire and release without the network, far ranks pay for that with a larger number of operations.",
+    found: "Near ranks acquire and release without the network. Far ranks pay for that with a larger number of operations.",
     lesson: "Where the adapter's atomics are not atomic to the processor's, all ranks of a lock have to use the adapter, even those beside \
              the word. ALock gives each class its own tail word, so that no word is changed by both, and lets Peterson's algorithm choose \
              between the two queues.",

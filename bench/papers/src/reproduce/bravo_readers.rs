@@ -16,9 +16,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "One lock, 16 to 256 ranks, 16 on each node: all shared, and 1 in 1,000 exclusive. bravo around mcs-rw-neutral beside \
                mcs-rw-neutral alone. The paper measures threads of one machine; simulated here on profile infiniband-ndr, where a word is \
                farther away; --long has 25 times as many acquisitions.",
-    found: "Read-mostly, it scales where the lock below it does not, and writers are as fast as those of the lock below it.",
-    lesson: "A counter of readers is one word that all of them change. BRAVO's readers write a word of their own instead, until a writer \
-             takes the bias away, which costs it a visit to every such word, and so the bias returns only after a multiple of that time.",
+    found: "With mostly reads, it scales where the lock below it does not, and its writers are as fast as the inner lock's writers.",
+    lesson: "A counter of readers is one word that all of them change. Instead, each of BRAVO's readers writes a \
+             separate word, until a writer takes the bias away. That costs the writer a visit to every such word, so \
+             the bias returns only after a multiple of that time.",
     seconds: (20, 600),
     run,
 };
@@ -43,7 +44,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let growth = |lock| rate(2, lock) / rate(0, lock);
     finding.claim(
         growth("bravo") >= 8.0 && growth("mcs-rw-neutral") < 4.0,
-        "readers scale where those of the lock below do not",
+        "readers scale where the inner lock's readers do not",
         format!(
             "from 16 to 256 ranks {} times the throughput, mcs-rw-neutral {} times; at 256 ranks {}/s against {}/s",
             digits(growth("bravo")),
@@ -61,7 +62,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let [below, ours] = [ours, below];
     finding.claim(
         ours <= 2.0 * below,
-        "writers as fast as those of the lock below",
+        "writers as fast as the inner lock's writers",
         format!("writers' p99 at 256 ranks {}, and {} below", humane(ours), humane(below)),
     );
     finding.why = "a writer that takes the bias away visits every rank's word, over the network, where the paper's reads a table of 4,096 \

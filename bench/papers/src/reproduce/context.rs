@@ -15,7 +15,7 @@ use serde_json::Value;
 pub struct Progress<'a> {
     /// The experiment.
     pub experiment: &'static Experiment,
-    /// Its index among those of this run, from 0.
+    /// Its index among the experiments of this run, from 0.
     pub place: usize,
     /// Its present step.
     pub what: &'a str,
@@ -174,7 +174,8 @@ impl<'a> Context<'a> {
     }
 
     fn repetition<J: Job>(&self, job: &J, world: &Ranks, repetition: u32) -> Result<Ran<J::Out>> {
-        // Processes get the job as a value, too. To write it as text at once would be a second serializer for each job.
+        // Processes get the job as a value, too. Writing it directly as text would need a second serializer for each
+        // job.
         let of = serde_json::to_value(job).expect("a job is JSON");
         let text = self.begin(J::NAME, of, world, repetition);
         self.keep(&text, || job::run(job, world, self.stop))

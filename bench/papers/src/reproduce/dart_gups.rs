@@ -60,14 +60,15 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let rates = context.medians(5, &jobs, |ran| jobs[0].0.rate(ran))?;
         here.push((ranks, rates[0], rates[1]));
     }
-    // Not with more processes than processors: each message would wait for the scheduler to run its target.
+    // Two processes only: with more processes than processors, each message would wait for the scheduler to run its
+    // target.
     let strategies = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
     let messages = RandomAccess { strategies, ..access(Update::GetPut, 20, updates / 100) };
     let by_messages = context.medians(5, &[(messages.clone(), Ranks::processes(2))], |ran| messages.rate(ran))?[0];
 
     let mut finding = Finding::new();
     let columns =
-        ["ranks", "hybrid", "RMA only", "hybrid in RMA only", "for the mean rank", "on the own node", "by messages"];
+        ["ranks", "hybrid", "RMA only", "hybrid in RMA only", "for the mean rank", "on the local node", "by messages"];
     let mut table = Table::new("Updates per second of all ranks", columns);
     let pairs = || curves[0].iter().zip(&curves[1]).map(|(&(ranks, hybrid), &(_, rma))| (ranks, hybrid, rma));
     let gains_of_mean: Vec<f64> = means[0].iter().zip(&means[1]).map(|(hybrid, rma)| rma / hybrid).collect();
@@ -151,7 +152,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             series("RMA only", 1, here.iter().map(|row| (f64::from(row.0), row.2)).collect(), Origin::Measured),
         ],
         text: "Within one node (up to 24 ranks) the hybrid's updates are loads and stores, and the distance between \
-               the lines is that between the processor and the adapter. The hybrid falls at the second node, since \
+               the lines is the distance between the processor and the adapter. The hybrid falls at the second node, since \
                every other update now crosses the network. From there on the lines are close: the remaining \
                difference is the share of updates within the node."
             .into(),

@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                versions need the same number. Simulated on the paper's kind of machine, a Cray XC40 with 24 ranks a \
                node (profile aries), 2 ns of computing for a point (assumed). DART: inside a node the processor \
                copies; native RMA: the adapter carries out puts there, too; messages: two-sided. The order is \
-               red-black, so that the result equals that of a sequential run to the bit; a barrier follows each \
+               red-black, so that the result equals the result of a sequential run to the bit; a barrier follows each \
                exchange, which the paper does not mention. Also measured on 2 processes of this machine.",
     found: "On one node DART outperforms native MPI by about 35 % on 16 processes; on several nodes its time \
             decreases as processes are added.",

@@ -1,4 +1,4 @@
-//! DecLock's microbenchmark: what the home of a lock sees.
+//! DecLock's microbenchmark: the load on the home of a lock.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use super::{Context, Experiment};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "declock-home",
     source: "DecLock (Zhang, Cheng, Chen, Wei, Chen, arXiv:2505.17641, 2025), the microbenchmark of figure 13",
-    title: "one addition each way at the home, however many wait",
+    title: "one addition each way at the home, for any number of waiters",
     protocol: "256 clients, 32 on each of 8 nodes, over 100,000 locks, Zipf 0.99, 50 % shared, empty section. DecLock beside locks whose \
                waiters poll the home (tas-rw, dslr-wide). Simulated on profile infiniband-ndr; --long has 25 times as many acquisitions.",
-    found: "The home sees one fetch-and-add to acquire and one to release, and waiters are woken by their predecessors.",
+    found: "The home serves one fetch-and-add to acquire and one to release, and predecessors wake the waiters.",
     lesson: "The adapter of the memory node serves all locks, so a lock should leave the waiting to the clients. DecLock draws a place in a \
-             queue by one addition; all that follows goes between the clients, or into slots that hardly anybody reads.",
+             queue by one addition; all that follows goes between the clients, or into slots that ranks hardly ever read.",
     seconds: (10, 400),
     run,
 };
@@ -42,7 +42,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     );
     finding.why = "a writer releases here by a compare-and-swap, and by an addition after it if another rank has come, since the published \
                    order can lose the entry of a waiting reader; a releasing reader scans the queue for the next writer, and each look is \
-                   a get at the home. Figures of the paper are not compared, only what it says of operations"
+                   a get at the home. Only the paper's statements on operations are compared, and not its figures"
         .into();
     Ok(finding)
 }

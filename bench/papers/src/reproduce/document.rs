@@ -19,8 +19,8 @@ impl Outcome {
                  clusters are compared with simulated ones only; ratios, orders and shapes with both.",
             )
             .paragraph(
-                "Solid lines with filled marks are measured on this machine, those with hollow marks are simulated, \
-                 and dashed ones are published. Lines of one colour belong together. A claim marked as fitted is no \
+                "Solid lines with filled marks are measured on this machine, lines with hollow marks are simulated, \
+                 and dashed lines are published. Lines of one colour belong together. A claim marked as fitted is no \
                  evidence: the simulated machine's profile was fitted to these figures.",
             )
             .table(self.list())

@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                acquisitions.",
     found: "No blind retries and no starvation; under TPC-C, 1.8 times better on average.",
     lesson: "A failed CAS costs the home as much as a successful one and changes nothing. A ticket is drawn by an addition, which always \
-             succeeds, and its distance to the one being served says how long to wait until the next look.",
+             succeeds, and its distance to the served ticket gives the time to wait until the next look.",
     seconds: (10, 400),
     run,
 };

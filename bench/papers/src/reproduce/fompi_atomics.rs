@@ -38,7 +38,7 @@ pub(crate) struct Accumulates {
     counts: Vec<u32>,
     /// Repetitions of each.
     rounds: u32,
-    /// Whether targets change from atomics to a lock on demand.
+    /// True if targets change from atomics to a lock on demand.
     by_need: bool,
 }
 
@@ -106,13 +106,13 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&counts, &[native?, locked?], &here.collect::<Vec<_>>()))
 }
 
-/// The least number of elements from which on the second one is faster.
+/// The least number of elements from which on the second way is faster.
 fn crossing(counts: &[u32], times: &[Vec<f64>]) -> Option<u32> {
     let behind = (0..counts.len()).rev().find(|&at| times[0][at] <= times[1][at]);
     counts.get(behind.map_or(0, |at| at + 1)).copied()
 }
 
-/// For each of [`WAYS`] the times for each number of elements: simulated, and here, where there is also a third one on
+/// For each of [`WAYS`], the times for each number of elements: simulated, and here. Here there is also a third way, on
 /// demand.
 fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding {
     let mut finding = Finding::new();

@@ -112,10 +112,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         y: Axis::new("time of a round, slowest rank", Quantity::Time),
         series,
         text: "Every rank has the same six messages at any number of ranks; only the cost of finding the senders \
-               grows. The line of alltoall bends upwards, since every rank sends a number to every other one; that of \
-               reduce-scatter will, too, once a word for each rank outweighs its rounds. The windows' line rises by a \
-               step for each doubling, from its fence, and so does that of NBX, whose barrier is also a \
-               dissemination; it is on top since each of its messages has an acknowledgement."
+               grows. The line of alltoall bends upwards, since every rank sends a number to every other rank. The \
+               line of reduce-scatter will, too, once a word for each rank outweighs its rounds. The windows' line \
+               rises by a step for each doubling, from its fence, and so does the line of NBX, whose barrier is also a \
+               dissemination. That line is on top since each of its messages has an acknowledgement."
             .into(),
     });
     Ok(finding)

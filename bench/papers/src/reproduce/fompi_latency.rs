@@ -23,8 +23,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                with nothing to do is timed.",
     found: "Small messages take a constant time; transfers between nodes overlap with computation; flush, one of the \
             most critical functions, adds only 78 processor instructions.",
-    lesson: "Below some hundred bytes the size of a message does not matter: its time is that of the path through the \
-             adapters and the network, and of the library. Therefore the paper counts the library's own path in \
+    lesson: "Below some hundred bytes the size of a message does not matter: its time is the time of the path through \
+             the adapters, the network and the library. Therefore the paper counts the library's own path in \
              instructions. A message that the adapter carries alone leaves the processor free, so that many can be \
              under way, and the program can compute meanwhile.",
     seconds: (10, 20),
@@ -46,7 +46,7 @@ pub(crate) enum What {
     Flush,
 }
 
-/// Transfers from rank 0 to another one.
+/// Transfers from rank 0 to another rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Transfers {
     what: What,
@@ -258,7 +258,7 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
         );
     }
     if here.flush >= INSTRUCTIONS {
-        why.push("the time of a flush is that of its memory fence, which waits for the processor's pending writes");
+        why.push("the time of a flush is the time of its memory fence, which waits for the processor's pending writes");
     }
     finding.why = why.join("; ");
 

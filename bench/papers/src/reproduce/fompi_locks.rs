@@ -86,7 +86,7 @@ impl Job for LockCalls {
     }
 }
 
-/// The mean of the least nine in ten: clocks tick in steps, and a few times include an interrupt.
+/// The mean of the least nine in ten times: clocks tick in steps, and a few times include an interrupt.
 fn most(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.truncate((times.len() * 9).div_ceil(10));
@@ -227,7 +227,7 @@ fn report(points: &[Point], here: &Point) -> Finding {
             Value::Time(here.times[8])
         ),
     );
-    // The rest of growth comes from the path through the network, not from more operations.
+    // The remaining growth comes from the path through the network, and not from more operations.
     let series = |at: usize, style: usize| Series {
         name: CALLS[at].into(),
         origin: Origin::Simulated,

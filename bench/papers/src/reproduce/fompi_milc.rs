@@ -119,9 +119,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             })
             .collect(),
         text: format!(
-            "With as many sites for each rank, a perfect program has horizontal lines. What all lines rise by is \
-             faces that leave their nodes, and the sums over all ranks; a fence adds a barrier to that, which \
-             synchronization between neighbours does not need. The largest residual of all these runs, computed \
+            "With as many sites for each rank, a perfect program has horizontal lines. All lines rise because faces \
+             leave their nodes, and because of the sums over all ranks. A fence adds a barrier, which synchronization \
+             between neighbours does not need. The largest residual of all these runs, computed \
              apart, is {residual:.1e} of the right-hand side, where 1e-3 was asked for."
         ),
     });

@@ -35,10 +35,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Neighbours {
     strategies: Strategies,
-    /// Whether there are log2(p) neighbours on either side; otherwise one.
+    /// True if there are log2(p) neighbours on either side; otherwise one.
     many: bool,
     rounds: u32,
-    /// Whether operations are counted, which takes time.
+    /// True if operations are counted, which takes time.
     counts: bool,
 }
 
@@ -91,7 +91,8 @@ impl Neighbours {
         let free = ra.heap().free_bytes();
         let mut window = self.strategies.window(&team, 0)?;
         let heap = free - ra.heap().free_bytes();
-        // A ring has both neighbours in both groups; with more neighbours, the groups are those on either side.
+        // In a ring, both neighbours are in both groups. With more neighbours, each group has the neighbours on one
+        // side.
         let (me, size) = (ra.rank().0, ra.size());
         let mut targets = self.group(me, size, true);
         for rank in self.group(me, size, false) {
@@ -133,7 +134,7 @@ impl Neighbours {
 
 const WAYS: [PscwStrategy; 2] = [PscwStrategy::Matching, PscwStrategy::Flags];
 
-/// An epoch of some ranks: the slowest rank's time, everything else of rank 0.
+/// An epoch of some ranks: the slowest rank's time, and all other figures from rank 0.
 #[derive(Clone, Debug)]
 struct Point {
     ranks: u32,

@@ -35,7 +35,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(crate) enum Made {
     /// Over memory of the program.
     Created,
-    /// The communication for such a window, where the memory of programs cannot be reached.
+    /// Only the communication for such a window, where ranks cannot reach the memory of programs.
     CreatedExchange,
     /// Allocated with the window.
     Allocated,
@@ -59,7 +59,7 @@ pub(crate) struct Taken {
     heap: u64,
     /// Bytes beside it.
     private: u64,
-    /// Bytes beside it, of a dynamic window once this rank has accessed all others.
+    /// Bytes beside it, of a dynamic window once this rank has accessed all other ranks.
     used: u64,
 }
 
@@ -300,7 +300,7 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
         y: Axis::new("time, slowest rank", Quantity::Time),
         series,
         text: "Allocated and dynamic windows need no communication here, since all ranks choose the same address; the \
-               curve is that of the barrier, one step for each doubling. Created windows exchange all addresses: as \
+               curve is the barrier's, one step for each doubling. Created windows exchange all addresses: as \
                many rounds, but more and more bytes in each, and where these begin to matter the line bends upwards. \
                On this machine a created window also asks the kernel to map or copy memory of another process."
             .into(),

@@ -111,7 +111,7 @@ fn report(curves: &[Vec<(f64, f64)>], word: f64) -> Finding {
         text: "With one or two ranks an engine is idle most of the time, and more of them do not help. Once \
                operations queue, each rank waits for all others, and the curves are straight lines: the distance \
                between them is the gain from more engines. Two engines already bring nearly all of it, since then the \
-               word itself is what is always busy; the dashed line is what the study found with four."
+               word itself is always busy. The dashed line is the study's finding with four."
             .into(),
     });
     finding

@@ -67,7 +67,8 @@ pub(super) fn slowest(ran: &Ran<f64>) -> f64 {
     ran.ranks.iter().copied().fold(0.0, f64::max)
 }
 
-/// The study's figures: ranks, and nanoseconds of a pair. Figure 8, and of 4,096 ranks the slowest of figure 10.
+/// The study's figures: ranks, and nanoseconds of a pair. They are from figure 8; the figure for 4,096 ranks is the
+/// slowest rank's in figure 10.
 const PUBLISHED: [(u32, f64); 3] = [(4, 2.3e3), (256, 130e3), (4096, 2.2e6)];
 
 /// The K computer's ranks.

@@ -13,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 10",
     title: "lock_all and unlock_all of each rank, with 1, 8 and 32 ranks per node",
     protocol: "As fx100-lockall, on 128 nodes with 1, 8 and 32 ranks each; the time of all pairs of each rank, for \
-               every rank, and the hops from its node to that of the lock. Simulated on profile fx100; quick runs \
+               every rank, and the hops from its node to the lock's node. Simulated on profile fx100; quick runs \
                make fewer pairs than the study's 1,000, and give the time scaled to 1,000.",
     found: "0.069 s, 0.52 s and 2.2 s for 1,000 pairs on the slowest rank: proportional to the ranks that share the \
             lock. With 32 per node ranks end between 0.1 s and 2.2 s, those few hops away first.",

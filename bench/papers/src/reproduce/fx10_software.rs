@@ -31,7 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     lesson: "Without network atomics, software at the target has to poll for lock requests. The main cost is not the \
              few instructions that grant a lock. It is the time until the poll: a processor that computes polls when \
              its program next calls the library, and a sleeping agent has to be woken. That time is independent of \
-             the network, and can easily be a thousand times that of an atomic operation.",
+             the network, and can easily be a thousand times the time of an atomic operation.",
     seconds: (20, 60),
     run,
 };
@@ -42,7 +42,7 @@ pub(crate) struct SoftwareLocks {
     strategies: Strategies,
     /// Pairs of lock and unlock of each rank.
     pairs: u32,
-    /// Whether a short put is inside. Without an operation, a lock by messages would send no request.
+    /// True if a short put is inside. Without an operation, a lock by messages would send no request.
     put: bool,
     /// Rank 0's computing between two calls in which it serves, in nanoseconds; none if it waits in a call.
     computes: Option<u64>,
@@ -139,8 +139,8 @@ impl SoftwareLocks {
         SoftwareLocks { strategies, pairs, put: false, computes, others_compute: 0 }
     }
 
-    /// With the target's processor. If that computes, the other ranks do, too, half as long: it serves as long as
-    /// requests keep coming.
+    /// With the target's processor. If the target computes, the other ranks compute, too, half as long. The target
+    /// serves as long as requests keep coming.
     fn by_messages(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
         let transport = Transport::TwoSided.name();
         let strategies = Strategies { transport: Some(transport.into()), ..Strategies::default() };
@@ -199,9 +199,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     Ok(report(&serves, &stretches, &here))
 }
 
-/// Times of a pair, with atomics and with messages: simulated for numbers of ranks with a target that only serves; for
-/// numbers of ranks with each duration of computing; and for numbers of threads, with atomics, messages, and messages
-/// to an agent.
+/// Times of a pair, with atomics and with messages. Simulations are for numbers of ranks with a target that only
+/// serves, and with each duration of computing. Measurements are for numbers of threads, with atomics, messages, and
+/// messages to an agent.
 fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: &[(u32, [f64; 3])]) -> Finding {
     let mut finding = Finding::new();
     let factor = PUBLISHED.0 / PUBLISHED.1;

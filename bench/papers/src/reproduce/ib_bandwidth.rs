@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "Epochs of post, start, complete and wait, in each of which an origin puts, or gets, 16 times; bytes by \
                time. Simulated on the paper's cluster (profile infiniband-2004, whose bandwidth of 865 MB/s is the \
                paper's for puts of 256 KB), and measured on 2 processes of this machine. One-sided gets of an epoch \
-               overlap each other; those of our two-sided transport do not, since each returns its value.",
+               overlap each other; gets of our two-sided transport do not, since each returns its value.",
     found: "One-sided puts are always ahead, by up to 77 %, with 865 MB/s at 256 KiB; one-sided gets of small \
             messages are slower than gets by send and receive, which are answered by writes.",
     lesson: "A put leaves, and the next one follows at once. A get first sends a request, and an adapter that reads \

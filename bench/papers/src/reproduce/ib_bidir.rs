@@ -95,10 +95,11 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             x: Axis::new("bytes each way", Quantity::Bytes),
             y: Axis::new("time of a round", Quantity::Time),
             series: shown,
-            text: "Find the point where the curve of put and fence crosses that of isend and irecv. At its left the \
-                   cost is the fence: the put must be complete, and every rank must know that of every \
-                   other. At its right copies and the handshake of long messages cost more than that."
-                .into(),
+            text:
+                "Find the point where the curve of put and fence crosses the curve of isend and irecv. At its left the \
+                   cost is the fence: the put must be complete, and every rank must know of every \
+                   other put. At its right, copies and the handshake of long messages cost more than that."
+                    .into(),
         });
     }
     Ok(finding)

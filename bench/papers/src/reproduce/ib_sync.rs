@@ -99,8 +99,9 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         x: Axis::new("origins", Quantity::Count),
         y: Axis::new("time of an epoch", Quantity::Time),
         series: shown,
-        text: "The height at one origin is two messages that follow each other. From there a curve rises by what the \
-               target's work for each further origin: put a flag and poll one, or send a message and receive one."
+        text: "The height at one origin is two messages that follow each other. From there, a curve rises by the \
+               target's work for each further origin: to put a flag and poll one, or to send a message and receive \
+               one."
             .into(),
     });
     Ok(finding)

@@ -8,13 +8,13 @@
 //!
 //! # Fitted and predicted figures
 //!
-//! * 6.3 µs from a put to its visibility, half of the 12.6 µs of an epoch with one small put: the profile was fitted to
-//!   it. A figure of 12.6 µs would be no reproduction.
+//! * 6.3 µs from a put to its visibility: half of the 12.6 µs of an epoch with one small put. The profile was fitted to
+//!   it, so a figure of 12.6 µs would be no reproduction.
 //! * 865 MB/s at 256 KiB: the profile's bandwidth. This is no reproduction either.
 //! * 7.6 µs for a small message of sends and receives (J. Liu and others, IPDPS 2004), a measurement of the system
 //!   below, from which [`send_receive`] has its processors' time.
-//! * A put is two messages there, one about it and one with its data, by section 3.1 of the paper; this is not fitted to
-//!   any figure.
+//! * A put is two messages there, one with its description and one with its data, by section 3.1 of the paper. This is
+//!   not fitted to any figure.
 //! * Everything else is predicted: every other figure of these experiments, and the effects of sizes, bursts,
 //!   computation and origins.
 //!
@@ -91,7 +91,7 @@ pub(crate) struct Epochs {
     pub(super) between: u64,
     /// Nanoseconds of computing at the target, between post and wait.
     pub(super) skew: u64,
-    /// Whether to model the time of processors: for simulated ranks.
+    /// True to model the time of processors: for simulated ranks.
     pub(super) modelled: bool,
     pub(super) rounds: u32,
 }
@@ -257,7 +257,7 @@ impl Epochs {
     }
 
     /// Waits until long operations are acknowledged. They leave directly from the program's memory, which may change
-    /// after that. Short ones were copied.
+    /// after that. Short operations were copied.
     fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         if self.bytes > EAGER {
             ra.flush(target)?;
@@ -276,8 +276,8 @@ impl Epochs {
         })
     }
 
-    /// Epochs of gets. Those of one-sided windows overlap each other: in addition to the synchronized window, a second
-    /// one stays open for a batch, since active epochs have no batches.
+    /// Epochs of gets. Gets of one-sided windows overlap each other. Besides the synchronized window, a second window
+    /// stays open for a batch, since active epochs have no batches.
     fn gets<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,

@@ -12,8 +12,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "MPICH-2 (Thakur, Gropp, Toonen, EuroPVM/MPI'04), figures 1, 3 and 4, table 1",
     title: "ghost exchange, one-sided against point-to-point",
     protocol: "Each rank sends a message to each of its four neighbours, by receives and sends, or by puts with \
-               fence, PSCW or lock-unlock; the result is the time of a step with puts, divided by that with messages. \
-               Puts are messages, too: those of the two-sided transport, with MPICH-2's deferred synchronization. As \
+               fence, PSCW or lock-unlock; the result is the time of a step with puts, divided by the time with messages. \
+               Puts are messages of the two-sided transport, too, with MPICH-2's deferred synchronization. As \
                in LAM's and Sun's fences, another version has two barriers and an acknowledgement for each put \
                instead of the fence. Simulated with 16 ranks on a cluster of the time (profile infiniband-2004, one \
                rank per node) and on a shared-memory machine (profile one-node); measured on 2 processes of this \
@@ -208,7 +208,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             name: name.into(),
             title: title.into(),
             x: Axis::new("message", Quantity::Bytes),
-            y: Axis::new("time in that of messages", Quantity::Ratio),
+            y: Axis::new("time of puts by time of messages", Quantity::Ratio),
             series: ours.chain(of_paper).collect(),
             text: "At 1 a put costs no more than a message. On the left, where messages are short, the height of a \
                    line is the price of its synchronization: the fence of two barriers is on top, and \

@@ -71,7 +71,7 @@ pub(crate) struct Messages {
     puts: u32,
     /// Bytes of each.
     bytes: usize,
-    /// Whether a get follows them.
+    /// True if a get follows them.
     get: bool,
     two_sided: bool,
 }
@@ -127,7 +127,8 @@ impl Messages {
         let strategies = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
         let mut window = strategies.window(&team, BYTES)?;
         let sent = |window: &Window<'_, A>| KINDS.map(|(kind, _)| window.messages_sent(kind));
-        // This rank serves requests of other ranks from the barrier before to the one after. These are sums themselves.
+        // This rank serves requests of other ranks from the previous barrier to the next one. These barriers are sums
+        // themselves.
         let before = sent(&window);
         team.barrier()?;
         let sums = window.messages_sent(SUM);
@@ -192,14 +193,14 @@ impl Paper {
         2 + u64::from(puts)
     }
 
-    /// 4.2: a zero-byte message of the post unless NOCHECK is given, and the operations, the last of which is marked as
-    /// such; without operations a single packet with that mark.
+    /// 4.2: a zero-byte message of the post unless NOCHECK is given, and the operations. The last operation is marked
+    /// as the last. Without operations, there is a single packet with that mark.
     fn pscw(puts: u32, nocheck: bool) -> u64 {
         u64::from(!nocheck) + u64::from(puts.max(1))
     }
 
-    /// 4.3, the general case: lock-request, lock-granted, the operations, the last of which releases; if the lock is
-    /// shared, an acknowledgement, unless there is a get: that is last, and its data acknowledge the release.
+    /// 4.3, the general case: lock-request, lock-granted, and the operations, the last of which releases. A shared lock
+    /// needs an acknowledgement, unless there is a get. The get is last, and its data acknowledge the release.
     fn lock(shared: bool, puts: u32, get: bool) -> u64 {
         let (request_and_grant, data, acknowledgement) = (2, u64::from(get), u64::from(shared && !get));
         request_and_grant + u64::from(puts) + u64::from(get) + data + acknowledgement

@@ -1,4 +1,4 @@
-//! Reciprocating locks: level with queues, without a link to write.
+//! Reciprocating locks: as fast as queues, without a link to write.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "One lock, 4 to 256 ranks, 16 on each node, exclusive, with no work outside and with up to 20 us of it. reciprocating beside \
                the queue locks mcs, oshmem-mcs and hapax. The paper measures threads of one machine; simulated here on profile \
                infiniband-ndr; --long has 25 times as many acquisitions.",
-    found: "Level with the best queue locks.",
+    found: "As fast as the best queue locks.",
     lesson: "Arrivals push themselves onto a stack by a swap; a release takes the whole stack and serves it, last in, first out. So no \
              waiter has to write its address to its predecessor, and a rank is overtaken at most once by each other one.",
     seconds: (20, 600),
@@ -44,7 +44,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     }
     finding.claim(
         worst.0 >= 0.95,
-        "level with the best queue locks",
+        "as fast as the best queue locks",
         format!("at least {} times the best of them, {}", digits(worst.0), worst.1),
     );
     finding.why = "the end of each segment of arrivals takes a failed compare-and-swap, a swap and a put, one after the other. With few ranks \

@@ -3,13 +3,13 @@
 //!
 //! # Sources
 //!
-//! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, section 3:
-//!   operations wait for `complete`; a put is a message with its description, and one with its data; short ones are
-//!   copied through buffers, long ones begin with a handshake; the target serves them in `wait`; gets are answered by
-//!   writes.
-//! * J. Liu and others, Design and Implementation of MPICH2 over InfiniBand with RDMA Support, IPDPS 2004: a ring of
-//!   buffers for each pair of processes, into which a sender writes remotely what the receiver polls for; a small
-//!   message takes 7.6 µs.
+//! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, section 3.
+//!   Operations wait for `complete`. A put is a message with its description, and one with its data. Short messages are
+//!   copied through buffers, and long ones begin with a handshake. The target serves them in `wait`, and answers gets
+//!   by writes.
+//! * J. Liu and others, Design and Implementation of MPICH2 over InfiniBand with RDMA Support, IPDPS 2004. Each pair of
+//!   processes has a ring of buffers. A sender writes remotely into it, and the receiver polls it. A small message
+//!   takes 7.6 µs.
 //!
 //! # State
 //!
@@ -20,7 +20,7 @@
 //! # What is modelled
 //!
 //! A simulated processor takes no time for matching, queues and descriptors. So `modelled` ranks compute for
-//! [`SOFTWARE`] per message, half of it at either end: with the profile's 6.3 µs of a put, a message then takes 7.6 µs.
+//! [`SOFTWARE`] per message, half of it at either end. With the profile's 6.3 µs of a put, a message then takes 7.6 µs.
 //! They write a slot with one put, as MVAPICH2 does; other backends do not order the bytes of a put, so the word
 //! follows.
 
@@ -57,7 +57,7 @@ enum Kind {
     Ask,
     /// The grant for it.
     Clear,
-    /// The end of it; or the end of an epoch without operations.
+    /// The end of a long put, or the end of an epoch without operations.
     Done,
     /// A get.
     Get,
@@ -81,7 +81,7 @@ pub(super) struct Burst {
     pub(super) count: u32,
     /// Bytes of each.
     pub(super) bytes: usize,
-    /// Whether they are gets.
+    /// True if they are gets.
     pub(super) gets: bool,
 }
 
@@ -279,7 +279,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
             self.receive(&[target])?;
             self.write(target, self.place(me, number, burst), last(number), data)?;
         }
-        // They leave directly from the program's memory, which may change after the acknowledgement.
+        // Long puts leave directly from the program's memory, which may change after the acknowledgement.
         Ok(self.ra.flush(target)?)
     }
 

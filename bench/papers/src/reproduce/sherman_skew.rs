@@ -32,7 +32,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     finding.claim(
         ours.rate >= 5.0 * cas.rate,
         "10 times the throughput of earlier designs, of the index as a whole",
-        format!("{} times that of tas, of the lock alone", digits(ours.rate / cas.rate)),
+        format!("{} times the throughput of tas, of the lock alone", digits(ours.rate / cas.rate)),
     );
     finding.claim(
         ours.p99 <= cas.p99 / 5.0,
@@ -44,8 +44,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         "a CAS from each node in place of one from each client",
         format!("{} operations leave the node for a pair; {} of tas", digits(ours.remote), digits(cas.remote)),
     );
-    finding.why = "the paper's figures are those of a whole index, whose other parts (versions in entries, batches of commands, a cache) it \
-                   improves, too; and each home has its adapter here, so the locks share eight"
+    finding.why = "the paper's figures are for a whole index, whose other parts (versions in entries, batches of \
+                   commands, a cache) it improves, too; and each home has its adapter here, so the locks share eight"
         .into();
     Ok(finding)
 }

@@ -78,7 +78,7 @@ fn report(
     finding.claim(
         ours.p99 < 0.5 * tail,
         "p99 up to 76.6 % lower",
-        format!("{} against {} of the one with the longest tail", humane(ours.p99), humane(tail)),
+        format!("{} against {} of the lock with the longest tail", humane(ours.p99), humane(tail)),
     );
     finding.claim(
         (1.5..3.0).contains(&ours.atomics),

@@ -35,7 +35,7 @@ pub(super) fn entries() -> Vec<Entry> {
 /// Locks of a flag for each of two ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Flags {
-    /// Wrong: each rank yields to the other one.
+    /// Wrong: each rank yields to the other rank.
     #[default]
     Polite,
     /// Wrong: neither rank yields.
@@ -151,7 +151,7 @@ impl Protocol for TurnFirst {
     }
 }
 
-/// Wrong: the bakery, in which no rank waits for another one that draws its number.
+/// Wrong: the bakery, in which no rank waits for another rank that draws its number.
 #[derive(Clone, Copy, Default, Debug)]
 struct NoChoosing;
 
@@ -176,7 +176,7 @@ impl Protocol for NoChoosing {
     }
 }
 
-/// Wrong: Lamport's fast lock, in which a rank that has lost the race for x does not wait for the flags of the others.
+/// Wrong: Lamport's fast lock, in which a rank that has lost the race for x does not wait for the other ranks' flags.
 #[derive(Clone, Copy, Default, Debug)]
 struct NoDelay;
 
@@ -285,8 +285,7 @@ impl Protocol for NoAnswer {
     }
 }
 
-/// Wrong: a queue lock whose ranks do not flush the reset of their flag. A stale flag lets
-/// the next wait pass.
+/// Wrong: a queue lock whose ranks do not flush the reset of their flag. A stale flag ends the next wait too early.
 #[derive(Clone, Copy, Default, Debug)]
 struct LateReset;
 

@@ -1,4 +1,4 @@
-//! Locks whose behaviour depends on what the explorer does not see, or whose searches have no end.
+//! Locks whose behaviour depends on things that the explorer does not see, or whose searches have no end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

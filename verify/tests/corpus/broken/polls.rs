@@ -57,10 +57,10 @@ fn reads(words: u32, pattern: u32) -> Vec<(u32, u32)> {
     script
 }
 
-/// What a waiter does after a number of polls.
+/// The behaviour of a waiter after a number of polls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Then {
-    /// It gets the owner until there is none, and then puts itself, which is not atomic.
+    /// It gets the owner until there is none, and then puts its own pointer. The two steps are not atomic.
     #[default]
     PutsPlainly,
     /// It enters without permission.
@@ -227,7 +227,7 @@ impl Protocol for ReadsFirst {
         Ok(())
     }
 
-    /// Each word is set for a while, so that others can read every pattern.
+    /// Each word is set for a while, so that other ranks can read every pattern.
     fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
         for word in 1..=self.0 {
             side.write(side.home(word), 1)?;

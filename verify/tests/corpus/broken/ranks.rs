@@ -37,7 +37,7 @@ pub(super) fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The last rank leaves the lock taken, or the next one polls forever.
+/// The last rank leaves the lock taken, or the next rank polls forever.
 const REST_OR_LIVELOCK: &[Property] = &[REST[0], LIVELOCK[0]];
 
 /// The deviation of the wrong rank.

@@ -7,8 +7,8 @@
 //! | MPICH | `mpi_put_` calls `MPI_Put`; attributes have internal functions | `mpi_put_f08ts_` calls `MPI_Put`, but `mpi_win_lock_f08_` calls `PMPI_Win_lock` |
 //! | Open MPI | `mpi_put_` calls `PMPI_Put` | `mpi_put_f08_` calls the function of `mpi_put_` by an internal name |
 //!
-//! So this module defines the functions of Fortran, except those with a choice buffer under MPICH, where they take descriptors of arrays.
-//! Names are gfortran's, with one underscore. All arguments are addresses; `ierror` may be null, where it is optional.
+//! So this module defines the functions of Fortran. It leaves out functions with a choice buffer under MPICH, where they take descriptors
+//! of arrays. Names are gfortran's, with one underscore. All arguments are addresses; `ierror` may be null, where it is optional.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are MPI's")]
 

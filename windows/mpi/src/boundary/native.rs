@@ -152,7 +152,7 @@ pub(crate) fn last<'a>(win: Win) -> Option<&'a Native> {
     last.filter(|last| last.win == win)
 }
 
-/// Notes the window of a call.
+/// Records the window of a call.
 pub(crate) fn set_last(window: &Window) {
     let is_short = !crate::summary::is_wanted() && !crate::record::is_on() && !threads::are_many();
     let at = match window {

@@ -18,7 +18,7 @@ const struct rmalab_type rmalab_mpi_types[] = {
     { MPI_C_DOUBLE_COMPLEX, 'c' }, { MPI_C_LONG_DOUBLE_COMPLEX, '-' }, { MPI_CXX_FLOAT_COMPLEX, 'c' },
     { MPI_CXX_DOUBLE_COMPLEX, 'c' }, { MPI_CXX_LONG_DOUBLE_COMPLEX, '-' }, { MPI_FLOAT_INT, 'q' }, { MPI_DOUBLE_INT, '-' },
     { MPI_LONG_INT, '-' }, { MPI_SHORT_INT, '-' }, { MPI_2INT, 'p' }, { MPI_LONG_DOUBLE_INT, '-' }, { MPI_PACKED, 'b' },
-    /* Fortran's. What is true in Fortran is the compiler's choice, so the host combines truth values. */
+    /* Fortran's types. The compiler chooses Fortran's truth values, so the host combines them. */
     { MPI_INTEGER, 'i' }, { MPI_REAL, 'f' }, { MPI_DOUBLE_PRECISION, 'f' }, { MPI_COMPLEX, 'c' }, { MPI_DOUBLE_COMPLEX, 'c' },
     { MPI_LOGICAL, '-' }, { MPI_CHARACTER, '-' }, { MPI_2INTEGER, 'p' }, { MPI_2REAL, '-' }, { MPI_2DOUBLE_PRECISION, '-' },
     { MPI_INTEGER1, 'i' }, { MPI_INTEGER2, 'i' }, { MPI_INTEGER4, 'i' }, { MPI_INTEGER8, 'i' }, { MPI_REAL4, 'f' },

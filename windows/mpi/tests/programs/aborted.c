@@ -1,4 +1,4 @@
-/* A rank ends the job, is killed, or stays forever, while it holds a lock that the others wait for: aborted HOW */
+/* A rank ends the job, is killed, or stays forever, while it holds a lock that the other ranks wait for: aborted HOW */
 #include "check.h"
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 /*
- * Rank 0 makes no call, and looks at its memory until all others have locked it, put, updated and unlocked it: they need nothing of it.
+ * Rank 0 makes no call, and looks at its memory until all other ranks have locked it, put, updated and unlocked it: they need no help from it.
  * Without the library, and in its other modes, this may never end.
  */
 #include "check.h"

@@ -1,4 +1,4 @@
-/* Makes each call of MPI's one-sided chapter, in each kind of epoch, on windows of each flavor, and checks what it finds. */
+/* Makes each call of MPI's one-sided chapter, in each kind of epoch, on windows of each flavor, and checks the results. */
 #include "check.h"
 
 #define WORDS 64
@@ -267,7 +267,7 @@ static void datatypes(const char *flavor)
     passed(flavor, "datatypes");
 }
 
-/* What not all hosts can: Open MPI 4 refuses a lock and a flush of MPI_PROC_NULL, and MPICH 4.0 hangs in a lock after one with NOCHECK. */
+/* Calls that some hosts lack: Open MPI 4 refuses a lock and a flush of MPI_PROC_NULL, and MPICH 4.0 hangs in a lock after one with NOCHECK. */
 static void difficult(const char *flavor)
 {
     int64_t value = 1;

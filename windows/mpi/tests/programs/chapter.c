@@ -129,7 +129,7 @@ static void shared_memory(void)
     passed("chapter", "a window over a window");
 }
 
-/* What may be attached, and what is not there. */
+/* Memory that may be attached, and memory that is not there. */
 static void attaching(void)
 {
     MPI_Win win, other;
@@ -146,7 +146,7 @@ static void attaching(void)
         CHECK(class_of(MPI_Win_attach(win, words + 7, 64)), MPI_ERR_RMA_ATTACH);
         CHECK(class_of(MPI_Win_attach(win, words, 64)), MPI_ERR_RMA_ATTACH);
         CHECK(class_of(MPI_Win_attach(win, words, -1)), MPI_ERR_SIZE);
-        /* What was never attached. The hosts accept that, and Open MPI refuses no bytes at no address. */
+        /* Memory that was never attached. The hosts accept that, and Open MPI refuses no bytes at no address. */
         CHECK(class_of(MPI_Win_detach(win, words + 1)), MPI_ERR_RMA_ATTACH);
         CHECK(class_of(MPI_Win_detach(win, NULL)), MPI_ERR_RMA_ATTACH);
         CHECK(MPI_Win_attach(win, NULL, 0), MPI_SUCCESS);
@@ -580,8 +580,8 @@ static void no_origin(void)
     passed("chapter", "no origin");
 }
 
-/* Updates of the same words by operations that take different paths: of one element, of many, by a layout, fetched and not, by the own rank
- * and by others. None is lost. */
+/* Updates of the same words by operations that take different paths: of one element, of many, by a layout, fetched and not, by the target itself
+ * and by other ranks. None is lost. */
 static void mixed(void)
 {
     enum { ROUNDS = 100, WORDS = 40 };
@@ -664,7 +664,7 @@ static void freed_type(void)
         MPI_Type_commit(&every_second);
         MPI_Put(values, 4, MPI_INT64_T, after, round, 1, every_second, win);
         MPI_Type_free(&every_second);
-        /* The next type may get the handle of the one before. */
+        /* The next type may get the handle of the previous one. */
         MPI_Type_contiguous(3, MPI_CHAR, &again);
         MPI_Type_free(&again);
         MPI_Win_flush(after, win);

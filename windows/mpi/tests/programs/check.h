@@ -1,4 +1,4 @@
-/* What the programs share: checks that each rank makes, and whose failures rank 0 reports. */
+/* The programs' common code: each rank makes checks, and rank 0 reports their failures. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>

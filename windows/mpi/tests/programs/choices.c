@@ -1,5 +1,5 @@
 /*
- * What a window's user chooses, as MPI_Win_get_info reports it: choices THREADS KEY=VALUE... -- KEY=VALUE...
+ * The choices of a window's user, as MPI_Win_get_info reports them: choices THREADS KEY=VALUE... -- KEY=VALUE...
  *
  * Pairs before `--` are given when the window is made; those after it are expected. Of a value A|B, rank 0 takes A.
  */

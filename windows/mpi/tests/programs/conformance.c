@@ -1,5 +1,5 @@
 /*
- * What the standard promises beside the usual calls (calls.c), datatypes and errors: conformance [native]
+ * The standard's promises besides the usual calls (calls.c), datatypes and errors: conformance [native]
  *
  * With `native`, also what only native windows promise: errors of ranges, and hints that the hosts do not follow.
  */
@@ -435,7 +435,7 @@ static void expect_words(MPI_Win win, MPI_Aint first, int line, const int64_t *e
 
 #define WORDS(...) expect_words(win, first, __LINE__, (int64_t[8]) { __VA_ARGS__ })
 
-/* What arrives may be shorter than the buffer for it: the rest of the buffer stays as it is. MPICH 4.0 gets as much as the origin's buffer
+/* Arriving data may be shorter than their buffer: the rest of the buffer stays as it is. MPICH 4.0 gets as much as the origin's buffer
  * takes, and both hosts accumulate as many elements as the target's buffer has: they read on beyond the other end. */
 static void shorter(const char *kind)
 {

@@ -608,7 +608,7 @@ static void transfers(int number)
     free(found);
 }
 
-/* Accumulates items of different layouts, and fetches what was there before into a third layout. */
+/* Accumulates items of different layouts, and fetches the old content into a third layout. */
 static void updates(int number)
 {
     const struct kind *kind = &kinds[random_below(KINDS - PAIRS - 1)];

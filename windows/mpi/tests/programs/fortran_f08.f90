@@ -1,4 +1,4 @@
-! The calls on windows from Fortran, by the module mpi_f08. Each case checks what it finds; `managed` in the first argument wants the
+! The calls on windows from Fortran, by the module mpi_f08. Each case checks its results; `managed` in the first argument wants the
 ! window to be the library's.
 program fortran_f08
     use mpi_f08

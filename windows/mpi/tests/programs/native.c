@@ -214,7 +214,7 @@ static int delete_it(MPI_Win of, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* What a program gives to a window goes with it, also where its handle is used again. */
+/* A window's name, attributes and error handler end with it, even if its handle is used again. */
 static void handles(void)
 {
     int key, found, len;
@@ -263,7 +263,7 @@ static void large(void)
     passed("native", "large");
 }
 
-/* A rank waits by looking at a window for what another one writes after a large message has come. */
+/* A rank waits by looking at a window for a word that another rank writes after a large message has come. */
 static void progress(void)
 {
     enum { LARGE = 1 << 22 };

@@ -120,7 +120,7 @@ static void set(const unsigned char *elements)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Returns what the next rank's part is. */
+/* Returns the next rank's part. */
 static void look(unsigned char *found)
 {
     MPI_Win_flush(after, win);

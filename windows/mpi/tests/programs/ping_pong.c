@@ -1,5 +1,5 @@
 /*
- * Messages between rank 0 and rank 1, and no window: what the library costs a program that does not use it.
+ * Messages between rank 0 and rank 1, and no window: the library's cost for a program that does not use it.
  *
  *     ping_pong MILLISECONDS
  *
@@ -27,7 +27,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Binds this rank to a processor of its own, if there is one. */
+/* Binds this rank to a separate processor, if there is one. */
 static void bind_to_core(void)
 {
     cpu_set_t may, one;

@@ -1,4 +1,4 @@
-/* Makes each call that a trace holds, on two ranks, for tests/recorded.rs: what it expects is in the same order there. */
+/* Makes each call that a trace holds, on two ranks, for tests/recorded.rs, which expects the calls in the same order. */
 #include "check.h"
 
 static int other;
