@@ -46,6 +46,9 @@ use gets::Gets;
 use network::Shape;
 use profile::{LocalAtomics, Placement, Span};
 
+/// What each rank runs.
+type Body = dyn for<'t> Fn(&Sim<'t>);
+
 /// The reply to an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
@@ -226,23 +229,17 @@ impl Simulator {
         let results: Vec<Option<R>> = (0..self.options.ranks).map(|_| None).collect();
         let results = Rc::new(RefCell::new(results));
         let kept = Rc::clone(&results);
-        let stats = self.run_each(
-            Rc::new(move |sim| {
-                let value = body(sim);
-                kept.borrow_mut()[sim.view.rank().index()] = Some(value);
-            }),
-            progress,
-        )?;
+        let body: Rc<Body> = Rc::new(move |sim: &Sim<'_>| {
+            let value = body(sim);
+            kept.borrow_mut()[sim.view.rank().index()] = Some(value);
+        });
+        let stats = self.run_each(&body, progress)?;
         let results = results.take().into_iter().map(|result| result.expect("every rank has ended")).collect();
         Ok(Outcome { results, stats })
     }
 
     /// Runs a body that keeps its own results, so that the engine is compiled once for all of them.
-    fn run_each(
-        &self,
-        body: Rc<dyn for<'t> Fn(&Sim<'t>)>,
-        progress: &mut dyn FnMut(&Progress) -> bool,
-    ) -> Result<Stats> {
+    fn run_each(&self, body: &Rc<Body>, progress: &mut dyn FnMut(&Progress) -> bool) -> Result<Stats> {
         let clock = Rc::new(Clock(Cell::new(0)));
         let gets = Rc::new(Gets::default());
         let forsaken = Rc::new(Forsaken::default());
@@ -266,7 +263,7 @@ impl Simulator {
         let stacks = stacks::Stacks::new(self.options.ranks as usize, self.options.stack_bytes)?;
         let mut tasks: Vec<engine::RankTask> = (0..self.options.ranks)
             .map(|rank| {
-                let (body, shared) = (Rc::clone(&body), Rc::clone(&shared));
+                let (body, shared) = (Rc::clone(body), Rc::clone(&shared));
                 Task::on(stacks.take(rank as usize), move |port| {
                     let (segment, topology) = (shared.segment, Arc::clone(&shared.topology));
                     let heap = SymmetricHeap::new(segment);
