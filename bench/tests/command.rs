@@ -181,6 +181,15 @@ fn as_rank(rank: u32, size: u32, arguments: &[&str]) -> Output {
     command.output().expect("the program starts")
 }
 
+/// Users set it, as SECURITY.md says: its value is a name, and no task of a rank.
+#[test]
+fn a_job_may_have_a_name() {
+    for arguments in [&["list", "backends"][..], &["run", "ghost", "--ranks", "2", "--iterations", "2", "--quiet"]] {
+        let output = rmalab(arguments).env("RMALAB_JOB", "cannot-be-guessed").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn missing_backends_name_the_remedy() {
     for backend in ["verbs", "mpi"] {
