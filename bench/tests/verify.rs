@@ -129,7 +129,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--lock", "mcs", "--scenario", "1A1E@0"], "mcs is not a window"),
         (&["--lock", "nocheck"], "nocheck has no standard configuration; name a scenario with --scenario"),
         (&["--lock", "mcs", "--crashes", "1"], "no standard configuration that fits the other options"),
-        (&["--mutant", "nothing-like-it"], "`rmalab list mutants` prints them"),
+        (&["--mutant", "nothing-like-it"], "`rmalab list mutants` prints the names"),
         (&["--lock", "mcs", "--network", "hca-owner-cpu"], "--scenario"),
         (&["--mutant", "no-such-mutant"], "no mutant is called 'no-such-mutant'"),
         (&["--max-states", "0"], "such as 500, 20k or 1M"),
