@@ -183,6 +183,18 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
 }
 
 #[test]
+fn a_counterexample_that_cannot_be_written_loses_no_result() {
+    let at = tempfile::tempdir().unwrap();
+    for (option, name, code) in [("--save", "full.json", 2), ("--svg", "full.svg", 1)] {
+        std::os::unix::fs::symlink("/dev/full", at.path().join(name)).unwrap();
+        let output = run(at.path(), &[&BROKEN[..], &[option, name]].concat());
+        assert_eq!(output.status.code(), Some(code), "{option}: {}", stderr(&output));
+        assert!(stdout(&output).contains("VIOLATED mutual-exclusion"), "{option}: {}", stdout(&output));
+        assert!(stderr(&output).contains(&format!("error: {name}: No space left")), "{option}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_deadline_that_passes_is_saved_and_replayed() {
     let at = tempfile::tempdir().unwrap();
     let lost = ["--lock", "tas-rw", "--mutant", "tas-rw-kept", "--scenario", "1Rtimed1W", "--network", "sc"];
