@@ -1,6 +1,5 @@
 //! `rmalab calibrate`: progress and output.
 
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,20 +11,17 @@ use rmalab_job::say;
 
 use crate::calibrate::{self, Calibration, Options, Program};
 use crate::cli::CalibrateArgs;
+use crate::document::numbers::counted;
 use crate::finding::{Table, Value};
-use crate::output::print;
-use crate::{Error, Result, interrupt};
+use crate::output::{ResultFile, print};
+use crate::{Result, interrupt};
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
     let out = &arguments.output;
-    let to_stdout = out == Path::new("-");
-    if !to_stdout {
-        // Checked before the measurement; an existing file stays unchanged until the end.
-        fs::OpenOptions::new().append(true).create(true).open(out).map(drop).map_err(|error| {
-            Error::usage(format!("{} cannot be written: {error}; name another file with -o", out.display()))
-        })?;
-    }
+    // Checks the file before the measurement.
+    let file = if out == Path::new("-") { None } else { Some(ResultFile::open(out)?) };
+    let to_stdout = file.is_none();
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let bar = if !arguments.quiet && io::stderr().is_terminal() {
@@ -42,10 +38,9 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
     let calibration = calibrate::calibrate(&options, &stop, |share| bar.set_position((share * 1000.0) as u64))?;
     bar.finish_and_clear();
     let text = calibration.to_toml();
-    if to_stdout {
-        print(&text)?;
-    } else {
-        fs::write(out, text).map_err(|source| Error::File { path: out.clone(), source })?;
+    match file {
+        None => print(&text)?,
+        Some(mut file) => file.write(|to| to.write_all(text.as_bytes()))?,
     }
     if !arguments.quiet {
         say!("{}", table(&calibration).trim_end());
@@ -53,7 +48,7 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
             say!("profile: {}", out.display());
         }
         if !calibration.complete {
-            say!("interrupted after {} rounds", calibration.rounds);
+            say!("interrupted after {}", counted(calibration.rounds as u64, "round"));
         }
     }
     Ok(if calibration.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })

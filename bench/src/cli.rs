@@ -11,6 +11,7 @@ use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
 use crate::compare_command;
+use crate::launch_command;
 use crate::list_command;
 use crate::output::OutputArgs;
 use crate::preload_command;
@@ -113,8 +114,12 @@ pub(crate) const ENVIRONMENT: [(&str, &str, &str); 13] = [
     ("RMALAB_SILENCE", "ranks on several hosts", "seconds after which a silent host counts as lost, 4 by default"),
     ("RMALAB_JOB", "ranks under `mpirun` and `srun`", "the job's name, with which its ranks find each other"),
     ("RMALAB_INTERFACE", "ranks on several hosts", "the network interface, or its address, on which the ranks meet"),
-    ("RMALAB_SEGMENT_BYTES", "all backends of processes", "the length of each rank's segment"),
-    ("RMALAB_TOPOLOGY", "all backends of processes", "ranks per node and nodes per rack, as in `4,2`"),
+    (
+        "RMALAB_SEGMENT_BYTES",
+        "ranks under `mpirun` and `srun`",
+        "the length of each rank's segment; `rmalab launch` has `--segment`",
+    ),
+    ("RMALAB_TOPOLOGY", "ranks under `mpirun` and `srun`", "ranks per node and nodes per rack, as in `4,2`"),
     ("RMALAB_DEVICE", "`verbs`", "the RDMA device, or several separated by commas"),
     ("RMALAB_GID_INDEX", "`verbs`", "the index of the port's address"),
     ("RMALAB_IB_PORT", "`verbs`", "the number of the device's port"),
@@ -250,6 +255,7 @@ pub(crate) enum Command {
     /// List all names
     List(list_command::ListArgs),
     /// Run a program as the ranks of one world, on this host or on several
+    #[command(after_long_help = launch_command::MANUAL)]
     Launch(LaunchArgs),
     /// Start an unchanged MPI program whose windows rmalab manages
     #[command(long_about = preload_command::ABOUT, after_long_help = preload_command::MANUAL)]

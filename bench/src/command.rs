@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,7 +14,7 @@ use rmalab_report::names;
 use rmalab_windows::Config;
 
 use crate::cli::{self, Cli, Command, SHORT, STUDY_FOLDER, StudyArgs};
-use crate::output::{plain, print};
+use crate::output::{create_folder, plain, print};
 use crate::study::{Outcome, Study};
 use crate::{
     Error, Registry, advise_command, calibrate_command, compare_command, interrupt, launch_command, list_command,
@@ -71,7 +72,7 @@ fn parse() -> Option<Cli> {
     match parse_from(std::env::args_os()) {
         Ok(cli) => Some(cli),
         Err(error) => {
-            if let Some(line) = renamed(&error).or_else(|| unknown(&error)) {
+            if let Some(line) = renamed(&error).or_else(|| unknown(&error)).or_else(|| no_number(&error)) {
                 say!("error: {line}");
                 std::process::exit(2);
             }
@@ -142,6 +143,20 @@ fn unknown(error: &clap::Error) -> Option<String> {
     Some(names::unknown(thing, name, names.into_iter().filter(|&name| name != "help")))
 }
 
+/// Returns the error for a value that is no whole number: the standard library's says "invalid digit found in string".
+fn no_number(error: &clap::Error) -> Option<String> {
+    let why = match std::error::Error::source(error)?.downcast_ref::<ParseIntError>()?.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "the number is too large",
+        _ => "not a whole number",
+    };
+    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    Some(format!("invalid value '{}' for '{option}': {why}", plain(value)))
+}
+
 /// Prints the error, and returns the exit code.
 pub(crate) fn failed(error: &Error) -> ExitCode {
     // All ranks of a job have the same arguments, so one rank reports errors in them.
@@ -167,7 +182,7 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
     let outcome = study.on_progress(|progress| watch.show(progress)).run()?;
     watch.finish();
     if !outcome.run.complete && outcome.cells.is_empty() {
-        say!("interrupted before the first measurement: the report is unchanged");
+        say!("interrupted before the first measurement: nothing is written, and an older report is unchanged");
         return Ok(ended(&outcome));
     }
     if !quiet && !outcome.run.complete {
@@ -195,6 +210,7 @@ fn ended(outcome: &Outcome) -> ExitCode {
 
 /// Writes a manual page for each command.
 fn man(folder: &Path) -> crate::Result<ExitCode> {
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(cli::command(), folder));
+    create_folder(folder)?;
+    let written = clap_mangen::generate_to(cli::command(), folder);
     written.map(|()| ExitCode::SUCCESS).map_err(|source| Error::File { path: folder.to_owned(), source })
 }

@@ -119,6 +119,9 @@ impl CompareArgs {
     }
 }
 
+/// What an interrupted run without a result says.
+const NOTHING: &str = "interrupted before the first measurement: nothing is written, and an older report is unchanged";
+
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     // Checks the arguments before the measurement.
@@ -132,7 +135,10 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let peers = match Peers::find(&options, &stop) {
-        Err(Error::Interrupted) => return Ok(ExitCode::from(interrupt::exit_code())),
+        Err(Error::Interrupted) => {
+            say!("{NOTHING}");
+            return Ok(ExitCode::from(interrupt::exit_code()));
+        }
         peers => peers?,
     };
     for line in &peers.skipped {
@@ -147,7 +153,10 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let outcome = compare::run(&options, &peers, &stop, Some(&mut journal), |progress| watch.show(progress))?;
     watch.finish();
     if !outcome.run.complete && outcome.cells.is_empty() {
-        say!("interrupted before the first measurement: the report is unchanged");
+        if journal.is_empty() {
+            journal.finish()?;
+        }
+        say!("{NOTHING}");
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
     if !outcome.run.complete && !arguments.output.quiet {

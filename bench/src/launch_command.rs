@@ -14,6 +14,21 @@ use crate::{Error, Result};
 /// The largest length of a hosts file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
+/// The end of `--help`.
+pub(crate) const MANUAL: &str = "\
+Examples:
+  rmalab launch -n 4 -- ./program argument
+      Four ranks on this host.
+  rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
+      Two ranks on each of two hosts, by ssh.
+
+Exit codes:
+  0    all ranks have ended with 0
+  1    the ranks cannot be started
+  2    an argument is wrong, or the file of hosts cannot be read
+  Otherwise that of the first rank that failed; 128 and the signal's number if a signal ended it.";
+
+/// Runs the sub-command.
 pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
     let code = if arguments.part {
         part()?
@@ -49,7 +64,8 @@ fn hosts(arguments: &LaunchArgs) -> Result<Option<Vec<Host>>> {
     match (&arguments.hosts, &arguments.hostfile) {
         (Some(list), _) => read(Host::list(list)),
         (None, Some(path)) => {
-            let text = file::read_text(path, LONGEST).map_err(|source| Error::File { path: path.clone(), source })?;
+            let text =
+                file::read_text(path, LONGEST).map_err(|error| Error::usage(format!("{}: {error}", path.display())))?;
             read(Host::file(&text))
         }
         (None, None) => Ok(None),

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum, ValueHint};
 use rmalab_job::say;
@@ -47,8 +48,8 @@ pub(crate) enum Format {
 /// The destination of a document, checked before the measurements.
 pub(crate) struct Outlet {
     format: Format,
-    /// The file, or standard output.
-    file: Option<(PathBuf, BufWriter<File>)>,
+    /// The file; `None` is standard output.
+    file: Option<ResultFile>,
     report: Option<(PathBuf, Folder)>,
     quiet: bool,
 }
@@ -60,34 +61,36 @@ impl OutputArgs {
         let default = report.filter(|_| self.format == Format::Text && self.output.is_none());
         let report = self.report.clone().or(default.map(PathBuf::from));
         let report = report.map(|path| Ok::<_, Error>((path.clone(), Folder::prepare(&path)?))).transpose()?;
-        let open = |path: &PathBuf| {
-            let file = File::create(path)
-                .map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))?;
-            Ok::<_, Error>((path.clone(), BufWriter::new(file)))
-        };
-        let path = self.output.as_ref().filter(|path| *path != Path::new("-"));
-        Ok(Outlet { format: self.format, file: path.map(open).transpose()?, report, quiet: self.quiet })
+        let path = self.output.as_deref().filter(|path| *path != Path::new("-"));
+        Ok(Outlet { format: self.format, file: path.map(ResultFile::open).transpose()?, report, quiet: self.quiet })
     }
 
     /// Writes data that are no document, by `write`, to the file or to standard output. A closed reader of standard output is no error.
+    /// `stop` ends the writing, and a file keeps no part of the data then.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] if the options ask for a document; [`Error::File`] if a write fails.
-    pub(crate) fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    /// [`Error::Usage`] if the options ask for a document; [`Error::File`] if a write fails; [`Error::Interrupted`] after `stop`.
+    pub(crate) fn write_data(
+        &self,
+        stop: &AtomicBool,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
         if self.format != Format::Text || self.report.is_some() {
             return Err(Error::usage("the result has one format and no report: leave out --format and --report"));
         }
-        let (path, done) = match self.prepare(None)?.file {
-            Some((path, mut file)) => (path, write(&mut file).and_then(|()| file.flush())),
+        let done = match self.prepare(None)?.file {
+            Some(mut file) => file.write(|to| write(&mut Stoppable { to, stop })),
             None => {
-                let mut to = BufWriter::new(io::stdout().lock());
-                ("standard output".into(), write(&mut to).and_then(|()| to.flush()))
+                let mut to = Stoppable { to: BufWriter::new(io::stdout().lock()), stop };
+                let done = write(&mut to).and_then(|()| to.flush());
+                done.map_err(|source| Error::File { path: "standard output".into(), source })
             }
         };
         match done {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            done => done.map_err(|source| Error::File { path, source }),
+            Err(Error::File { .. }) if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),
+            Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            done => done,
         }
     }
 
@@ -114,10 +117,7 @@ impl Outlet {
     pub(crate) fn print(&mut self, text: &str) -> Result<()> {
         match &mut self.file {
             None => print(text),
-            Some((path, file)) => file
-                .write_all(text.as_bytes())
-                .and_then(|()| file.flush())
-                .map_err(|source| Error::File { path: path.clone(), source }),
+            Some(file) => file.write(|to| to.write_all(text.as_bytes())),
         }
     }
 
@@ -156,6 +156,97 @@ impl Outlet {
     }
 }
 
+/// A file for a result, known to be writable. It keeps its earlier contents until the first write. Without a complete result at the
+/// end, a new file is removed, and an older one is empty or as it was.
+pub(crate) struct ResultFile {
+    path: PathBuf,
+    file: File,
+    is_new: bool,
+    state: Written,
+}
+
+/// What a [`ResultFile`] has so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Nothing,
+    Part,
+    All,
+}
+
+impl ResultFile {
+    /// Opens the file, and creates it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if it cannot be written.
+    pub(crate) fn open(path: &Path) -> Result<ResultFile> {
+        let mut options = File::options();
+        options.write(true);
+        let (file, is_new) = match options.clone().create_new(true).open(path) {
+            // A link to a file that does not exist is no new file either.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (options.create(true).truncate(false).open(path), false)
+            }
+            file => (file, true),
+        };
+        let file = file.map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))?;
+        Ok(ResultFile { path: path.to_owned(), file, is_new, state: Written::Nothing })
+    }
+
+    /// Adds what `write` writes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] if a write fails.
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let mut done = Ok(());
+        if self.state == Written::Nothing {
+            self.state = Written::Part;
+            done = self.empty();
+        }
+        let mut to = BufWriter::new(&self.file);
+        done = done.and_then(|()| write(&mut to)).and_then(|()| to.flush());
+        // A buffer that is dropped would be written after all.
+        let _ = to.into_parts();
+        done.map_err(|source| Error::File { path: self.path.clone(), source })?;
+        self.state = Written::All;
+        Ok(())
+    }
+
+    /// Removes the contents, unless it is a pipe or a device.
+    fn empty(&self) -> io::Result<()> {
+        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
+    }
+}
+
+impl Drop for ResultFile {
+    fn drop(&mut self) {
+        // If this fails, an empty or incomplete file is left; the error of the write has its name.
+        let _ = match self.state {
+            Written::Nothing | Written::Part if self.is_new => std::fs::remove_file(&self.path),
+            Written::Part => self.empty(),
+            Written::Nothing | Written::All => Ok(()),
+        };
+    }
+}
+
+/// A destination whose writes fail after `stop`.
+struct Stoppable<'a, W> {
+    to: W,
+    stop: &'a AtomicBool,
+}
+
+impl<W: Write> Write for Stoppable<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A write of the kind `Interrupted` would be tried again.
+        if self.stop.load(Ordering::Relaxed) { Err(io::Error::other("stopped")) } else { self.to.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
 /// Writes to standard output. Ignores a closed reader.
 ///
 /// # Errors
@@ -168,6 +259,18 @@ pub(crate) fn print(text: &str) -> Result<()> {
         Err(source) => Err(Error::File { path: "standard output".into(), source }),
         Ok(()) => Ok(()),
     }
+}
+
+/// Creates a folder that an argument names, if there is none.
+///
+/// # Errors
+///
+/// [`Error::Usage`] if that fails.
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|error| {
+        let why = if path.is_file() { "it is a file; give another folder".into() } else { error.to_string() };
+        Error::usage(format!("{} cannot be a folder: {why}", path.display()))
+    })
 }
 
 /// The number of the terminal's columns; without a terminal, lines stay whole.

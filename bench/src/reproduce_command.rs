@@ -55,7 +55,7 @@ Exit codes:
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
     /// Names of experiments, see `rmalab list experiments`
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "ID", value_delimiter = ',', required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
     /// All experiments
     #[arg(long)]

@@ -350,10 +350,16 @@ fn write_trace(arguments: &TraceArgs, output: &OutputArgs) -> Result<ExitCode> {
         BenchmarkArg::Tpcc => Benchmark::TpcC,
     };
     let size = arguments.size.unwrap_or_else(|| benchmark.size().into());
-    let size = u32::try_from(size).unwrap_or(u32::MAX);
     benchmark.check(size, arguments.transactions)?;
-    output.write_data(|to| benchmark.write(size, arguments.transactions, arguments.seed, to))?;
-    Ok(ExitCode::SUCCESS)
+    let size = u32::try_from(size).expect("a size that passes the check has 32 bits");
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let written = output.write_data(&stop, |to| benchmark.write(size, arguments.transactions, arguments.seed, to));
+    if let Err(Error::Interrupted) = written {
+        say!("interrupted: the trace is incomplete, and no file has it");
+        return Ok(ExitCode::from(interrupt::exit_code()));
+    }
+    written.map(|()| ExitCode::SUCCESS)
 }
 
 /// The arena's defaults, for options with other defaults in `rmalab simulate`.

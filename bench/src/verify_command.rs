@@ -19,7 +19,7 @@ use crate::document::numbers::counted;
 use crate::document::{Document, Run, Section};
 use crate::finding::{Table, Value};
 use crate::list_command::{self, Kind};
-use crate::output::{OutputArgs, plain, print};
+use crate::output::{OutputArgs, create_folder, plain, print};
 use crate::verify::{self, Checked, Engine, Job, Outcome, failed, section_name};
 use crate::{Error, Machine, Registry, Result, interrupt};
 
@@ -92,12 +92,20 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     let mut checks = Vec::with_capacity(jobs.len());
     let (mut findings, mut drawn) = (Vec::new(), HashSet::new());
     let mut svg = arguments.svg.as_deref();
+    // A counterexample that cannot be written must not lose the results of the search.
+    let mut unwritten = None;
     let at_once = arguments.jobs.map_or_else(|| default_jobs(&jobs), usize::from);
     in_turn(&jobs, at_once, &watch, &stop, |job, checked| {
         if let Some(counterexample) = checked.counterexample() {
-            let saved = save.as_mut().map(|save| save.keep(&checked, counterexample)).transpose()?.flatten();
-            if let Some(path) = svg.take() {
-                write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)?;
+            let saved = save.as_mut().map_or(Ok(None), |save| save.keep(&checked, counterexample));
+            let saved = saved.unwrap_or_else(|error| {
+                unwritten.get_or_insert(error);
+                None
+            });
+            if let Some(path) = svg.take()
+                && let Err(error) = write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)
+            {
+                unwritten.get_or_insert(error);
             }
             // Most checks of a lock break in the same way: one picture shows it.
             let seen = !drawn.insert(job.check.subject.name().to_owned());
@@ -118,6 +126,9 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
         document.sections.insert(0, section);
     }
     outlet.write(&document)?;
+    if let Some(error) = unwritten {
+        return Err(error);
+    }
     if !complete {
         let ended = outcome.checks.iter().filter(|checked| !checked.is_interrupted()).count();
         say!("interrupted: {ended} of {} ended", counted(jobs.len() as u64, "check"));
@@ -255,7 +266,18 @@ fn replayed(run: Run, check: &Check, of: &Counterexample, broken: Option<&Violat
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|source| Error::File { path: path.into(), source })
+    let is_new = !path.exists();
+    std::fs::write(path, text).map_err(|source| {
+        discard(path, is_new);
+        Error::File { path: path.into(), source }
+    })
+}
+
+/// Removes a new file that is incomplete. If this fails, the error of the write has its name.
+fn discard(path: &Path, is_new: bool) {
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// Destination of counterexamples.
@@ -273,8 +295,7 @@ impl Save {
             writable(path)?;
             return Ok(Save::File(Some(path.to_owned())));
         }
-        std::fs::create_dir_all(path)
-            .map_err(|error| Error::usage(format!("{} cannot be a folder: {error}", path.display())))?;
+        create_folder(path)?;
         Ok(Save::Folder(path.to_owned(), HashSet::new()))
     }
 
@@ -292,7 +313,8 @@ impl Save {
                 None => return Ok(None),
             },
         };
-        counterexample.save(&path).map_err(failed)?;
+        let is_new = !path.exists();
+        counterexample.save(&path).inspect_err(|_| discard(&path, is_new)).map_err(failed)?;
         Ok(Some(path))
     }
 }

@@ -68,6 +68,13 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["calibrate", "-o", "/nowhere/at/all.toml"], "/nowhere/at/all.toml"),
         (&["calibrate", "--out", "file.toml"], "--out is now: rmalab calibrate -o FILE"),
         (&["completions", "tea"], "tea"),
+        (&["man", "/proc/version"], "/proc/version cannot be a folder: it is a file"),
+        (&["run", "ghost", "--ranks", "2", "--bytes", "0"], "from 8 to"),
+        (&["reproduce", "ib-sync,nosuch"], "no experiment is called 'nosuch'"),
+        (&["verify", "--lock", "mcs", "--home", "first"], "'first' for '--home <RANK>': not a whole number"),
+        (&["study", "--seed", "99999999999999999999"], "the number is too large"),
+        (&["verify", "--lock", "MCS"], "did you mean 'mcs'?"),
+        (&["verify", "--lock", "zebra"], "`rmalab list` prints the names"),
         (&["launch", "-n", "0", "--", "true"], "0 is not in"),
         (&["launch", "-n", "2"], "PROGRAM"),
         (&["launch", "-n", "2", "--segment", "much", "--", "true"], "much"),
@@ -132,6 +139,7 @@ fn an_unknown_command_has_the_form_of_other_unknown_names() {
         (&["run", "nosuch"][..], "error: no application is called 'nosuch' ("),
         (&["run", "goost"], "error: no application is called 'goost'; did you mean 'ghost'?"),
         (&["stuby"], "error: no command is called 'stuby'; did you mean 'study'?"),
+        (&["help", "study", "nosuch"], "error: no command is called 'nosuch'\n"),
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -171,6 +179,15 @@ fn global_is_a_name_of_a_policy_everywhere() {
     assert!(stderr(&output).contains("there is no program /nowhere/at/all"), "{}", stderr(&output));
     let output = run(&["run", "ghost", "--lock", "global", "--ranks", "2", "--iterations", "2", "--quiet"]);
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// Users set it, as SECURITY.md says: its value is a name, and no task of a rank.
+#[test]
+fn a_job_may_have_a_name() {
+    for arguments in [&["list", "backends"][..], &["run", "ghost", "--ranks", "2", "--iterations", "2", "--quiet"]] {
+        let output = rmalab(arguments).env("RMALAB_JOB", "cannot-be-guessed").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
 }
 
 /// The variables that a launcher of MPI ranks sets: this process is rank `rank` of `size`.
@@ -381,7 +398,7 @@ fn every_command_has_a_manual_page() {
         assert!(text.contains(".SH NAME"), "{page}: {text}");
     }
     let refused = run(&["man", "/proc/man"]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("/proc/man"), "{}", stderr(&refused));
 }
 
@@ -612,6 +629,57 @@ fn wrong_tables_of_a_study_are_one_line() {
     }
 }
 
+/// Every write fails, as on a full disk: the length of files is limited to 0.
+#[test]
+fn a_new_file_that_cannot_be_written_completely_is_removed() {
+    let broken = ["verify", "--lock", "tas", "--scenario", "2Wx1", "--network", "hca-owner-cpu", "--home", "0"];
+    for arguments in [
+        &[&broken[..], &["--save", "new.json"]].concat()[..],
+        &[&broken[..], &["--svg", "new.svg"]].concat(),
+        &["simulate", "--lock", "tas", "--ranks", "2", "--pairs", "5", "-o", "new.txt"],
+        &["simulate", "trace", "tatp", "--transactions", "5", "-o", "new.csv"],
+    ] {
+        let at = tempfile::tempdir().unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]).arg(rmalab(&[]).get_program());
+        let output = shell.args(arguments).current_dir(at.path()).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        let said = stderr(&output);
+        assert!(said.contains("error: new.") && said.contains("File too large"), "{arguments:?}: {said}");
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0, "{arguments:?}: {said}");
+    }
+}
+
+/// A program that reads the file must not take an empty or a cut one for a result.
+#[test]
+fn a_command_without_a_complete_result_leaves_no_new_file() {
+    let at = tempfile::tempdir().unwrap();
+    let (new, old) = (at.path().join("new"), at.path().join("old"));
+    for (arguments, begins) in [
+        (&["simulate", "trace", "tatp", "--transactions", "1G", "-o"][..], false),
+        (&["study", "--backend", "local", "--ranks", "2", "--lock", "nocheck", "--duration", "60s", "-o"], true),
+    ] {
+        for file in [&new, &old] {
+            fs::write(&old, "older").unwrap();
+            let mut child = rmalab(arguments).arg(file).stderr(Stdio::piped()).spawn().unwrap();
+            // A signal ahead of the handler would end the program at once.
+            while !begins && fs::metadata(file).map_or(0, |file| file.len()) < 100 {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+            assert!(!begins || lines.any(|line| line.starts_with("study: ")));
+            std::thread::sleep(std::time::Duration::from_millis(if begins { 500 } else { 0 }));
+            assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+            let said: Vec<String> = lines.collect();
+            assert_eq!(child.wait().unwrap().code(), Some(130), "{arguments:?}: {said:?}");
+            assert_eq!(said.iter().filter(|line| line.starts_with("interrupted")).count(), 1, "{said:?}");
+            assert!(!new.exists(), "{arguments:?}");
+        }
+        // The study has not begun to write.
+        assert_eq!(fs::read_to_string(&old).unwrap(), if begins { "older" } else { "" }, "{arguments:?}");
+    }
+}
+
 #[test]
 fn data_can_go_to_standard_output_and_to_files() {
     let at = tempfile::tempdir().unwrap();
@@ -685,7 +753,7 @@ fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let said: Vec<String> = lines.collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
-    assert!(said.iter().any(|line| line.contains("the report is unchanged")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("an older report is unchanged")), "{said:?}");
     assert_eq!(fs::read(report.join("index.html")).unwrap(), older);
 }
 

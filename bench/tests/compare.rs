@@ -1,8 +1,9 @@
 //! `rmalab compare` as users run it: refused arguments, missing peers, and crashes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use rmalab::document::Document;
 use rmalab::finding::Value;
@@ -49,6 +50,21 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
     assert!(!report.exists());
+}
+
+#[test]
+fn an_interrupt_ahead_of_the_first_result_leaves_nothing() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let mut command = rmalab(&["compare", "--only", "locks", "--budget", "20s", "--report"]);
+    let mut child = command.arg(&report).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("1/")));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("interrupted before the first measurement")), "{said:?}");
+    assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0, "{said:?}");
 }
 
 #[test]

@@ -429,6 +429,7 @@ fn traces_of_benchmarks_are_written_and_simulated() {
         (&["arena", "--table", &table], "a trace has its own share"),
         (&["trace", "tatp", "--size", "0"], "not a number above 0"),
         (&["trace", "tatp", "--size", "100M"], "the size 100000000 is not from 1 to 47619047"),
+        (&["trace", "tatp", "--size", "99G"], "the size 99000000000 is not from 1 to 47619047"),
         (&["trace", "tatp", "--transactions", "0"], "not a number above 0"),
         (&["trace", "tatp", "--format", "json"], "one format"),
         (&["trace", "tatp", "-o", "/no/such/folder/t.csv"], "cannot be written"),

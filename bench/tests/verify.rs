@@ -129,7 +129,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--lock", "mcs", "--scenario", "1A1E@0"], "mcs is not a window"),
         (&["--lock", "nocheck"], "nocheck has no standard configuration; name a scenario with --scenario"),
         (&["--lock", "mcs", "--crashes", "1"], "no standard configuration that fits the other options"),
-        (&["--mutant", "nothing-like-it"], "`rmalab list mutants` prints them"),
+        (&["--mutant", "nothing-like-it"], "`rmalab list mutants` prints the names"),
         (&["--lock", "mcs", "--network", "hca-owner-cpu"], "--scenario"),
         (&["--mutant", "no-such-mutant"], "no mutant is called 'no-such-mutant'"),
         (&["--max-states", "0"], "such as 500, 20k or 1M"),
@@ -179,6 +179,18 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
         let output = run(at.path(), &["replay", "changed.json"]);
         assert_eq!(output.status.code(), Some(2), "{field} {value}: {}", stderr(&output));
         assert!(stderr(&output).contains(says), "{field} {value}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_counterexample_that_cannot_be_written_loses_no_result() {
+    let at = tempfile::tempdir().unwrap();
+    for (option, name, code) in [("--save", "full.json", 2), ("--svg", "full.svg", 1)] {
+        std::os::unix::fs::symlink("/dev/full", at.path().join(name)).unwrap();
+        let output = run(at.path(), &[&BROKEN[..], &[option, name]].concat());
+        assert_eq!(output.status.code(), Some(code), "{option}: {}", stderr(&output));
+        assert!(stdout(&output).contains("VIOLATED mutual-exclusion"), "{option}: {}", stdout(&output));
+        assert!(stderr(&output).contains(&format!("error: {name}: No space left")), "{option}: {}", stderr(&output));
     }
 }
 

@@ -171,7 +171,7 @@ fn errors_are_reported_in_one_line() {
         (
             "\"8B\"",
             "8",
-            "13: class 1.operation 1.bytes: '8' has no unit; write it as \"64B\" (the units are B, kB, MB, GB, KiB, MiB or GiB)",
+            "13: class 1.operation 1.bytes: '8' has no unit; write it as \"64B\" (the units are B, kB, MB, GB, KiB or K, MiB or M, GiB or G)",
         ),
         (
             "\"8B\"",

@@ -111,7 +111,7 @@ impl Application for Ghost {
     fn check(&self, _world: &Ranks) -> Result<()> {
         if self.bytes == 0 || !self.bytes.is_multiple_of(8) || self.bytes > MOST {
             return Err(Error::usage(format!(
-                "--bytes {}: the length of a message must be a multiple of 8 bytes, up to {MOST}",
+                "--bytes {}: the length of a message must be a multiple of 8 bytes, from 8 to {MOST}",
                 self.bytes
             )));
         }

@@ -40,7 +40,7 @@ macro_rules! say {
 }
 
 /// The environment variable with the task of a rank.
-const TASK: &str = "RMALAB_JOB";
+const TASK: &str = "RMALAB_JOB_TASK";
 
 /// Bytes of a simulated rank's stack: only touched pages take memory.
 const STACK_BYTES: usize = 256 << 10;

@@ -174,7 +174,7 @@ mod tests {
     fn the_error_for_an_unknown_name_suggests_the_closest_one() {
         let message = Registry::standard().find("mcs-rw-pr").unwrap_err().to_string();
         assert!(message.contains("did you mean 'mcs-rw-"), "{message}");
-        assert!(message.contains(" list locks` prints them"), "{message}");
+        assert!(message.contains(" list` prints the names"), "{message}");
     }
 
     /// The studies measure every policy that windows know by name. They also measure two other locks: a window's epoch does not end

@@ -88,9 +88,14 @@ pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
     if repeated {
         document.summary.push("Values without a spread are not judged, only listed as changed.".into());
     } else {
-        document
-            .summary
-            .push("No value has a spread: repeat the runs with more repetitions for a safer verdict.".into());
+        // Other commands have no option that gives their values a spread.
+        document.summary.push(match old.kind.as_str() {
+            "simulate" => "No value has a spread: more seeds (--seeds) give a safer verdict.".into(),
+            "study" | "run" | "compare" => {
+                "No value has a spread: more repetitions (--repetitions) give a safer verdict.".into()
+            }
+            _ => "No value has a spread.".into(),
+        });
     }
     if old.machine.cpu != new.machine.cpu || old.machine.profile != new.machine.profile {
         let side = |document: &Document| format!("{} ({})", document.machine.cpu, document.machine.profile);
@@ -216,6 +221,23 @@ mod tests {
         let mut empty = example();
         empty.sections.clear();
         assert!(diff(&example(), &empty, 0.1).is_err());
+    }
+
+    #[test]
+    fn the_hint_names_an_option_of_the_command() {
+        for (kind, hint) in
+            [("study", "(--repetitions)"), ("simulate", "(--seeds)"), ("verify", "No value has a spread.")]
+        {
+            let mut alone = example();
+            alone.kind = kind.into();
+            let cells = alone.sections.iter_mut().flat_map(|section| &mut section.finding.tables);
+            cells.flat_map(|table| table.rows.iter_mut().flatten()).for_each(|cell| cell.spread = None);
+            let summary = diff(&alone, &alone, 0.1).unwrap().document.summary;
+            assert!(
+                summary[1].contains(hint) && summary[1].starts_with("No value has a spread"),
+                "{kind}: {summary:?}"
+            );
+        }
     }
 
     #[test]

@@ -231,16 +231,15 @@ impl Document {
         }
         let fail = |source| Error::File { path: path.clone(), source };
         let file = std::fs::File::open(&path).map_err(fail)?;
-        let mut text = String::new();
+        let wrong = |why: String| Error::Document { why: format!("{}: {why}", path.display()) };
+        let mut bytes = Vec::new();
         let mut limited = std::io::Read::take(file, MOST_BYTES + 1);
-        std::io::Read::read_to_string(&mut limited, &mut text).map_err(fail)?;
-        if text.len() as u64 > MOST_BYTES {
-            return Err(Error::Document {
-                why: format!("{}: it is larger than {} MiB", path.display(), MOST_BYTES >> 20),
-            });
+        std::io::Read::read_to_end(&mut limited, &mut bytes).map_err(fail)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(wrong(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
         }
-        Document::from_json(&text)
-            .map_err(|error| Error::Document { why: format!("{}: {}", path.display(), reason(error)) })
+        let text = String::from_utf8(bytes).map_err(|_| wrong("this is not text in UTF-8".into()))?;
+        Document::from_json(&text).map_err(|error| wrong(reason(error)))
     }
 }
 
@@ -339,6 +338,14 @@ pub(crate) mod tests {
     fn words_are_quoted_for_a_shell() {
         assert_eq!(quoted("--ranks=1,2".into()), "--ranks=1,2");
         assert_eq!(quoted("it's".into()), "'it'\\''s'");
+    }
+
+    #[test]
+    fn a_file_that_is_not_text_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [0xff, 0xfe]).unwrap();
+        let said = Document::read(file.path()).unwrap_err().to_string();
+        assert_eq!(said, format!("{}: this is not text in UTF-8", file.path().display()));
     }
 
     #[test]

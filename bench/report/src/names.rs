@@ -8,7 +8,8 @@ const FEW: usize = 24;
 /// The number of suggestions in an error.
 const NEAREST: usize = 3;
 
-/// The error for a `name` that no `thing` has: the nearest names, and all of them if they are few.
+/// The error for a `name` that no `thing` has: the nearest names, and all of them if they are few, or the command that
+/// prints them.
 pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
@@ -20,13 +21,18 @@ pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a 
         [one] => format!("; did you mean {one}?"),
         [others @ .., last] => format!("; did you mean {} or {last}?", others.join(", ")),
     };
-    let all = if names.len() <= FEW {
-        format!("there are {}", names.join(", "))
-    } else {
-        // The kinds of the command `list` are the plurals: locks, mutants, ...
-        format!("there are {}: `{} list {}` prints them", names.len(), program(), plural(thing))
+    let all = match names.len() {
+        0 => String::new(),
+        1..=FEW => format!(" (there are {})", names.join(", ")),
+        _ => format!(" (`{} {}` prints the names)", program(), listing(thing)),
     };
-    format!("no {thing} is called '{name}'{hint} ({all})")
+    format!("no {thing} is called '{name}'{hint}{all}")
+}
+
+/// The command that prints the names of all things of a kind. Options take locks and policies alike, so that only the list of
+/// all kinds has the names of both.
+fn listing(thing: &str) -> String {
+    if thing.starts_with("lock") { "list".into() } else { format!("list {}", plural(thing)) }
 }
 
 /// The name of the program, which may be one with locks of its own.
@@ -41,16 +47,22 @@ fn plural(thing: &str) -> String {
     word.strip_suffix('y').map_or_else(|| format!("{word}s"), |stem| format!("{stem}ies"))
 }
 
-/// The names nearest to `name`, in order of distance; none that is too far away.
+/// The names nearest to `name`, in order of distance; none that is too far away. Capital letters do not matter.
 fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let name = name.to_lowercase();
     let far = 1 + name.chars().count() / 3;
-    let mut near: Vec<(usize, &str)> = names.iter().map(|&other| (edits(name, other), other)).collect();
-    near.retain(|&(edits, other)| {
-        edits <= far || (name.chars().count() >= 3 && (other.starts_with(name) || name.starts_with(other)))
-    });
+    let mut near: Vec<(usize, &str)> = names
+        .iter()
+        .map(|&other| (other, other.to_lowercase()))
+        .filter_map(|(other, small)| {
+            let edits = edits(&name, &small);
+            let begins = name.chars().count() >= 3 && (small.starts_with(&name) || name.starts_with(&small));
+            (edits <= far || begins).then_some((edits, other))
+        })
+        .collect();
     near.sort_unstable();
-    // A single nearest name with one wrong letter is the only suggestion.
-    if let [(1, _), (second, _), ..] = near[..]
+    // A single nearest name with at most one wrong letter is the only suggestion.
+    if let [(0 | 1, _), (second, _), ..] = near[..]
         && second > 1
     {
         near.truncate(1);
@@ -101,7 +113,28 @@ mod tests {
         let many: Vec<String> = (0..100).map(|number| format!("mutant-{number}")).collect();
         let said = unknown("mutant", "mutant-1000", many.iter().map(String::as_str));
         assert!(said.contains("did you mean 'mutant-1") && said.matches('\'').count() <= 2 + 2 * NEAREST, "{said}");
-        let hint = format!("(there are 100: `{} list mutants` prints them)", program());
+        let hint = format!("(`{} list mutants` prints the names)", program());
         assert!(said.ends_with(&hint) && said.len() < 200 + hint.len(), "{said}");
+    }
+
+    #[test]
+    fn the_list_of_all_kinds_has_the_names_of_locks_and_policies() {
+        let many: Vec<String> = (0..100).map(|number| format!("lock-{number}")).collect();
+        for thing in ["lock", "lock policy"] {
+            let said = unknown(thing, "zebra", many.iter().map(String::as_str));
+            assert_eq!(said, format!("no {thing} is called 'zebra' (`{} list` prints the names)", program()));
+        }
+    }
+
+    #[test]
+    fn without_names_there_is_no_list() {
+        assert_eq!(unknown("command", "zebra", []), "no command is called 'zebra'");
+    }
+
+    #[test]
+    fn capital_letters_do_not_hide_a_name() {
+        let few = ["ticket", "mcs", "tas", "MyLock"];
+        assert!(unknown("lock", "MCS", few).contains("; did you mean 'mcs'?"));
+        assert!(unknown("lock", "mylock", few).contains("; did you mean 'MyLock'?"));
     }
 }

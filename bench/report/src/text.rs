@@ -97,7 +97,7 @@ fn section(section: &Section, width: usize) -> String {
         if !text.is_empty() && !text.ends_with("\n\n") {
             text.push('\n');
         }
-        let _ = writeln!(text, "{}\n\n{}", found.title, table(found, width));
+        let _ = writeln!(text, "{}\n\n{}", fill(&found.title, width), table(found, width));
         if let Some(spread) = found.widest_spread() {
             let _ = writeln!(text, "{}\n", fill(&spread, width));
         }
@@ -149,6 +149,14 @@ mod tests {
         assert_eq!(table(&sparse, 40), " lock  states\n mcs        7\n");
         sparse.row([Value::from("tas"), Value::None, Value::Count(8), Value::Count(9)]);
         assert_eq!(table(&sparse, 40), " lock  states  bytes\n mcs        7      –\n tas        8      9\n");
+    }
+
+    #[test]
+    fn a_caption_fits_the_terminal() {
+        let mut document = crate::document::tests::example();
+        document.sections[0].finding.tables[0].title = "Throughput of all ranks, and time to acquire".into();
+        let text = super::document(&document, 40);
+        assert!(text.contains("Throughput of all ranks, and time to\nacquire\n\n"), "{text}");
     }
 
     #[test]

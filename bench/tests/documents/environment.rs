@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::page::{read, root};
 
 /// Variables that launchers, builds and tests set for their own processes.
-const INTERNAL: [&str; 16] = [
+const INTERNAL: [&str; 17] = [
     "RMALAB_ADVISE_TASK",
     "RMALAB_BENCH_TASK",
     "RMALAB_CALL",
@@ -15,6 +15,7 @@ const INTERNAL: [&str; 16] = [
     "RMALAB_CONFORMANCE_SHARE",
     "RMALAB_HOST",
     "RMALAB_HUB",
+    "RMALAB_JOB_TASK",
     "RMALAB_MODEL_BATCH",
     "RMALAB_PROFILE",
     "RMALAB_RANK",

@@ -56,7 +56,7 @@ const BYTES: [(&str, f64); 13] = [
 ];
 
 /// The units of lengths, for messages.
-pub const BYTE_UNITS: &str = "B, kB, MB, GB, KiB, MiB or GiB";
+pub const BYTE_UNITS: &str = "B, kB, MB, GB, KiB or K, MiB or M, GiB or G";
 
 /// An hour, in picoseconds: the longest time of a setting.
 const HOUR: f64 = 3600e12;

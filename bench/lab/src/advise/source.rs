@@ -15,6 +15,7 @@ use rmalab_windows::{Assert, Config, LockKind, Transport};
 
 use crate::workload::{Acquire, Objective, Workload};
 use rmalab_job::{Error, Result};
+use rmalab_report::numbers::counted;
 
 /// Default number of acquisitions of all ranks for one candidate and one seed.
 pub const ACQUISITIONS: u64 = 50_000;
@@ -136,7 +137,7 @@ impl Source {
     /// One line of description.
     pub fn describe(&self) -> String {
         let nodes = self.ranks().div_ceil(self.ranks_per_node());
-        let of = format!("{} ranks, {nodes} node{}", self.ranks(), if nodes == 1 { "" } else { "s" });
+        let of = format!("{}, {}", counted(self.ranks().into(), "rank"), counted(nodes.into(), "node"));
         match self {
             Source::Workload(workload) => {
                 let what = workload.trace().map_or("acquisitions", |_| "transactions");

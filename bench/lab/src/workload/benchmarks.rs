@@ -64,8 +64,8 @@ impl Benchmark {
     /// # Errors
     ///
     /// [`Error::Usage`] for a size outside 1 to [`largest`](Self::largest), and without a transaction.
-    pub fn check(self, size: u32, transactions: u64) -> Result<()> {
-        if !(1..=self.largest()).contains(&size) {
+    pub fn check(self, size: u64, transactions: u64) -> Result<()> {
+        if !(1..=u64::from(self.largest())).contains(&size) {
             return Err(Error::usage(format!("the size {size} is not from 1 to {}", self.largest())));
         }
         if transactions == 0 {
@@ -80,7 +80,7 @@ impl Benchmark {
     ///
     /// Errors of `to`, and [`io::ErrorKind::InvalidInput`] for a size that [`check`](Self::check) refuses.
     pub fn write(self, size: u32, transactions: u64, seed: u64, to: &mut dyn Write) -> io::Result<()> {
-        self.check(size, transactions).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        self.check(size.into(), transactions).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let random = StdRng::seed_from_u64(seed);
         match self {
             Benchmark::Tatp => lines(to, transactions, Tatp { random, subscribers: size }),
@@ -94,7 +94,7 @@ impl Benchmark {
     ///
     /// Errors of [`check`](Self::check) and [`LockTrace::parse`].
     pub fn trace(self, size: u32, transactions: u64, seed: u64) -> Result<LockTrace> {
-        self.check(size, transactions)?;
+        self.check(size.into(), transactions)?;
         let mut text = Vec::new();
         self.write(size, transactions, seed, &mut text).expect("memory takes any text, and the size was checked");
         let name = match self {
