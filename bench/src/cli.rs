@@ -495,7 +495,7 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) order: bool,
     /// Also check the long standard configurations: they take minutes and gigabytes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scenario")]
     pub(crate) long: bool,
     /// Save counterexamples: each in a file of the folder DIR, or the first one in FILE (a name that ends in .json)
     #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]

@@ -119,6 +119,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     let at = tempfile::tempdir().unwrap();
     fs::write(at.path().join("file"), "mine").unwrap();
     fs::write(at.path().join("damaged.json"), "{\"version\": 1, \"lock\"").unwrap();
+    fs::write(at.path().join("picture"), [0xff, 0xd8]).unwrap();
     for (arguments, says) in [
         (&["--lock", "mcs-rw-pr"][..], "did you mean 'mcs-rw-"),
         (&["--lock", "tikcet"], "did you mean 'ticket'"),
@@ -143,6 +144,9 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--search", "widest"], "breadth-first"),
         (&["replay", "nowhere.json"], "nowhere.json"),
         (&["replay", "damaged.json"], "damaged.json is not a counterexample"),
+        (&["replay", "picture"], "picture is not a counterexample: it is no text in UTF-8"),
+        (&["--lock", "tas", "--scenario", "2Wx1", "--long"], "cannot be used with '--long'"),
+        (&["--lock", "tas", "--order"], "a lock of your own claims one with `order(Order::Fifo)`"),
         (&["replay", "damaged.json", "--lock", "mcs"], "unexpected argument '--lock'"),
         (&["--lock", "mcs", "replay", "damaged.json"], "cannot be used with"),
         (&["--save", "file/below"], "file/below"),
@@ -155,7 +159,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         assert!(said.contains(says), "{arguments:?}: {said}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
-    assert_eq!(files(at.path()), ["damaged.json", "file"]);
+    assert_eq!(files(at.path()), ["damaged.json", "file", "picture"]);
 }
 
 #[test]

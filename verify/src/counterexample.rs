@@ -122,14 +122,15 @@ impl Counterexample {
     ///
     /// [`Error::File`], and [`Error::Format`] if it is no counterexample or has another version.
     pub fn load(path: &Path) -> Result<Counterexample> {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         std::fs::File::open(path)
-            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text))
+            .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
             .map_err(|source| Error::File { path: path.into(), source })?;
         let format = |why: String| Error::Format { path: path.into(), why };
-        if text.len() as u64 > LONGEST {
+        if bytes.len() as u64 > LONGEST {
             return Err(format(format!("it has more than {LONGEST} bytes, the limit for a counterexample")));
         }
+        let text = String::from_utf8(bytes).map_err(|_| format("it is no text in UTF-8".into()))?;
         let one: Counterexample = serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
         if one.version != VERSION {
             return Err(format(format!("it has version {}, and this program reads version {VERSION}", one.version)));

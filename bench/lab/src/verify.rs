@@ -79,7 +79,8 @@ impl Selection {
         if self.order && subjects.iter().all(|subject| subject.claimed_order() == Order::None) {
             let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
             return Err(Error::usage(format!(
-                "--order: {} claims no order of entries that could be checked",
+                "--order: {} claims no order of entries that could be checked; in a registry, a lock of your own claims one \
+                 with `order(Order::Fifo)`",
                 names.join(" or ")
             )));
         }
