@@ -47,7 +47,12 @@ use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
 use crate::mcs::Mcs;
+use crate::own::Own;
 use crate::{Error, LINE, Place, RawMutex, RawRwLock, Result};
+
+/// The numbers of `here` and `gate` among this rank's words.
+const HERE: usize = 0;
+const GATE: usize = 1;
 
 /// The parameters of [`BigReader`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,13 +102,12 @@ impl RawRwLock for BigReader {
 
     #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.arrive(ra)?;
-        if ra.get(self.gate)? == 0 { Ok(()) } else { self.wait_for_writers(ra) }
+        if self.arrive(ra)? { Ok(()) } else { self.wait_for_writers(ra) }
     }
 
     #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        Ok(ra.put(self.here, 0)?)
+        self.own(ra).put(HERE, 0)
     }
 
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
@@ -133,17 +137,24 @@ impl RawRwLock for BigReader {
 }
 
 impl BigReader {
-    /// Sets `here`, ahead of the look at the gate (I2).
+    /// The words `here` and `gate` of this rank.
     #[inline(always)]
-    fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+    fn own<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 2> {
+        Own::new(ra, self.here.rank, self.here.disp)
+    }
+
+    /// Sets `here`, and then looks at the gate (I2). Returns whether it is open.
+    #[inline(always)]
+    fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         if self.fence {
-            ra.put(self.here, 1)?;
+            let own = self.own(ra);
+            own.put(HERE, 1)?;
             ra.fence_light();
-            return Ok(());
+            return Ok(own.get(GATE)? == 0);
         }
         ra.order(ra.rank())?;
         ra.fetch_store(self.here, 1)?;
-        Ok(())
+        Ok(ra.get(self.gate)? == 0)
     }
 
     #[cold]
@@ -152,8 +163,7 @@ impl BigReader {
         loop {
             ra.put(self.here, 0)?;
             ra.wait_until(self.gate.disp, Until::Eq(0))?;
-            self.arrive(ra)?;
-            if ra.get(self.gate)? == 0 {
+            if self.arrive(ra)? {
                 return Ok(());
             }
         }

@@ -1,8 +1,8 @@
 //! The words of a lock that belong to this rank, which its processor reaches.
 //!
-//! A robust lock announces its steps in its rank's own words, several times in each call. Each put by the handle checks the address again,
-//! and records itself for the next flush. Here each call checks its words once, and records its stores once. No other rank waits on these
-//! words.
+//! A robust lock announces its steps in its rank's own words, several times in each call. A reader of `big-reader` uses no other words.
+//! Each put by the handle checks the address again, and records itself for the next flush. Here each call checks its words once, and
+//! records its stores once. No other rank waits on these words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
