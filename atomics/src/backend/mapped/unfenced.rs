@@ -9,12 +9,12 @@
 //!
 //! | field | values |
 //! | --- | --- |
-//! | `UNFENCED`, of each thread | the handle through which the thread has put since its last fence; 0: none |
+//! | `UNFENCED`, of each thread | the handle through which the thread has put since its last fence; none: the thread's own number, which is 0 before its first put |
 //! | `handle` | the number of the handle, which never changes |
 //! | `thread` | `NONE`; the number of the one thread that has put through this handle; `MANY`. Changes in this order only |
 //!
-//! A put through the same handle as the one before it compares two numbers, and writes nothing. A thread that puts through another
-//! handle fences first.
+//! No handle has a thread's number. A put through the same handle as the one before it compares two numbers, and writes nothing. So does a
+//! flush without a put before it: the thread's own number is in both words. A thread that puts through another handle fences first.
 //!
 //! # Why it is right
 //!
@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 thread_local! {
     /// The number of this thread; 0 until it has one.
     static THREAD: Cell<u64> = const { Cell::new(0) };
-    /// The number of the handle through which this thread has put since its last fence; 0 for none.
+    /// The number of the handle through which this thread has put since its last fence, or this thread's own number.
     static UNFENCED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -65,22 +65,29 @@ impl Unfenced {
     /// Notes that this thread has put.
     #[inline(always)]
     pub(super) fn put(&self) {
-        if UNFENCED.get() != self.handle {
-            self.first_since_fence();
+        let of = UNFENCED.get();
+        if of != self.handle {
+            if of == self.thread.load(Ordering::Relaxed) {
+                // This thread's number is in both: nothing else has to be noted.
+                UNFENCED.set(self.handle);
+            } else {
+                self.first_since_fence();
+            }
         }
     }
 
-    /// Notes the first put of this thread since its last fence, or its first put after puts through another handle.
+    /// Notes a put of this thread after puts through another handle, and the first put of a thread.
     #[inline(never)]
     fn first_since_fence(&self) {
-        if UNFENCED.replace(self.handle) != 0 {
-            // It completes the puts through the other handle, which `UNFENCED` no longer names.
+        if UNFENCED.get() != THREAD.get() {
+            // It completes the puts through the other handle, which `UNFENCED` then no longer names.
             fence(Ordering::SeqCst);
         }
         let thread = self.thread.load(Ordering::Relaxed);
         if thread != THREAD.get() && thread != MANY {
             self.first_put();
         }
+        UNFENCED.set(self.handle);
     }
 
     /// Notes the first put of this thread through this handle.
@@ -98,20 +105,28 @@ impl Unfenced {
     /// Fences if an earlier put may not have been fenced. Returns whether it has fenced.
     #[inline(always)]
     pub(super) fn flush(&self) -> bool {
-        let is_own = UNFENCED.get() == self.handle;
-        if !is_own {
+        let of = UNFENCED.get();
+        if of != self.handle {
             let thread = self.thread.load(Ordering::Relaxed);
-            if thread == NONE || thread == THREAD.get() {
-                return false;
-            }
+            return thread != of && thread != NONE && flush_for_others(thread);
         }
+        // Ahead of the fence, since a load after it would wait for it.
+        let own = THREAD.get();
         fence(Ordering::SeqCst);
-        if is_own {
-            // This comes after the fence, which then waits for one store less.
-            UNFENCED.set(0);
-        }
+        // After the fence, which then waits for one store less.
+        UNFENCED.set(own);
         true
     }
+}
+
+/// Fences unless `thread`, through which all puts of a handle have come, is this thread. Its own puts through that handle are complete.
+#[inline(never)]
+fn flush_for_others(thread: u64) -> bool {
+    if thread == THREAD.get() {
+        return false;
+    }
+    fence(Ordering::SeqCst);
+    true
 }
 
 #[cfg(test)]
