@@ -106,12 +106,17 @@ impl Unfenced {
     #[inline(always)]
     pub(super) fn flush(&self) -> bool {
         let of = UNFENCED.get();
-        if of != self.handle {
-            let thread = self.thread.load(Ordering::Relaxed);
-            return thread != of && thread != NONE && flush_for_others(thread);
+        let thread = self.thread.load(Ordering::Relaxed);
+        // The usual case of a flush without a put comes first, so that it takes no other branch.
+        if of == thread {
+            return false;
         }
-        // Ahead of the fence, since a load after it would wait for it.
-        let own = THREAD.get();
+        if of != self.handle {
+            return thread != NONE && flush_for_others(thread);
+        }
+        // This thread has put, so its number is in `thread`, unless others have put, too. The look at `THREAD` is ahead of
+        // the fence, since a load after it would wait for it.
+        let own = if thread == MANY { THREAD.get() } else { thread };
         fence(Ordering::SeqCst);
         // After the fence, which then waits for one store less.
         UNFENCED.set(own);
