@@ -26,14 +26,19 @@ pub(crate) struct Own<'a, A: RemoteAtomics + ?Sized, const N: usize> {
 impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     #[inline(always)]
     pub(crate) fn new(ra: &'a A, me: Rank, at: Disp) -> Own<'a, A, N> {
-        let words = ra.direct_words(me.at(at), N as u64).and_then(|words| words.try_into().ok());
-        Own { ra, me, at, words, flushed: true }
+        Own::checked(ra, me, at, true)
     }
 
     /// Like [`new`](Self::new), for stores that no flush has to complete: a fence of the reader or of the writer orders them.
     #[inline(always)]
     pub(crate) fn fenced(ra: &'a A, me: Rank, at: Disp) -> Own<'a, A, N> {
-        Own { flushed: false, ..Own::new(ra, me, at) }
+        Own::checked(ra, me, at, false)
+    }
+
+    #[inline(always)]
+    fn checked(ra: &'a A, me: Rank, at: Disp, flushed: bool) -> Own<'a, A, N> {
+        let words = ra.direct_words(me.at(at), N as u64).and_then(|words| words.try_into().ok());
+        Own { ra, me, at, words, flushed }
     }
 
     /// Puts `value` in word number `index`.
