@@ -140,7 +140,7 @@ impl BigReader {
     /// The words `here` and `gate` of this rank.
     #[inline(always)]
     fn own<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 2> {
-        Own::fenced(ra, self.here.rank, self.here.disp)
+        Own::new(ra, self.here.rank, self.here.disp)
     }
 
     /// Sets `here`, and then looks at the gate (I2). Returns whether it is open.

@@ -19,26 +19,13 @@ pub(crate) struct Own<'a, A: RemoteAtomics + ?Sized, const N: usize> {
     me: Rank,
     at: Disp,
     words: Option<&'a [AtomicU64; N]>,
-    /// A flush of this rank completes the stores.
-    flushed: bool,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     #[inline(always)]
     pub(crate) fn new(ra: &'a A, me: Rank, at: Disp) -> Own<'a, A, N> {
-        Own::checked(ra, me, at, true)
-    }
-
-    /// Like [`new`](Self::new), for stores that no flush has to complete: a fence of the reader or of the writer orders them.
-    #[inline(always)]
-    pub(crate) fn fenced(ra: &'a A, me: Rank, at: Disp) -> Own<'a, A, N> {
-        Own::checked(ra, me, at, false)
-    }
-
-    #[inline(always)]
-    fn checked(ra: &'a A, me: Rank, at: Disp, flushed: bool) -> Own<'a, A, N> {
         let words = ra.direct_words(me.at(at), N as u64).and_then(|words| words.try_into().ok());
-        Own { ra, me, at, words, flushed }
+        Own { ra, me, at, words }
     }
 
     /// Puts `value` in word number `index`.
@@ -79,7 +66,7 @@ impl<A: RemoteAtomics + ?Sized, const N: usize> Drop for Own<'_, A, N> {
     /// Records the stores, so that a flush completes them.
     #[inline(always)]
     fn drop(&mut self) {
-        if self.flushed && self.words.is_some() {
+        if self.words.is_some() {
             self.ra.stored();
         }
     }

@@ -78,7 +78,6 @@ pub struct Mapped {
 
 struct Cells {
     last_look: wait::LastLook,
-    unfenced: unfenced::Unfenced,
     registrations: registered::Registrations,
     forsaken: OnceLock<&'static str>,
     deaths: failures::Deaths,
@@ -151,7 +150,6 @@ impl Mapped {
             liveness,
             cells: Box::new(Cells {
                 last_look: wait::LastLook::default(),
-                unfenced: unfenced::Unfenced::new(),
                 registrations,
                 forsaken: OnceLock::new(),
                 deaths: failures::Deaths::default(),
@@ -274,7 +272,7 @@ impl Fabric for Mapped {
             WordOp::Get => return Ok(word.load(Ordering::SeqCst)),
             WordOp::Put(value) if self.light => {
                 word.store(value, Ordering::Release);
-                self.cells.unfenced.put();
+                unfenced::put();
                 // The light side of mapped/asymmetric.rs: the fence here is the parking rank's.
                 compiler_fence(Ordering::SeqCst);
                 if at.watched() && control.parked.load(Ordering::Relaxed) == at.disp().0 + 1 {
@@ -311,10 +309,10 @@ impl Fabric for Mapped {
                 if at.address().watched {
                     self.notify_any(control);
                 } else {
-                    self.cells.unfenced.put();
+                    unfenced::put();
                 }
                 if until == Completion::Target {
-                    self.cells.unfenced.flush();
+                    unfenced::flush();
                 }
             }
             Bytes::Get(dest) => {
@@ -344,7 +342,7 @@ impl Fabric for Mapped {
 
     #[inline(always)]
     fn complete(&self, _target: Option<Rank>) -> Result<()> {
-        self.cells.unfenced.flush();
+        unfenced::flush();
         Ok(())
     }
 
@@ -434,7 +432,7 @@ impl LocalMemory for Mapped {
 
     #[inline(always)]
     fn stored(&self) {
-        self.cells.unfenced.put();
+        unfenced::put();
     }
 }
 

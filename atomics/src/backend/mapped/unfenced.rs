@@ -2,135 +2,49 @@
 //!
 //! A word put is a store with release, and a bulk put on an unwatched address is plain relaxed stores. A flush makes them complete: a rank
 //! that acts on a later operation must see them, even with the store buffer's reordering (put x, read y). That takes a sequentially
-//! consistent fence, one locked instruction on x86-64, between the stores and the operations after the flush. One fence serves all puts
-//! before it, and a flush without puts before it needs none.
-//!
-//! # State
-//!
-//! | field | values |
-//! | --- | --- |
-//! | `UNFENCED`, of each thread | the handle through which the thread has put since its last fence; none: the thread's own number, which is 0 before its first put |
-//! | `handle` | the number of the handle, which never changes |
-//! | `thread` | `NONE`; the number of the one thread that has put through this handle; `MANY`. Changes in this order only |
-//!
-//! No handle has a thread's number. A put through the same handle as the one before it compares two numbers, and writes nothing. So does a
-//! flush without a put before it: the thread's own number is in both words. A thread that puts through another handle fences first.
+//! consistent fence, one locked instruction on x86-64, between the stores and the operations after the flush. One fence serves all puts of
+//! a thread, through any handle, and a flush without puts before it needs none. So each thread has one flag: a put sets it, and a flush that
+//! finds it set fences and clears it.
 //!
 //! # Why it is right
 //!
-//! Let a put P happen before a flush F (otherwise F need not complete it). Then a fence happens after P and before what
-//! follows F:
+//! Let a put P happen before a flush F (otherwise F need not complete it).
 //!
-//! * Both by one thread t. P leaves the handle in `UNFENCED` of t. F finds it there and fences, or t has fenced after P: by a flush,
-//!   or by a put through another handle.
-//! * By threads t and u. P, or an earlier put of t that has left the handle in `UNFENCED`, has read or written `thread` as t or `MANY`.
-//!   That happens before F's look. So by coherence the look sees t or `MANY`, and neither u nor `NONE`: F fences.
+//! * Both by one thread. P sets the flag. F finds it set and fences, or an earlier flush of the thread, after P, has cleared it and fenced.
+//! * By threads t and u. Then t has stored something after P, with release, that u has read before F, with acquire. The processors of
+//!   [`MULTI_COPY_ATOMIC`] show a store of one core to all other cores at once, in the order of that release. So whatever u does after F, all
+//!   ranks see P ahead of it, without a fence. On any other processor, each flush fences.
 //!
-//! So no thread relies on another thread's fence, and no flag is set by one thread and cleared by another. Numbers are never reused, so
-//! neither a thread nor a handle is mistaken for one that has ended. On x86-64, with its ordered stores, less would be enough. This is
-//! the argument in the C11 model, which the other processors need.
+//! No thread sets, clears or reads the flag of another. A flag is left set by a thread that ends; nothing depends on it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 thread_local! {
-    /// The number of this thread; 0 until it has one.
-    static THREAD: Cell<u64> = const { Cell::new(0) };
-    /// The number of the handle through which this thread has put since its last fence, or this thread's own number.
-    static UNFENCED: Cell<u64> = const { Cell::new(0) };
+    /// True if this thread may have put since its last fence.
+    static UNFENCED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// No thread has put.
-const NONE: u64 = u64::MAX;
-/// Several threads have put through the handle.
-const MANY: u64 = u64::MAX - 1;
+/// True if no core sees another core's store before a third core can see it.
+const MULTI_COPY_ATOMIC: bool =
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64", target_arch = "s390x"));
 
-/// A number that no thread and no handle has had.
-fn number() -> u64 {
-    static GIVEN: AtomicU64 = AtomicU64::new(0);
-    GIVEN.fetch_add(1, Ordering::Relaxed) + 1
+/// Notes that this thread has put.
+#[inline(always)]
+pub(super) fn put() {
+    // Without a look: the branch would cost as much as the store.
+    UNFENCED.set(true);
 }
 
-/// The state of a handle's puts that its flushes need.
-pub(super) struct Unfenced {
-    handle: u64,
-    thread: AtomicU64,
-}
-
-impl Unfenced {
-    pub(super) fn new() -> Unfenced {
-        Unfenced { handle: number(), thread: AtomicU64::new(NONE) }
-    }
-
-    /// Notes that this thread has put.
-    #[inline(always)]
-    pub(super) fn put(&self) {
-        let of = UNFENCED.get();
-        if of != self.handle {
-            if of == self.thread.load(Ordering::Relaxed) {
-                // This thread's number is in both: nothing else has to be noted.
-                UNFENCED.set(self.handle);
-            } else {
-                self.first_since_fence();
-            }
-        }
-    }
-
-    /// Notes a put of this thread after puts through another handle, and the first put of a thread.
-    #[inline(never)]
-    fn first_since_fence(&self) {
-        if UNFENCED.get() != THREAD.get() {
-            // It completes the puts through the other handle, which `UNFENCED` then no longer names.
-            fence(Ordering::SeqCst);
-        }
-        let thread = self.thread.load(Ordering::Relaxed);
-        if thread != THREAD.get() && thread != MANY {
-            self.first_put();
-        }
-        UNFENCED.set(self.handle);
-    }
-
-    /// Notes the first put of this thread through this handle.
-    #[cold]
-    fn first_put(&self) {
-        if THREAD.get() == 0 {
-            THREAD.set(number());
-        }
-        let first = self.thread.compare_exchange(NONE, THREAD.get(), Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err() {
-            self.thread.store(MANY, Ordering::Relaxed);
-        }
-    }
-
-    /// Fences if an earlier put may not have been fenced. Returns whether it has fenced.
-    #[inline(always)]
-    pub(super) fn flush(&self) -> bool {
-        let of = UNFENCED.get();
-        let thread = self.thread.load(Ordering::Relaxed);
-        // The usual case of a flush without a put comes first, so that it takes no other branch.
-        if of == thread {
-            return false;
-        }
-        if of != self.handle {
-            return thread != NONE && flush_for_others(thread);
-        }
-        // This thread has put, so its number is in `thread`, unless others have put, too. The look at `THREAD` is ahead of
-        // the fence, since a load after it would wait for it.
-        let own = if thread == MANY { THREAD.get() } else { thread };
-        fence(Ordering::SeqCst);
-        // After the fence, which then waits for one store less.
-        UNFENCED.set(own);
-        true
-    }
-}
-
-/// Fences unless `thread`, through which all puts of a handle have come, is this thread. Its own puts through that handle are complete.
-#[inline(never)]
-fn flush_for_others(thread: u64) -> bool {
-    if thread == THREAD.get() {
+/// Fences if an earlier put may not have been fenced. Returns whether it has fenced.
+#[inline(always)]
+pub(super) fn flush() -> bool {
+    if MULTI_COPY_ATOMIC && !UNFENCED.get() {
         return false;
     }
     fence(Ordering::SeqCst);
+    // After the fence, which then waits for one store less.
+    UNFENCED.set(false);
     true
 }
 
@@ -140,55 +54,26 @@ mod tests {
 
     #[test]
     fn a_thread_fences_once_after_its_puts() {
-        let unfenced = Unfenced::new();
-        assert!(!unfenced.flush(), "nothing was put");
+        let unneeded = !MULTI_COPY_ATOMIC;
+        assert_eq!(flush(), unneeded, "nothing was put");
         for _ in 0..2 {
-            unfenced.put();
-            unfenced.put();
-            assert!(unfenced.flush());
-            assert!(!unfenced.flush(), "nothing was put since");
+            put();
+            put();
+            assert!(flush());
+            assert_eq!(flush(), unneeded, "nothing was put since");
         }
     }
 
     #[test]
-    fn a_thread_fences_for_the_puts_of_others_without_keeping_them_from_it() {
-        let unfenced = Unfenced::new();
-        unfenced.put();
+    fn a_thread_leaves_the_fence_after_its_puts_to_no_other() {
+        put();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                assert!(unfenced.flush());
-                assert!(unfenced.flush(), "it cannot know whether the other thread has put since");
-            });
+            scope.spawn(|| assert_eq!(flush(), !MULTI_COPY_ATOMIC, "another thread's put"));
         });
-        assert!(unfenced.flush(), "another thread's fence is not this one's");
-        assert!(!unfenced.flush());
+        assert!(flush(), "another thread's flush is not this one's");
         std::thread::scope(|scope| {
-            scope.spawn(|| unfenced.put());
+            scope.spawn(put);
         });
-        assert!(unfenced.flush() && unfenced.flush(), "with several that put, every flush fences");
-    }
-
-    #[test]
-    fn a_thread_may_put_through_several_handles() {
-        let handles = [Unfenced::new(), Unfenced::new()];
-        for unfenced in &handles {
-            unfenced.put();
-        }
-        assert!(!handles[0].flush(), "the put through the other handle has fenced");
-        assert!(handles[1].flush());
-        std::thread::scope(|scope| {
-            scope.spawn(|| assert!(handles.iter().all(Unfenced::flush), "each has puts of another thread"));
-        });
-    }
-
-    #[test]
-    fn a_later_thread_is_not_taken_for_an_earlier_one() {
-        let unfenced = Unfenced::new();
-        for _ in 0..3 {
-            std::thread::scope(|scope| {
-                scope.spawn(|| unfenced.put());
-            });
-        }
-        assert!(unfenced.flush());
+        assert_eq!(flush(), !MULTI_COPY_ATOMIC, "another thread's put");
     }
 }
