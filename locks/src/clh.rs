@@ -79,7 +79,8 @@ pub struct ClhParams {
 }
 
 impl Default for ClhParams {
-    /// The shortest one, since only one rank polls a word.
+    /// The shortest one: only one rank polls a word, and a longer pause makes each handover longer. That saves polls only if ranks hold the
+    /// lock for longer than the pause.
     fn default() -> ClhParams {
         ClhParams { pause: 1 }
     }
