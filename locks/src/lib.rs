@@ -2,7 +2,7 @@
 //!
 //! | kind | trait | locks | handle with guards |
 //! | --- | --- | --- | --- |
-//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`], [`RmeMcs`], [`Lease`] | [`Mutex`] |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`OshmemMcs`], [`Mpi4pyMcs`], [`Reciprocating`], [`Cna`], [`Malthusian`], [`Hapax`], [`Clh`], [`Cohort`], [`RmaMcs`], [`ALock`], [`Sherman`], [`Gcr`], [`RobustTas`], [`RobustTicket`], [`RobustMcs`], [`RmeMcs`], [`Lease`] | [`Mutex`] |
 //! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`BigReader`], [`BrLock`], [`RmaRw`], [`DecLock`], [`DslrWide`], [`ShiftLock`], [`GcrRw`], [`Bravo`], [`RobustRw`] | [`RwLock`] |
 //! | mutex that outlives ranks | [`Recoverable`] | [`RobustTas`], [`RobustTicket`], [`RobustMcs`] | [`RobustMutex`](recoverable::RobustMutex) |
 //! | mutex for ranks that come back | [`Resumable`] | [`RmeMcs`] | [`Mutex`] |
@@ -22,6 +22,7 @@ pub mod backoff;
 pub mod big_reader;
 pub mod bravo;
 pub mod brlock;
+pub mod clh;
 pub mod cna;
 pub mod cohort;
 pub mod declock;
@@ -76,6 +77,7 @@ pub use backoff::{Backoff, BackoffState};
 pub use big_reader::{BigReader, BigReaderParams};
 pub use bravo::{Bravo, BravoParams};
 pub use brlock::BrLock;
+pub use clh::{Clh, ClhParams};
 pub use cna::{Cna, CnaParams};
 pub use cohort::{Cohort, CohortParams};
 pub use declock::DecLock;

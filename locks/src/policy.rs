@@ -16,10 +16,11 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw, Global,
-    Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
-    PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal, RobustMcs,
-    RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    ALock, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw,
+    Global, Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck,
+    OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, the call of a visitor, or whether it is a mutex.
@@ -283,6 +284,8 @@ policies! {
     mutex Malthusian: Malthusian;
     /// One [`Hapax`] mutex for the whole window, as [`Mcs`](Self::Mcs), without queue nodes.
     mutex Hapax: Hapax;
+    /// One [`Clh`] mutex for the whole window, as [`Mcs`](Self::Mcs), without links: a release is one put to the rank's own word.
+    mutex Clh: Clh;
     /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
     mutex RmaMcs: RmaMcs;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).

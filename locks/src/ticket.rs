@@ -6,8 +6,8 @@
 //!
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the additions that take tickets.
-//! - Waiters poll a remote word, less often the further away their turn is. (A CLH queue would not change that: its waiter
-//!   spins on the node of its predecessor, which is remote here.)
+//! - Waiters poll a remote word, less often the further away their turn is. (In [`clh`](crate::clh) they poll words of
+//!   their predecessors instead.)
 //! - A rank cannot give a ticket back, so there is a try, but no deadline.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively: 4 ranks × 2 acquisitions, first come,
 //!   first served and no livelock included. With data and bulk puts in any order: 2 × 2.

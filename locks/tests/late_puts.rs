@@ -11,11 +11,11 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
-    ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort,
-    CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Lease, Malthusian,
-    MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs, RmaMcsParams,
-    RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams, ShiftLock,
-    ShiftLockParams, Tas, TasRw, Ticket, suite,
+    ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Clh, ClhParams, Cna,
+    CnaParams, Cohort, CohortParams, DecLock, DslrWide, DslrWideParams, Elements, Gcr, GcrParams, GcrRw, Hapax, Lease,
+    Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Reciprocating, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, Sherman, ShermanParams,
+    ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, suite,
 };
 
 /// A rank whose word puts arrive late.
@@ -201,6 +201,8 @@ fn mutexes() {
     }
     late(|ra| suite::mutex_on::<Hapax, _>(ra, (), 150));
     late(|ra| suite::mutex_try_on::<Hapax, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<Clh, _>(ra, ClhParams::default(), 150));
+    late(|ra| suite::mutex_try_on::<Clh, _>(ra, ClhParams::default(), 150));
     late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
     for t_l in [1, 2] {
         late(|ra| suite::mutex_on::<RmaMcs, _>(ra, rma_mcs(t_l), 150));

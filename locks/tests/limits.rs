@@ -3,11 +3,12 @@
 use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until, World};
 use rmalab_locks::{
-    ALock, ALockParams, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, DslrWideParams, Error,
-    Gcr, GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian, MalthusianParams, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock, Reciprocating, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman,
-    ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
+    ALock, ALockParams, BigReader, BrLock, Bravo, Clh, ClhParams, Cna, CnaParams, Cohort, DecLock, DslrWide,
+    DslrWideParams, Error, Gcr, GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian,
+    MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock,
+    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket,
+    RobustTwoLevel, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
+    WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -97,7 +98,7 @@ macro_rules! by_default {
 
 /// Every lock with its default parameters, by its name.
 fn all() -> Vec<(&'static str, Made)> {
-    let mutexes = by_default!(mutex: ALock, Cna, Cohort, Gcr<Mcs>, Hapax, Lease, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
+    let mutexes = by_default!(mutex: ALock, Clh, Cna, Cohort, Gcr<Mcs>, Hapax, Lease, Malthusian, Mcs, Mpi4pyMcs, OshmemMcs, Reciprocating,
         RmaMcs, RmeMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, BrLock, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
@@ -181,10 +182,11 @@ fn a_number_without_room_in_a_word_is_refused_in_one_line() {
 /// A threshold of 0 is refused by the name of the parameter, and 1 is accepted.
 #[test]
 fn a_threshold_of_zero_is_refused_in_one_line() {
-    let all: [With; 12] = [
+    let all: [With; 13] = [
         ("alock", "near", |ra, near| mutex::<ALock>(ra, ALockParams { near, ..ALockParams::default() })),
         ("alock", "far", |ra, far| mutex::<ALock>(ra, ALockParams { far, ..ALockParams::default() })),
         ("sherman", "max", |ra, max| mutex::<Sherman>(ra, ShermanParams { max, ..ShermanParams::default() })),
+        ("clh", "pause", |ra, pause| mutex::<Clh>(ra, ClhParams { pause })),
         ("ticket", "hold", |ra, hold| mutex::<Ticket>(ra, TicketParams { hold })),
         ("robust-ticket", "hold", |ra, hold| mutex::<RobustTicket>(ra, TicketParams { hold })),
         ("gcr", "active", |ra, active| mutex::<Gcr<Mcs>>(ra, GcrParams { active, ..GcrParams::default() })),

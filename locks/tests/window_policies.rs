@@ -166,6 +166,7 @@ fn allocations_are_all_that_a_policy_takes() {
             PolicyKind::ShiftLock,
             PolicyKind::Bravo,
             PolicyKind::Hapax,
+            PolicyKind::Clh,
             PolicyKind::ALock,
             PolicyKind::RobustTicket,
             PolicyKind::RobustMcs,

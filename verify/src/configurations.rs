@@ -215,6 +215,15 @@ const HAPAX: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
+/// Its numbers grow without end, so it has no scenario without end.
+const CLH: &[Row] = &[
+    (Sc, Plain, &["4Wx2", "5Wx1", "2W2Wtry x2"]),
+    (Sc, Order, &["3Wx2"]),
+    (LatePuts, Plain, &["4Wx2", "5Wx1", "2W2Wtry x2"]),
+    (UnorderedBulk, Data, &["2Wx2"]),
+    (Hca, Plain, &["3Wx1"]),
+];
+
 /// The nodes are named. So the first rank of a node, which has the words of the restriction, takes no part in symmetry.
 const GCR: &[Row] = &[
     (Sc, Plain, &["2Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
@@ -513,6 +522,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("cna-2", _) => CNA_2,
         ("malthusian" | "malthusian-4", _) => MALTHUSIAN,
         ("hapax", _) => HAPAX,
+        ("clh", _) => CLH,
         ("cohort", _) => COHORT,
         ("gcr", _) => GCR,
         ("gcr-2-1", _) => GCR_2,

@@ -31,6 +31,7 @@ mod big_reader;
 mod bravo;
 mod brlock;
 mod calls;
+mod clh;
 mod cna;
 mod cohort;
 mod declock;
@@ -244,6 +245,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         cna::MUTANTS,
         malthusian::MUTANTS,
         hapax::MUTANTS,
+        clh::MUTANTS,
         cohort::MUTANTS,
         alock::MUTANTS,
         sherman::MUTANTS,

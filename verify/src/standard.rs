@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use rmalab_atomics::{Disp, Rank};
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort,
-    CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax,
-    Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral,
-    McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RmeMcs, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
+    ALock, ALockParams, Backoff, BigReader, BigReaderParams, BrLock, Bravo, BravoParams, Clh, ClhParams, Cna,
+    CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global,
+    GlobalParams, Hapax, Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams,
+    RmaRw, RmaRwParams, RmeMcs, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
     RobustTwoLevelParams, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
     TwoLevel, TwoLevelParams,
 };
@@ -88,6 +88,12 @@ pub fn subjects() -> Vec<Subject> {
             .words(Each, NODE, &[("go", Number), ("depart", Pointer)])
             .keeps("arrive", u64::MAX)
             .keeps("depart", u64::MAX << 32),
+        Subject::tried_mutex::<Clh>(ClhParams { pause: 1 })
+            .order(Order::Fifo)
+            .words(Home, WORDS, &[("tail", Pointer)])
+            .words(Each, NODE, &[("granted", Pointer)])
+            .keeps("tail", u64::MAX)
+            .keeps("granted", u64::MAX),
         cohort(),
         alock(2),
         alock(1).named("alock-1"),

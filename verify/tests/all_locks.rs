@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    ALock, BigReader, BrLock, Bravo, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw, Hapax,
-    Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp,
-    Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
+    ALock, BigReader, BrLock, Bravo, Clh, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw,
+    Hapax, Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
+    McsRwWp, Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
     RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShermanParams,
     ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
@@ -89,6 +89,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     let params = MalthusianParams { period: 3 };
     note(stress::run::<Exclusive<Malthusian>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<Exclusive<Hapax>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Exclusive<Clh>, A>(ra, &scenario, Rest::Zero));
     note(run::<Exclusive<Gcr<Mcs>>, A>(ra, &scenario, Rest::Zero));
     note(run::<GcrRw<McsRwNeutral>, A>(ra, &scenario, Rest::Zero));
     // On three levels, with small thresholds.

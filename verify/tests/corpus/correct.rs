@@ -26,6 +26,10 @@ pub(crate) fn entries() -> Vec<Entry> {
         holds("filter", THREE, BOTH, || lock("filter", Filter)),
         holds("lamport-fast", THREE, BOTH, || lock("lamport-fast", LamportFast)),
         holds("clh", THREE, BOTH, || lock("clh", Clh)),
+        holds("graunke-thakkar", THREE, BOTH, || lock("graunke-thakkar", GraunkeThakkar { flushes: true })),
+        holds("graunke-thakkar-without-flush-sc", THREE, SC, || {
+            lock("graunke-thakkar", GraunkeThakkar { flushes: false })
+        }),
         holds("hemlock", THREE, BOTH, || lock("hemlock", Hemlock)),
         holds("tournament", THREE, BOTH, || lock("tournament", Tournament)),
         holds("szymanski", TWO, BOTH, || lock("szymanski", Szymanski { tells_loops_apart: false })),
@@ -208,6 +212,39 @@ impl Protocol for Clh {
         let ClhNodes { mine, before } = *side.memo;
         side.memo.mine = Some(before);
         side.put(pending(side, mine.expect("it has acquired")), 0)
+    }
+}
+
+/// G. Graunke, S. Thakkar, "Synchronization Algorithms for Shared-Memory Multiprocessors", IEEE Computer 23(6), 1990: a
+/// rank polls its predecessor's bit until it has changed.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct GraunkeThakkar {
+    /// The rank's last bit is complete before the rank comes again.
+    pub(crate) flushes: bool,
+}
+
+impl Protocol for GraunkeThakkar {
+    const HOME: Words = &[("tail", Pointer)];
+    const EACH: Words = &[("bit", Number)];
+    const KEEPS: &'static [(&'static str, u64)] = &[("tail", u64::MAX), ("bit", 1)];
+    /// The rank's bit.
+    type Memo = u64;
+
+    fn acquire(self, side: &mut Side<'_, u64>) -> Result<()> {
+        if self.flushes {
+            side.flush(side.rank())?;
+        }
+        let before = side.fetch_store(side.home(0), *side.memo << 32 | side.me())?;
+        // If this rank was the last one, it has left.
+        if before != NIL && before as u32 != side.me() as u32 {
+            side.poll(side.of(rank_of(before), 0), |bit| bit != before >> 32)?;
+        }
+        Ok(())
+    }
+
+    fn release(self, side: &mut Side<'_, u64>) -> Result<()> {
+        *side.memo ^= 1;
+        side.put(side.own(0), *side.memo)
     }
 }
 

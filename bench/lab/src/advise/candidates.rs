@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
-    ALock, Backoff, BigReader, BrLock, Bravo, BravoParams, Cna, CnaParams, Cohort, CohortParams, Contended, DecLock,
-    DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
+    ALock, Backoff, BigReader, BrLock, Bravo, BravoParams, Clh, Cna, CnaParams, Cohort, CohortParams, Contended,
+    DecLock, DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
     Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind,
     Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
     RobustTwoLevelParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
@@ -119,6 +119,7 @@ candidates! {
         GlobalParams { lock: CnaParams { threshold: 64, ..CnaParams::default() }, ..GlobalParams::default() };
     Malthusian "malthusian": Global<Exclusive<Malthusian>>, GlobalParams::default();
     Hapax "hapax": Global<Exclusive<Hapax>>, GlobalParams::default();
+    Clh "clh": Global<Exclusive<Clh>>, GlobalParams::default();
     Ticket "ticket": Global<Exclusive<Ticket>>, GlobalParams::default();
     RobustTas "robust-tas": Global<Exclusive<RobustTas>>, GlobalParams::default();
     RobustMcs "robust-mcs": Global<Exclusive<RobustMcs>>, GlobalParams::default();

@@ -1,7 +1,7 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    ALock, BigReader, BrLock, Bravo, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical,
+    ALock, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical,
     HierarchicalParams, Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
     PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
     RobustTwoLevelParams, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
@@ -66,6 +66,10 @@ pub(super) fn fill(registry: &mut Registry) {
             "Hapax mutex: each acquisition has a number, and a rank waits until its predecessor's has left",
         )
         .paper("Dice, Kogan: Hapax Locks - Value-Based Mutual Exclusion, PPoPP'26, arXiv 2511.14608")
+        .fairness("first come, first served");
+    registry
+        .add_mutex::<Clh>("CLH queue mutex: each rank polls its predecessor's word, and a release is a put to the rank's own")
+        .paper("Craig: Building FIFO and Priority-Queuing Spin Locks from Atomic Swap, 1993; Magnusson, Landin, Hagersten: Queue Locks on Cache Coherent Multiprocessors, IPPS'94, doi:10.1109/IPPS.1994.288305")
         .fairness("first come, first served");
     registry
         .add_mutex::<Cohort>(

@@ -4,7 +4,7 @@ use rmalab_atomics::{Result, Until};
 use rmalab_locks::qnode::{NIL, rank_of};
 use rmalab_verify::subject::Holds::{Number, Pointer};
 
-use crate::correct::{Bakery, FreeList};
+use crate::correct::{Bakery, FreeList, GraunkeThakkar};
 use crate::protocol::{Protocol, Side, Words, lock};
 use crate::{BOTH, EXCLUSION, Entry, LATE, LIVELOCK, STUCK, breaks};
 
@@ -22,6 +22,11 @@ pub(super) fn entries() -> Vec<Entry> {
         breaks("lamport-fast-without-delay", &["2Wx1"], EXCLUSION, || lock("fast", NoDelay)).on(BOTH),
         breaks("filter-of-one-level", &["3Wx1"], EXCLUSION, || lock("filter", OneLevel)).on(BOTH),
         breaks("clh-keeps-its-node", &["2Wx2"], LIVELOCK, || lock("clh", KeepsItsNode)).on(BOTH),
+        // A rank may come again before its last bit has arrived. The bit before it looks like the next one.
+        breaks("graunke-thakkar-without-flush", &["2Wx2"], EXCLUSION, || {
+            lock("graunke-thakkar", GraunkeThakkar { flushes: false })
+        })
+        .on(LATE),
         breaks("hemlock-without-answer", &["1Wx2+2Wx1"], EXCLUSION, || lock("hemlock", NoAnswer)),
         breaks("queue-with-late-reset", &["2Wx2"], EXCLUSION, || lock("queue", LateReset)).on(LATE),
         // A rank that has read the first free node and its link may find the same node again, but with another link.
