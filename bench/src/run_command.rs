@@ -190,7 +190,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
             say!("error: {error}");
         }
         job::leave(true);
-        return Ok(ExitCode::from(if error.is_usage() { 2 } else { 1 }));
+        return Ok(ExitCode::from(error.exit_code()));
     }
     let rank = job::leave(false);
     let done = match done {

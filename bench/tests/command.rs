@@ -79,7 +79,6 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["launch", "-n", "2"], "PROGRAM"),
         (&["launch", "-n", "2", "--segment", "much", "--", "true"], "much"),
         (&["preload"], "PROGRAM"),
-        (&["preload", "--", "/nowhere/at/all"], "there is no program /nowhere/at/all"),
         (&["preload", "--policy", "best", "--", "true"], "best"),
         (&["preload", "--mode", "fast", "--", "true"], "fast"),
         (&["preload", "--library", "/nowhere/at/all.so", "--", "true"], "/nowhere/at/all.so"),
@@ -175,8 +174,15 @@ fn global_is_a_name_of_a_policy_everywhere() {
     assert!(stdout(&simulated).contains("mcs-rw-rp"), "{}", stderr(&simulated));
     assert!(stdout(&run(&["list", "policies"])).contains("  global "));
     // Past the check of the arguments.
-    let output = run(&["preload", "--policy", "global", "--", "/nowhere/at/all"]);
-    assert!(stderr(&output).contains("there is no program /nowhere/at/all"), "{}", stderr(&output));
+    for (program, code, says) in [
+        ("/nowhere/at/all", 127, "there is no program /nowhere/at/all"),
+        ("rmalab-no-such-program", 127, "there is no program rmalab-no-such-program"),
+        ("/etc/passwd", 126, "/etc/passwd is not executable"),
+    ] {
+        let output = run(&["preload", "--policy", "global", "--", program]);
+        assert_eq!(output.status.code(), Some(code), "{program}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{program}: {}", stderr(&output));
+    }
     let output = run(&["run", "ghost", "--lock", "global", "--ranks", "2", "--iterations", "2", "--quiet"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -789,7 +795,7 @@ fn launched_programs_are_ranks_and_their_exit_code_is_returned() {
     assert_eq!(lines, ["[0] 0 of 3", "[1] 1 of 3", "[2] 2 of 3"], "{}", stderr(&output));
     assert_eq!(run(&["launch", "-n", "2", "--", "/bin/sh", "-c", "exit 7"]).status.code(), Some(7));
     let missing = run(&["launch", "-n", "2", "--", "/no/such/program"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(127));
     assert!(stderr(&missing).contains("/no/such/program"), "{}", stderr(&missing));
 }
 

@@ -259,8 +259,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or when the program is
-    /// missing. [`Error::System`] when a system call fails. After an error no rank is running.
+    /// [`Error::World`] when the world is empty, or needs more memory, processes or descriptors than there are. [`Error::Program`] when the
+    /// program is missing or cannot be executed. [`Error::System`] when a system call fails. After an error no rank is running.
     pub fn spawn(self) -> Result<Job> {
         let topology = self.placed()?.unwrap_or_else(|| Topology::of_machine(self.size));
         let program = limits::program(&self.program)?;

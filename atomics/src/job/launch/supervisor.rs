@@ -35,6 +35,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// report it.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// The system's answers by which the program, not the system, is the cause of a start that fails.
+const OF_THE_PROGRAM: [Errno; 7] =
+    [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::NOTDIR, Errno::LOOP, Errno::TXTBSY, Errno::TOOBIG];
+
 /// The receiver of the report that a rank has ended.
 pub(super) enum Ended {
     /// No receiver.
@@ -205,7 +209,8 @@ fn carriers(output: Output, lines: Vec<Lines>) -> Result<Vec<Carrier>> {
 }
 
 fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Handle, Vec<Lines>)> {
-    let failed = |error: std::io::Error| Error::system(format!("starting {rank} ({})", plan.program.display()), error);
+    let what = || format!("starting {rank} ({})", plan.program.display());
+    let failed = |error: std::io::Error| Error::system(what(), error);
     let piped = matches!(plan.output, Output::Prefixed | Output::Lines(_));
     let mut command = Command::new(&plan.program);
     command.args(&plan.args).stdin(Stdio::null()).process_group(0);
@@ -238,7 +243,10 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
     // SAFETY: `in_child` only makes system calls. It takes no lock and allocates nothing, which a process forked from one
     // of several threads must not do.
     unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(failed)?;
+    let child = command.spawn().map_err(|error| match Errno::from_io_error(&error) {
+        Some(errno) if OF_THE_PROGRAM.contains(&errno) => Error::program(what(), &error),
+        _ => failed(error),
+    })?;
     // A sandbox may refuse it. Then the loop looks for the end of the rank at intervals.
     let pidfd = rustix::process::pidfd_open(pid(&child), PidfdFlags::empty()).ok();
     let handle = Handle { pid: child.id(), pidfd, reaped: Mutex::new(false) };
