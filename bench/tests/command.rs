@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use rmalab::document::Document;
 
-use crate::program::{rmalab, run, stderr, stdout};
+use crate::program::{on_a_terminal, rmalab, run, stderr, stdout};
 
 /// A copy of the program in `folder`. Another process writes it: a file that a child of another test holds open for writing
 /// cannot be started.
@@ -300,6 +300,23 @@ fn everything_is_listed() {
         }
     }
     assert_eq!(run(&["list", "moons"]).status.code(), Some(2));
+}
+
+#[test]
+fn lists_fit_the_terminal() {
+    let kinds = ["locks", "policies", "backends", "profiles", "experiments", "mutants", "applications", "operations"];
+    let single = kinds.iter().map(|kind| vec!["list", kind]);
+    for arguments in single.chain([vec!["list"], vec!["verify", "mutants"]]) {
+        let piped = stdout(&run(&arguments));
+        assert!(piped.lines().any(|line| line.chars().count() > 40), "{arguments:?} needs no wrapping:\n{piped}");
+        for columns in [40, 80] {
+            let text = on_a_terminal(columns, &arguments);
+            let fits = |line: &str| line.chars().count() <= columns as usize || !line.trim_start().contains(' ');
+            let wide: Vec<&str> = text.lines().filter(|line| !fits(line)).collect();
+            assert!(wide.is_empty(), "{arguments:?}, {columns} columns: {wide:#?}");
+            assert!(text.split_whitespace().eq(piped.split_whitespace()), "{arguments:?}:\n{text}");
+        }
+    }
 }
 
 #[test]
