@@ -195,7 +195,9 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let rank = job::leave(false);
     let done = match done {
         Err(Error::Interrupted) => {
-            say!("interrupted");
+            if rank.is_none_or(|rank| rank.0 == 0) {
+                say!("interrupted");
+            }
             return Ok(ExitCode::from(interrupt::exit_code()));
         }
         done => done?,

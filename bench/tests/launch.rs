@@ -261,6 +261,7 @@ fn an_interrupt_reaches_the_ranks_of_all_hosts() {
     kill(i32::try_from(job.id()).unwrap(), Signal::INT);
     let output = job.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 2), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("(pid "), "no rank has failed by itself: {}", stderr(&output));
     are_gone(&pids);
 }
 
