@@ -673,6 +673,19 @@ fn a_new_file_that_cannot_be_written_completely_is_removed() {
     }
 }
 
+/// The files are limited to 4 KiB, so that the report does not fit.
+#[test]
+fn a_report_that_does_not_fit_is_reported_by_its_name() {
+    let at = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(rmalab(&[]).get_program());
+    let output = shell.args(short_study(Path::new("report"), &["--quiet"])).current_dir(at.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.starts_with("error: report/") && said.contains("File too large"), "{said}");
+    assert_eq!((said.lines().count(), fs::read_dir(at.path()).unwrap().count()), (1, 0), "{said}");
+}
+
 /// A program that reads the file must not take an empty or a cut one for a result.
 #[test]
 fn a_command_without_a_complete_result_leaves_no_new_file() {
@@ -719,9 +732,14 @@ fn data_can_go_to_standard_output_and_to_files() {
     assert!(stdout(&output).starts_with("# Locks over network atomics\n"), "{}", stdout(&output));
     // A full disk is an error.
     let full = fs::File::create("/dev/full").unwrap();
-    let output = rmalab(&["report", file.to_str().unwrap()]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
+    let to_standard_output = rmalab(&["report", file.to_str().unwrap()]).stdout(full).output().unwrap();
+    let to_file = run(&["report", file.to_str().unwrap(), "-o", "/dev/full"]);
+    for (output, place) in [(to_standard_output, "standard output"), (to_file, "/dev/full")] {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("error: {place}: the disk is full: ")), "{said}");
+        assert!(said.contains("free some space or name a place on another disk"), "{said}");
+    }
 }
 
 #[test]

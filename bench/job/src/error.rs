@@ -53,7 +53,7 @@ pub enum Error {
         why: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), rmalab_report::describe_io(source))]
     File {
         /// The file.
         path: PathBuf,
