@@ -9,7 +9,7 @@ use rmalab_atomics::bulk::{self, Owned, Piece};
 use rmalab_atomics::conformance::{checks, peer_death};
 use rmalab_atomics::sim::network::Shape;
 use rmalab_atomics::sim::profile::{Arbitration, Jitter, LocalAtomics, Nic, Node, Placement, Profile, Span};
-use rmalab_atomics::sim::{Kind, Options, Outcome, Sim, Simulator};
+use rmalab_atomics::sim::{OperationKind, Options, Outcome, Sim, Simulator};
 use rmalab_atomics::{Collectives, Disp, Distance, Error, Rank, RemoteAtomics, Time, Until, WORD};
 
 /// Returns a machine whose costs are easy to add.
@@ -405,10 +405,10 @@ fn a_busy_word_is_served_at_its_rate_and_the_statistics_show_it() {
     assert!(busiest.utilization > 0.8 && busiest.utilization <= 1.0, "{busiest:?}");
     assert!(busiest.longest_queue >= 28 && (8.0..17.0).contains(&busiest.mean_queue), "{busiest:?}");
     let operations = &stats.operations;
-    assert_eq!(operations.count(Kind::Atomic, Distance::Remote), served);
-    assert_eq!(operations.count(Kind::Atomic, Distance::Own), pairs);
-    assert_eq!(operations.count(Kind::Atomic, Distance::Node), pairs);
-    assert_eq!(operations.count(Kind::Get, Distance::Remote), 30);
+    assert_eq!(operations.count(OperationKind::Atomic, Distance::Remote), served);
+    assert_eq!(operations.count(OperationKind::Atomic, Distance::Own), pairs);
+    assert_eq!(operations.count(OperationKind::Atomic, Distance::Node), pairs);
+    assert_eq!(operations.count(OperationKind::Get, Distance::Remote), 30);
     assert_eq!(operations.total(), 32 * (pairs + 1));
     assert_eq!(*outcome.results.iter().max().unwrap(), 32 * pairs);
 }
@@ -441,7 +441,7 @@ fn counts_have_a_begin_and_an_end() {
     let stats = &outcome.stats;
     let hottest = stats.hottest.unwrap();
     assert_eq!((hottest.disp, hottest.served), (64, 300));
-    assert_eq!((stats.operations.count(Kind::Atomic, Distance::Remote), stats.operations.total()), (330, 352));
+    assert_eq!((stats.operations.count(OperationKind::Atomic, Distance::Remote), stats.operations.total()), (330, 352));
     let busiest = stats.busiest.unwrap();
     assert_eq!((busiest.node, busiest.served), (0, 330));
     assert!(busiest.utilization > 0.8 && busiest.utilization <= 1.0, "{busiest:?}");

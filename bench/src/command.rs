@@ -164,7 +164,7 @@ pub(crate) fn failed(error: &Error) -> ExitCode {
     if !repeats {
         say!("error: {}", plain(&error.to_string()));
     }
-    ExitCode::from(if error.is_usage() { 2 } else { 1 })
+    ExitCode::from(error.exit_code())
 }
 
 fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> {

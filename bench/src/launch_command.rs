@@ -26,6 +26,8 @@ Exit codes:
   0    all ranks have ended with 0
   1    the ranks cannot be started
   2    an argument is wrong, or the file of hosts cannot be read
+  126  the program cannot be executed
+  127  there is no such program
   Otherwise that of the first rank that failed; 128 and the signal's number if a signal ended it.";
 
 /// Runs the sub-command.

@@ -8,6 +8,7 @@ use rmalab_windows::PolicyKind;
 use serde_json::{Map, Value, json};
 
 use crate::compare::OPERATIONS;
+use crate::document::text::fill;
 use crate::output::{self, OutputArgs, print};
 use crate::study::Backend;
 use crate::{Error, Registry, Result, applications, reproduce};
@@ -138,7 +139,7 @@ fn backend(backend: Backend) -> Named {
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &ListArgs) -> Result<ExitCode> {
     let kinds = arguments.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
-    print(&names(registry, kinds, arguments.format))?;
+    print(&names(registry, kinds, arguments.format, output::width()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -158,43 +159,60 @@ pub(crate) fn print_kind(registry: &Registry, kind: Kind, output: &OutputArgs) -
     if output.report.is_some() {
         return Err(Error::usage("names have no report; leave out --report, and give -o FILE for a file"));
     }
-    output.prepare(None)?.print(&names(registry, &[kind], format))?;
+    let mut outlet = output.prepare(None)?;
+    outlet.print(&names(registry, &[kind], format, outlet.width()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn names(registry: &Registry, kinds: &[Kind], format: Format) -> String {
+fn names(registry: &Registry, kinds: &[Kind], format: Format, width: usize) -> String {
     if format == Format::Json {
         let all: Map<String, Value> =
             kinds.iter().map(|&kind| (kind.title().to_lowercase(), as_json(&kind.named(registry)))).collect();
         return serde_json::to_string_pretty(&all).expect("texts are JSON") + "\n";
     }
     if let [kind] = kinds {
-        return as_text(*kind, &kind.named(registry));
+        return as_text(*kind, &kind.named(registry), width);
     }
-    let text: Vec<String> = kinds.iter().map(|&kind| in_short(kind, kind.named(registry))).collect();
-    text.join("\n") + "\n`rmalab list locks` adds fairness and papers, and so on for each kind.\n"
+    let text: Vec<String> = kinds.iter().map(|&kind| in_short(kind, kind.named(registry), width)).collect();
+    let more = fill("`rmalab list locks` adds fairness and papers, and so on for each kind.", width);
+    text.join("\n") + &format!("\n{more}\n")
 }
 
 /// A line for each name; of many names, only their number.
-fn in_short(kind: Kind, mut all: Vec<Named>) -> String {
+fn in_short(kind: Kind, mut all: Vec<Named>, width: usize) -> String {
     if all.len() > MANY {
         let (title, word) = (kind.title(), kind.title().to_lowercase());
-        return format!("{title}: there are {}; `rmalab list {word}` prints them\n", all.len());
+        let line = format!("{title}: there are {}; `rmalab list {word}` prints them", all.len());
+        return fill(&line, width) + "\n";
     }
     all.iter_mut().for_each(|named| named.more.retain(|(what, _)| *what == NOT_BUILT));
-    as_text(kind, &all)
+    as_text(kind, &all, width)
 }
 
 /// The list of all kinds gives only the number of a kind with more names than this.
 const MANY: usize = 100;
 
-fn as_text(kind: Kind, all: &[Named]) -> String {
-    let width = all.iter().map(|named| named.name.len()).max().unwrap_or(0);
+/// A description that would have fewer columns than this beside its name is below it.
+const NARROWEST: usize = 40;
+
+/// The names with their descriptions, in lines of at most `width` characters, unless a word is longer.
+fn as_text(kind: Kind, all: &[Named], width: usize) -> String {
+    let names = all.iter().map(|named| named.name.len()).max().unwrap_or(0);
+    let is_beside = width.saturating_sub(names + 4) >= NARROWEST;
+    let indent = if is_beside { names + 4 } else { 4 };
     let mut text = format!("{}:\n", kind.title());
     for named in all {
-        text += &format!("  {:width$}  {}\n", named.name, named.description);
-        for (what, more) in named.more.iter().filter(|(_, more)| !more.is_empty()) {
-            text += &format!("  {:width$}  {what}: {more}\n", "");
+        let more = named.more.iter().filter(|(_, more)| !more.is_empty()).map(|(what, more)| format!("{what}: {more}"));
+        let paragraphs: Vec<String> =
+            std::iter::once(named.description.clone()).chain(more).map(|one| fill(&one, width - indent)).collect();
+        let mut lines = paragraphs.iter().flat_map(|one| one.lines());
+        match lines.next() {
+            Some(first) if is_beside => text += &format!("  {:names$}  {first}\n", named.name),
+            Some(first) => text += &format!("  {}\n    {first}\n", named.name),
+            None => text += &format!("  {}\n", named.name),
+        }
+        for line in lines {
+            text += &format!("{:indent$}{line}\n", "");
         }
     }
     text

@@ -126,10 +126,15 @@ impl Outlet {
         self.format == Format::Text
     }
 
+    /// Returns the greatest width of lines of text.
+    pub(crate) fn width(&self) -> usize {
+        if self.file.is_some() { usize::MAX } else { width() }
+    }
+
     /// Formats the document as requested.
     pub(crate) fn render(&self, document: &Document) -> String {
         match self.format {
-            Format::Text => text::document(document, if self.file.is_some() { usize::MAX } else { width() }),
+            Format::Text => text::document(document, self.width()),
             Format::Json => document.json(),
             Format::Csv => tabular::document(document),
             Format::Markdown => markdown::document(document),
@@ -274,7 +279,7 @@ pub(crate) fn create_folder(path: &Path) -> Result<()> {
 }
 
 /// The number of the terminal's columns; without a terminal, lines stay whole.
-fn width() -> usize {
+pub(crate) fn width() -> usize {
     if !io::stdout().is_terminal() {
         return usize::MAX;
     }

@@ -46,6 +46,8 @@ Several hosts:
 
 Exit codes:
   2    an argument is wrong, or there is no library for the program's MPI
+  126  the program cannot be executed
+  127  there is no such program
   The others are the program's.";
 
 /// The file of the library.
@@ -81,7 +83,13 @@ pub(crate) struct PreloadArgs {
 pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     let (program, rest) = arguments.program.split_first().expect("clap requires a program");
     if executable(program).is_none() {
-        return Err(Error::usage(format!("there is no program {}", program.display())));
+        let missing = !(program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists());
+        let why = if missing {
+            format!("there is no program {}", program.display())
+        } else {
+            format!("{} is not executable", program.display())
+        };
+        return Err(rmalab_atomics::Error::Program { why: why.into(), missing }.into());
     }
     let mut command = Command::new(program);
     command.args(rest);
@@ -108,7 +116,7 @@ pub(crate) fn run(arguments: &PreloadArgs) -> Result<ExitCode> {
     }
     command.env("RMALAB_SUMMARY", if arguments.quiet { "0" } else { "1" });
     let error = command.exec();
-    Err(Error::usage(format!("cannot start {}: {error}", Path::new(program).display())))
+    Err(rmalab_atomics::Error::program(format!("cannot start {}", program.display()), &error).into())
 }
 
 /// Makes the folder of traces, and checks that files can be made in it: otherwise the whole job would run unrecorded.

@@ -190,12 +190,14 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
             say!("error: {error}");
         }
         job::leave(true);
-        return Ok(ExitCode::from(if error.is_usage() { 2 } else { 1 }));
+        return Ok(ExitCode::from(error.exit_code()));
     }
     let rank = job::leave(false);
     let done = match done {
         Err(Error::Interrupted) => {
-            say!("interrupted");
+            if rank.is_none_or(|rank| rank.0 == 0) {
+                say!("interrupted");
+            }
             return Ok(ExitCode::from(interrupt::exit_code()));
         }
         done => done?,

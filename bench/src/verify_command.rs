@@ -314,7 +314,10 @@ impl Save {
             },
         };
         let is_new = !path.exists();
-        counterexample.save(&path).inspect_err(|_| discard(&path, is_new)).map_err(failed)?;
+        counterexample.save(&path).inspect_err(|_| discard(&path, is_new)).map_err(|error| match error {
+            rmalab_verify::Error::File { path, source } => Error::File { path, source },
+            other => failed(other),
+        })?;
         Ok(Some(path))
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use rmalab::document::Document;
 
-use crate::program::{rmalab, run, stderr, stdout};
+use crate::program::{on_a_terminal, rmalab, run, stderr, stdout};
 
 /// A copy of the program in `folder`. Another process writes it: a file that a child of another test holds open for writing
 /// cannot be started.
@@ -79,7 +79,6 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["launch", "-n", "2"], "PROGRAM"),
         (&["launch", "-n", "2", "--segment", "much", "--", "true"], "much"),
         (&["preload"], "PROGRAM"),
-        (&["preload", "--", "/nowhere/at/all"], "there is no program /nowhere/at/all"),
         (&["preload", "--policy", "best", "--", "true"], "best"),
         (&["preload", "--mode", "fast", "--", "true"], "fast"),
         (&["preload", "--library", "/nowhere/at/all.so", "--", "true"], "/nowhere/at/all.so"),
@@ -175,8 +174,15 @@ fn global_is_a_name_of_a_policy_everywhere() {
     assert!(stdout(&simulated).contains("mcs-rw-rp"), "{}", stderr(&simulated));
     assert!(stdout(&run(&["list", "policies"])).contains("  global "));
     // Past the check of the arguments.
-    let output = run(&["preload", "--policy", "global", "--", "/nowhere/at/all"]);
-    assert!(stderr(&output).contains("there is no program /nowhere/at/all"), "{}", stderr(&output));
+    for (program, code, says) in [
+        ("/nowhere/at/all", 127, "there is no program /nowhere/at/all"),
+        ("rmalab-no-such-program", 127, "there is no program rmalab-no-such-program"),
+        ("/etc/passwd", 126, "/etc/passwd is not executable"),
+    ] {
+        let output = run(&["preload", "--policy", "global", "--", program]);
+        assert_eq!(output.status.code(), Some(code), "{program}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{program}: {}", stderr(&output));
+    }
     let output = run(&["run", "ghost", "--lock", "global", "--ranks", "2", "--iterations", "2", "--quiet"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
@@ -294,6 +300,23 @@ fn everything_is_listed() {
         }
     }
     assert_eq!(run(&["list", "moons"]).status.code(), Some(2));
+}
+
+#[test]
+fn lists_fit_the_terminal() {
+    let kinds = ["locks", "policies", "backends", "profiles", "experiments", "mutants", "applications", "operations"];
+    let single = kinds.iter().map(|kind| vec!["list", kind]);
+    for arguments in single.chain([vec!["list"], vec!["verify", "mutants"]]) {
+        let piped = stdout(&run(&arguments));
+        assert!(piped.lines().any(|line| line.chars().count() > 40), "{arguments:?} needs no wrapping:\n{piped}");
+        for columns in [40, 80] {
+            let text = on_a_terminal(columns, &arguments);
+            let fits = |line: &str| line.chars().count() <= columns as usize || !line.trim_start().contains(' ');
+            let wide: Vec<&str> = text.lines().filter(|line| !fits(line)).collect();
+            assert!(wide.is_empty(), "{arguments:?}, {columns} columns: {wide:#?}");
+            assert!(text.split_whitespace().eq(piped.split_whitespace()), "{arguments:?}:\n{text}");
+        }
+    }
 }
 
 #[test]
@@ -650,6 +673,19 @@ fn a_new_file_that_cannot_be_written_completely_is_removed() {
     }
 }
 
+/// The files are limited to 4 KiB, so that the report does not fit.
+#[test]
+fn a_report_that_does_not_fit_is_reported_by_its_name() {
+    let at = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(rmalab(&[]).get_program());
+    let output = shell.args(short_study(Path::new("report"), &["--quiet"])).current_dir(at.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.starts_with("error: report/") && said.contains("File too large"), "{said}");
+    assert_eq!((said.lines().count(), fs::read_dir(at.path()).unwrap().count()), (1, 0), "{said}");
+}
+
 /// A program that reads the file must not take an empty or a cut one for a result.
 #[test]
 fn a_command_without_a_complete_result_leaves_no_new_file() {
@@ -696,9 +732,14 @@ fn data_can_go_to_standard_output_and_to_files() {
     assert!(stdout(&output).starts_with("# Locks over network atomics\n"), "{}", stdout(&output));
     // A full disk is an error.
     let full = fs::File::create("/dev/full").unwrap();
-    let output = rmalab(&["report", file.to_str().unwrap()]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
+    let to_standard_output = rmalab(&["report", file.to_str().unwrap()]).stdout(full).output().unwrap();
+    let to_file = run(&["report", file.to_str().unwrap(), "-o", "/dev/full"]);
+    for (output, place) in [(to_standard_output, "standard output"), (to_file, "/dev/full")] {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("error: {place}: the disk is full: ")), "{said}");
+        assert!(said.contains("free some space or name a place on another disk"), "{said}");
+    }
 }
 
 #[test]
@@ -789,7 +830,7 @@ fn launched_programs_are_ranks_and_their_exit_code_is_returned() {
     assert_eq!(lines, ["[0] 0 of 3", "[1] 1 of 3", "[2] 2 of 3"], "{}", stderr(&output));
     assert_eq!(run(&["launch", "-n", "2", "--", "/bin/sh", "-c", "exit 7"]).status.code(), Some(7));
     let missing = run(&["launch", "-n", "2", "--", "/no/such/program"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(127));
     assert!(stderr(&missing).contains("/no/such/program"), "{}", stderr(&missing));
 }
 

@@ -261,6 +261,7 @@ fn an_interrupt_reaches_the_ranks_of_all_hosts() {
     kill(i32::try_from(job.id()).unwrap(), Signal::INT);
     let output = job.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 2), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("(pid "), "no rank has failed by itself: {}", stderr(&output));
     are_gone(&pids);
 }
 
@@ -354,8 +355,33 @@ fn the_host_reports_a_missing_program() {
     let mut command = rmalab(&["launch", "--interface", "lo", "--hosts", "a:1", "--rsh"]);
     command.arg(setting.path("rsh"));
     let output = command.args(["--", "/no/such/program"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(127));
     assert!(stderr(&output).contains("a: error: no program /no/such/program"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_does_not_start_gives_a_shells_exit_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: &str| {
+        write_script(&folder.path().join(name), text);
+        folder.path().join(name).to_str().unwrap().to_owned()
+    };
+    let no_interpreter = script("no-interpreter", "#!/no/such/interpreter\n");
+    let busy = script("busy", "#!/bin/sh\n");
+    let _writer = fs::File::options().append(true).open(&busy).unwrap();
+    for (program, code, says) in [
+        ("rmalab-no-such-program", 127, "no program \"rmalab-no-such-program\" in PATH"),
+        ("/no/such/program", 127, "no program /no/such/program"),
+        (&no_interpreter, 127, "No such file"),
+        ("/etc/passwd", 126, "/etc/passwd is not executable"),
+        ("/usr", 126, "/usr is a folder"),
+        (&busy, 126, "Text file busy"),
+    ] {
+        let output = program::run(&["launch", "-n", "2", "--", program]);
+        assert_eq!(output.status.code(), Some(code), "{program}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{program}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{program}: {}", stderr(&output));
+    }
 }
 
 #[test]

@@ -16,6 +16,19 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     rmalab(arguments).output().expect("the program starts")
 }
 
+/// Runs the program on a terminal of `columns`, and returns what the terminal has got.
+pub(crate) fn on_a_terminal(columns: u32, arguments: &[&str]) -> String {
+    let program = rmalab(arguments);
+    let words = std::iter::once(program.get_program()).chain(program.get_args());
+    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().expect("plain words"))).collect();
+    let line = format!("stty columns {columns} && {}", line.join(" "));
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
+    let output = script.output().expect("script starts");
+    assert!(output.status.success(), "{}", stdout(&output));
+    stdout(&output).replace("\r\n", "\n")
+}
+
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,8 +1,11 @@
 //! `rmalab run` as users run it.
 
-use std::process::Output;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rmalab::document::Document;
+use rustix::process::{Pid, Signal};
 
 use crate::program::{self, rmalab, stderr, stdout};
 
@@ -135,5 +138,36 @@ fn applications_are_listed() {
     // Jobs and sub-commands have the same names.
     for name in names {
         assert!(run(&[name, "--help"]).status.success(), "{name}");
+    }
+}
+
+/// Counts the processes whose parent is this one.
+fn children(parent: u32) -> usize {
+    let is_child = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let of = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse().ok());
+        of == Some(parent)
+    };
+    let entries = fs::read_dir("/proc").expect("Linux has it");
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|pid| is_child(pid)).count()
+}
+
+#[test]
+fn an_interrupted_run_prints_one_line() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        // A shell's background jobs ignore SIGINT, and the program respects that.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(rmalab(&[]).get_program());
+        command.args(["run", "ghost", "--backend", "shm", "--iterations", "1000000000", "--ranks", "3"]);
+        let run = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while children(run.id()) < 3 {
+            assert!(start.elapsed() < Duration::from_secs(60), "the ranks have not started");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        rustix::process::kill_process(Pid::from_child(&run), signal).unwrap();
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(stderr(&output), "interrupted\n");
+        assert_eq!(output.status.code(), Some(code));
     }
 }

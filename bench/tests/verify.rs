@@ -189,12 +189,13 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
 #[test]
 fn a_counterexample_that_cannot_be_written_loses_no_result() {
     let at = tempfile::tempdir().unwrap();
-    for (option, name, code) in [("--save", "full.json", 2), ("--svg", "full.svg", 1)] {
+    for (option, name) in [("--save", "full.json"), ("--svg", "full.svg")] {
         std::os::unix::fs::symlink("/dev/full", at.path().join(name)).unwrap();
         let output = run(at.path(), &[&BROKEN[..], &[option, name]].concat());
-        assert_eq!(output.status.code(), Some(code), "{option}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{option}: {}", stderr(&output));
         assert!(stdout(&output).contains("VIOLATED mutual-exclusion"), "{option}: {}", stdout(&output));
-        assert!(stderr(&output).contains(&format!("error: {name}: No space left")), "{option}: {}", stderr(&output));
+        let full = format!("error: {name}: the disk is full: No space left");
+        assert!(stderr(&output).contains(&full), "{option}: {}", stderr(&output));
     }
 }
 

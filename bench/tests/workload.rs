@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rmalab::workload::{Acquire, Objective, Span, Targets, Workload};
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{LockKind, McsRwRp, PerTarget, TwoLevel, WindowLock};
-use rmalab_windows::replay::{Locked, Observed, Part, Replay, Shape, Step};
+use rmalab_windows::replay::{Locked, Observed, Phase, Replay, Shape, Step};
 use rmalab_windows::{Assert, Team, Window};
 
 fn examples() -> Vec<PathBuf> {
@@ -400,7 +400,7 @@ fn run<W: WindowLock>(workload: &Workload) -> u64 {
         let mut replay = Replay::new(builder, &Shape::allocated(workload.window_bytes())).unwrap();
         let mut acquired = 0;
         let steps = workload.steps(42, ra.rank()).map(Ok);
-        let done = replay.run(steps, |Observed { part, locked, .. }| {
+        let done = replay.run(steps, |Observed { phase, locked, .. }| {
             let (targets, exclusive) = match locked {
                 Locked::All => (0..workload.ranks, false),
                 Locked::Target(kind, target) => (target.0..target.0 + 1, kind == LockKind::Exclusive),
@@ -408,21 +408,21 @@ fn run<W: WindowLock>(workload: &Workload) -> u64 {
             for target in targets {
                 let [alone, together] = &holders[target as usize];
                 let own = if exclusive { alone } else { together };
-                match part {
+                match phase {
                     // Checked inside the lock, which orders these accesses.
-                    Part::Acquire => {
+                    Phase::Acquire => {
                         assert_eq!(alone.load(Ordering::SeqCst), 0, "{}: {target} is held alone", workload.name);
                         let others = together.load(Ordering::SeqCst);
                         assert!(!exclusive || others == 0, "{}: {target} is held by {others}", workload.name);
                         own.fetch_add(1, Ordering::SeqCst);
                     }
-                    Part::Hold => {
+                    Phase::Hold => {
                         own.fetch_sub(1, Ordering::SeqCst);
                     }
-                    Part::Release => {}
+                    Phase::Release => {}
                 }
             }
-            acquired += u64::from(part == Part::Acquire);
+            acquired += u64::from(phase == Phase::Acquire);
         });
         done.unwrap();
         acquired

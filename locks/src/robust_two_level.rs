@@ -86,13 +86,15 @@ use std::thread::panicking;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
-use crate::own::Own;
 use crate::qnode::{NIL, pointer};
 use crate::recoverable::Entry;
 use crate::robust_tas::RobustTas;
 use crate::{Error, LINE, LockKind, Place, RawMutex, Result, WindowLock};
 
+mod announced;
 mod repair;
+
+use announced::begin;
 
 /// One rank in the high half of the master: in lock_all.
 const ALL: u64 = 1 << 32;
@@ -245,56 +247,9 @@ impl WindowLock for RobustTwoLevel {
     }
 }
 
-/// Announces in the rank's own word that a count is about to change. `announced` is the old announcement.
-#[inline(always)]
-fn begin<A: RemoteAtomics + ?Sized>(own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
-    own.put(0, announced | CHANGES)?;
-    own.order()
-}
-
 impl RobustTwoLevel {
     fn word_of(&self, target: Rank) -> Address {
         target.at(self.target).unwatched()
-    }
-
-    fn own_word(&self, rank: Rank, word: u64) -> Address {
-        rank.at(self.own.word(word)).unwatched()
-    }
-
-    #[inline(always)]
-    fn own_announced<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 1> {
-        Own::new(ra, self.me, self.own)
-    }
-
-    /// Announces that the change of a count is over.
-    #[inline(always)]
-    fn end<A: RemoteAtomics + ?Sized>(&mut self, own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
-        self.announced = announced.wrapping_add(NUMBER);
-        own.put(0, self.announced)
-    }
-
-    /// Changes a count in the master, and returns the old word. `changed` are the bits of the announcement that flip.
-    #[inline(always)]
-    fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
-        let (own, announced) = (self.own_announced(ra), self.announced);
-        begin(&own, announced)?;
-        let before = ra.fetch_add(self.master.unwatched(), difference)?;
-        self.end(&own, announced ^ changed)?;
-        Ok(before)
-    }
-
-    /// Changes the count in the target, and returns the old word.
-    #[inline(always)]
-    fn count_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, difference: u64) -> Result<u64> {
-        let (own, announced) = (self.own_announced(ra), self.announced);
-        begin(&own, announced)?;
-        let before = ra.fetch_add(self.word_of(target), difference)?;
-        let word = target.index() / u64::BITS as usize;
-        let shared = self.shared[word] ^ 1 << (target.0 % u64::BITS);
-        self.shared[word] = shared;
-        ra.put(self.own_word(self.me, 1 + word as u64), shared)?;
-        self.end(&own, announced)?;
-        Ok(before)
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Accumulates: updates of elements, each of them atomic.
 //!
-//! The element type is data here, a [`Kind`] beside bytes. The combination of two elements depends on the type, and is
+//! The element type is data here, a [`ElementKind`] beside bytes. The combination of two elements depends on the type, and is
 //! in element.rs.
 //!
 //! # Sources
@@ -58,7 +58,7 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Mcs, RawMutex};
 
 use crate::bias::{AccumulatePath, Bias};
-use crate::element::{CombineWords, Kind, from_word, to_word};
+use crate::element::{CombineWords, ElementKind, from_word, to_word};
 use crate::place::{Joined, TargetMemory};
 use crate::{AccumulateStrategy, Error, Op, Result};
 
@@ -71,8 +71,8 @@ const AHEAD: usize = 16;
 // A shift converts a length in bytes to a length in elements.
 const _: () = {
     let mut i = 0;
-    while i < Kind::ALL.len() {
-        assert!(Kind::ALL[i].size().is_power_of_two());
+    while i < ElementKind::ALL.len() {
+        assert!(ElementKind::ALL[i].size().is_power_of_two());
         i += 1;
     }
 };
@@ -219,7 +219,7 @@ enum Update {
 
 impl Update {
     #[inline(always)]
-    fn new(kind: Kind, op: Op, native: bool) -> Update {
+    fn new(kind: ElementKind, op: Op, native: bool) -> Update {
         match op {
             Op::NoOp => Update::Load,
             Op::Sum if native && is_word_integer(kind) => Update::Add,
@@ -267,7 +267,7 @@ fn update_words(
 /// Combines elements in words that the processor reaches, by one compare-and-swap for each word, which changes no other
 /// bytes of the word. The first element is at byte `first`. With no_op it only reads.
 fn combine_in_words(
-    kind: Kind,
+    kind: ElementKind,
     op: Op,
     words: &[AtomicU64],
     mut first: usize,
@@ -316,7 +316,7 @@ fn len_of(source: &[u8], result: &Option<&mut [u8]>) -> usize {
 
 /// Returns whether an element is a 64-bit integer, so that a sum of elements is a sum of words.
 #[inline(always)]
-fn is_word_integer(kind: Kind) -> bool {
+fn is_word_integer(kind: ElementKind) -> bool {
     kind.is_integer() && kind.size() == WORD
 }
 
@@ -342,7 +342,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Combines `source` into the elements from `offset` on. With a `result`, their old values go there. With no_op the
     /// source is ignored then, and may be empty.
     #[inline]
-    pub(crate) fn run(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
+    pub(crate) fn run(
+        &self,
+        offset: u64,
+        kind: ElementKind,
+        op: Op,
+        source: &[u8],
+        result: Option<&mut [u8]>,
+    ) -> Result<()> {
         if result.is_none()
             && op == Op::Sum
             && is_word_integer(kind)
@@ -358,7 +365,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Like [`run`](Self::run), except for sums of words that the processor reaches.
     #[inline(never)]
-    fn run_elsewise(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
+    fn run_elsewise(
+        &self,
+        offset: u64,
+        kind: ElementKind,
+        op: Op,
+        source: &[u8],
+        result: Option<&mut [u8]>,
+    ) -> Result<()> {
         let size = kind.size();
         let len = len_of(source, &result) as u64;
         if let TargetMemory::TwoSided(requests, rank) = self.place {
@@ -402,7 +416,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Combines `value` into the element at `offset`, and returns its old value. Both are words that represent elements
     /// of at most 8 bytes.
     #[inline(always)]
-    pub(crate) fn one(&self, offset: u64, kind: Kind, op: Op, value: u64) -> Result<u64> {
+    pub(crate) fn one(&self, offset: u64, kind: ElementKind, op: Op, value: u64) -> Result<u64> {
         match self.word(offset, kind.size()) {
             Some((word, bits)) => self.update(word, bits, kind, op, value),
             None => self.one_elsewise(offset, kind, op, value),
@@ -411,7 +425,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Like [`one`](Self::one), for an element that is not updated in its word.
     #[inline(never)]
-    fn one_elsewise(&self, offset: u64, kind: Kind, op: Op, value: u64) -> Result<u64> {
+    fn one_elsewise(&self, offset: u64, kind: ElementKind, op: Op, value: u64) -> Result<u64> {
         if let TargetMemory::TwoSided(requests, rank) = self.place {
             let (mut source, mut result) = ([0; WORD as usize], [0; WORD as usize]);
             let (source, result) = (&mut source[..kind.size() as usize], &mut result[..kind.size() as usize]);
@@ -428,7 +442,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Updates one element in its word.
     #[inline(always)]
-    fn update(&self, word: WordRef<'_>, bits: Bits, kind: Kind, op: Op, value: u64) -> Result<u64> {
+    fn update(&self, word: WordRef<'_>, bits: Bits, kind: ElementKind, op: Op, value: u64) -> Result<u64> {
         let update = Update::new(kind, op, self.native());
         let held = self.begin()?;
         match word {
@@ -487,7 +501,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Updates each element on its own path, for memory of the program that begins or ends within a word.
     #[cold]
-    fn one_by_one(&self, offset: u64, kind: Kind, op: Op, source: &[u8], mut result: Option<&mut [u8]>) -> Result<()> {
+    fn one_by_one(
+        &self,
+        offset: u64,
+        kind: ElementKind,
+        op: Op,
+        source: &[u8],
+        mut result: Option<&mut [u8]>,
+    ) -> Result<()> {
         let size = kind.size() as usize;
         for at in (0..len_of(source, &result)).step_by(size) {
             let source = source.get(at..at + size).unwrap_or(&[]);
@@ -505,7 +526,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         &self,
         joined: &Joined<'_>,
         offset: u64,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         mut result: Option<&mut [u8]>,
@@ -584,7 +605,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Updates elements in their words.
     #[inline]
-    fn atomics(&self, offset: u64, kind: Kind, op: Op, source: &[u8], mut result: Option<&mut [u8]>) -> Result<()> {
+    fn atomics(
+        &self,
+        offset: u64,
+        kind: ElementKind,
+        op: Op,
+        source: &[u8],
+        mut result: Option<&mut [u8]>,
+    ) -> Result<()> {
         let update = Update::new(kind, op, self.native());
         let size = kind.size();
         let len = len_of(source, &result);
@@ -683,7 +711,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Stores `desired` at `offset` if the element there is `expected`. Returns its old value. All three are words that
     /// represent elements. Compare-and-swap must accept the kind.
-    pub(crate) fn compare_and_swap(&self, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64> {
+    pub(crate) fn compare_and_swap(&self, offset: u64, kind: ElementKind, expected: u64, desired: u64) -> Result<u64> {
         if let TargetMemory::TwoSided(requests, rank) = self.place {
             return requests.compare_and_swap(rank, offset, kind, expected, desired);
         }
@@ -708,7 +736,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Reads an element of at most 8 bytes, and writes its new value, if there is one. Returns the old value. No other
     /// rank updates the element during the call.
     #[inline(always)]
-    fn plain_word(&self, offset: u64, kind: Kind, update: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
+    fn plain_word(&self, offset: u64, kind: ElementKind, update: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
         let mut bytes = [0; WORD as usize];
         let element = &mut bytes[..kind.size() as usize];
         self.place.read(self.ra, offset, element)?;
@@ -723,7 +751,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Reads, combines and writes under the target's lock.
     #[inline(never)]
-    fn under_lock(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
+    fn under_lock(
+        &self,
+        offset: u64,
+        kind: ElementKind,
+        op: Op,
+        source: &[u8],
+        result: Option<&mut [u8]>,
+    ) -> Result<()> {
         self.acquire()?;
         let done = self.plain(offset, kind, op, source, result);
         self.release()?;
@@ -732,7 +767,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Reads, combines and writes; no other rank updates these elements at the same time.
     #[inline(never)]
-    fn plain(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
+    fn plain(&self, offset: u64, kind: ElementKind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
         // The buffer consists of words, so that the elements are aligned. It is no larger than needed, since zeroing it
         // takes time.
         match len_of(source, &result) {
@@ -749,7 +784,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         &self,
         chunk: &mut [u64],
         offset: u64,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         mut result: Option<&mut [u8]>,
@@ -871,7 +906,7 @@ mod tests {
                 let memory = ra.heap().alloc(BYTES as u64, 64).unwrap();
                 let start = ra.rank().at(memory);
                 let bias = Bias::new(Limits { run: 2, debt: 4, rent: 2 });
-                let all = Kind::ALL.into_iter().flat_map(|kind| Op::ALL.map(|op| (kind, op)));
+                let all = ElementKind::ALL.into_iter().flat_map(|kind| Op::ALL.map(|op| (kind, op)));
                 for (kind, op) in all.filter(|&(kind, op)| op.is_defined_for(kind)) {
                     let size = kind.size() as usize;
                     let cases = [1, 3, 300].into_iter().flat_map(|n| [(n, 0, 0), (n, 1, 0), (n, 0, 1), (n, 3, 2)]);

@@ -34,7 +34,7 @@ mod tests;
 mod types;
 
 pub(crate) use kind::{CombineWords, from_word, to_word};
-pub use kind::{Element, Kind, Swappable, combine_slice};
+pub use kind::{Element, ElementKind, Swappable, combine_slice};
 pub use num_complex::Complex;
 pub use op::Op;
 pub use types::{Byte, DoubleInt, FloatInt, Logical, LongInt, Pair, ShortInt, TwoInt};

@@ -2,7 +2,7 @@
 
 use rmalab_atomics::Rank;
 
-use crate::{Config, Flavor, GlobalPtr, InfoError, Kind, LayoutError, Op, WindowDisp};
+use crate::{Config, ElementKind, Flavor, GlobalPtr, InfoError, LayoutError, Op, WindowDisp};
 
 /// The result of an operation on a window.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -364,7 +364,7 @@ pub enum Error {
     #[error("compare_and_swap does not take elements of type {kind}; swap integers of the same size")]
     Swap {
         /// The elements' type.
-        kind: Kind,
+        kind: ElementKind,
     },
     /// The data are not whole elements of the type that the call names.
     #[error("{call}: {len} bytes are not whole elements of type {kind}, which have {size} bytes each")]
@@ -372,7 +372,7 @@ pub enum Error {
         /// The call.
         call: Call,
         /// The elements' type.
-        kind: Kind,
+        kind: ElementKind,
         /// Bytes of an element.
         size: u64,
         /// Bytes of the data.
@@ -386,7 +386,7 @@ pub enum Error {
         /// The operation.
         op: Op,
         /// The elements' type.
-        kind: Kind,
+        kind: ElementKind,
     },
     /// The elements and the layout have different types.
     #[error("{call}: the layout has elements of type {layout}, and the buffer of type {buffer}")]
@@ -396,7 +396,7 @@ pub enum Error {
         /// The type of the layout's elements.
         layout: String,
         /// The type of the buffer's elements.
-        buffer: Kind,
+        buffer: ElementKind,
     },
     /// The two ends of an operation have different numbers of bytes.
     #[error("{call}: {here} bytes at the origin and {there} at the target")]

@@ -1,7 +1,7 @@
 //! A number of items of a layout, one after the other: one end of an operation.
 
 use crate::layout::{PairRuns, pair_elements, pair_runs};
-use crate::{Kind, Layout, LayoutError};
+use crate::{ElementKind, Layout, LayoutError};
 
 /// `count` items of a layout, at multiples of its extent, like a count and a datatype in MPI's calls.
 ///
@@ -62,7 +62,7 @@ impl<'l> Items<'l> {
     }
 
     /// Like [`pair`](Self::pair), in whole elements of this kind.
-    pub(crate) fn pair_elements(self, other: Items<'l>, kind: Kind) -> Result<PairRuns<'l>, LayoutError> {
+    pub(crate) fn pair_elements(self, other: Items<'l>, kind: ElementKind) -> Result<PairRuns<'l>, LayoutError> {
         pair_elements(self.layout, self.count, other.layout, other.count, kind.size())
     }
 
@@ -72,7 +72,7 @@ impl<'l> Items<'l> {
     }
 
     /// Returns the name of the element type, if it is not this kind.
-    pub(crate) fn other_than(self, kind: Kind) -> Option<String> {
+    pub(crate) fn other_than(self, kind: ElementKind) -> Option<String> {
         if self.layout.is_all(kind) {
             return None;
         }

@@ -75,7 +75,7 @@ pub use config::{
     IgnoredReason, InvalidHintValue, MemoryKinds, PscwStrategy, Transport,
 };
 pub use element::{
-    Byte, Complex, DoubleInt, Element, FloatInt, Kind, Logical, LongInt, Op, Pair, ShortInt, Swappable, TwoInt,
+    Byte, Complex, DoubleInt, Element, ElementKind, FloatInt, Logical, LongInt, Op, Pair, ShortInt, Swappable, TwoInt,
     combine_slice,
 };
 pub use error::{Call, Class, Error, Open, Result};

@@ -7,7 +7,7 @@ use rmalab_atomics::registered::Pinned;
 use rmalab_atomics::{Address, Rank, RemoteAtomics};
 
 use crate::Result;
-use crate::element::{Kind, Op};
+use crate::element::{ElementKind, Op};
 
 /// Operations that become requests, which their target serves. Runs are offsets and lengths there.
 pub(crate) trait ByRequest: Debug {
@@ -22,14 +22,21 @@ pub(crate) trait ByRequest: Debug {
         &self,
         target: Rank,
         runs: Vec<(u64, u64)>,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         result: Option<&mut [u8]>,
     ) -> Result<()>;
 
     /// Stores `desired` at `offset` if the element there is `expected`. Returns its old value.
-    fn compare_and_swap(&self, target: Rank, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64>;
+    fn compare_and_swap(
+        &self,
+        target: Rank,
+        offset: u64,
+        kind: ElementKind,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64>;
 }
 
 /// The place of a window's bytes.

@@ -56,4 +56,4 @@ mod window;
 pub use calls::BATCH;
 pub use shape::Shape;
 pub use step::{Step, Update};
-pub use window::{Locked, Observed, Part, Replay};
+pub use window::{Locked, Observed, Phase, Replay};

@@ -15,7 +15,7 @@ use crate::bias::AccumulatePath;
 use crate::layout::PairRuns;
 use crate::place::{ByRequest, TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
-use crate::{Call, Error, Items, Kind, Op, Result, WindowDisp};
+use crate::{Call, ElementKind, Error, Items, Op, Result, WindowDisp};
 
 /// An epoch of locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     fn reach_elements<R: Default>(
         &self,
         call: Call,
-        (kind, op): (Kind, Op),
+        (kind, op): (ElementKind, Op),
         disp: WindowDisp,
         len: u64,
         then: impl FnOnce(TargetMemory<'_>, u64) -> Result<R>,
@@ -115,7 +115,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     fn reach_span<R: Default>(
         &self,
         call: Call,
-        update: Option<(Kind, Op)>,
+        update: Option<(ElementKind, Op)>,
         disp: WindowDisp,
         (first, len): (i64, u64),
         data: u64,
@@ -138,7 +138,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     fn begin_record(
         &self,
         call: Call,
-        update: Option<(Kind, Op)>,
+        update: Option<(ElementKind, Op)>,
         disp: WindowDisp,
         (first, len): (i64, u64),
         data: u64,

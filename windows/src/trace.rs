@@ -51,7 +51,7 @@
 //! | 0 to 5 | target: varint. Omitted (bit 5) if it equals the target of the last event that had one |
 //! | 0 or more | group: the number of ranks, and the distance of each rank from the previous one, as zigzag varints. Omitted (bit 5) if it equals the group of the last event that had one |
 //! | 0 to 6 | bytes: varint. Omitted (bit 6) if they equal the bytes of the last event that had some; of an update, element type and operation must be equal, too |
-//! | 0 or 2 | of an update: the codes of the element type ([`Kind::code`](crate::Kind::code)) and of the operation ([`Op::code`](crate::Op::code)). Omitted (bit 6) with the bytes |
+//! | 0 or 2 | of an update: the codes of the element type ([`ElementKind::code`](crate::ElementKind::code)) and of the operation ([`Op::code`](crate::Op::code)). Omitted (bit 6) with the bytes |
 //! | 0 to 1 | assertions, as bits. Omitted (bit 6) if they equal the assertions of the last event that could have some |
 //! | 0 to 10 | displacement: its distance from the previous one, a zigzag varint. Omitted (bit 7) if the previous one has the same distance from its own predecessor |
 //! | 1 to 7 | nanoseconds since the previous call: varint |

@@ -134,7 +134,7 @@ pub(crate) use progress::{attended, is_needed, serve as serve_all};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
 
-use crate::element::{Kind as ElementKind, Op, from_word, to_word};
+use crate::element::{ElementKind, Op, from_word, to_word};
 use crate::messages::{Endpoint, Kind};
 use crate::place::ByRequest;
 use crate::{Error, Result};

@@ -30,7 +30,7 @@ use std::time::Duration;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rmalab_atomics::{Mapped, Output, World, shm};
-use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team, Window};
+use rmalab_windows::{ElementKind, Flavor, Op, PolicyKind, Team, Window};
 
 use program::{Call, Plan, Raw, Step, Sync, plan, raw};
 
@@ -181,7 +181,7 @@ fn programs_meet_everything() {
         );
         all.push(format!("{call:?} {:?}", Sync::Passive));
     }
-    for kind in Kind::ALL {
+    for kind in ElementKind::ALL {
         all.extend(Op::ALL.iter().filter(|op| op.is_defined_for(kind)).map(|op| format!("{op} {kind}")));
     }
     all.extend([Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic].map(|flavor| flavor.to_string()));

@@ -7,11 +7,11 @@ use crate::support::{self, processes};
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, Time, Topology, World};
 use rmalab_locks::{McsRwRp, PerTarget, Policy, PolicyKind, TwoLevel, WindowLock};
-use rmalab_windows::replay::{Locked, Observed, Part, Replay, Shape, Step, Update};
+use rmalab_windows::replay::{Locked, Observed, Phase, Replay, Shape, Step, Update};
 use rmalab_windows::trace::{Description, Ending, Recorder, Trace, TraceError};
 use rmalab_windows::{
-    Assert, Builder, Config, DoubleInt, Error, FenceAssert, Flavor, Info, Kind, Layout, LockKind, Op, PostAssert,
-    StartAssert, Team, Transport, Window, WindowDisp,
+    Assert, Builder, Config, DoubleInt, ElementKind, Error, FenceAssert, Flavor, Info, Layout, LockKind, Op,
+    PostAssert, StartAssert, Team, Transport, Window, WindowDisp,
 };
 
 const DIR: &str = "RMALAB_TEST_DIR";
@@ -73,11 +73,11 @@ fn everything(
         epoch.compare_and_swap(at(64), 1u16, 2)?;
         epoch.accumulate_layout(at(64), column.item(), Op::Sum, &[1u16, 2, 3, 4], four.items(4))?;
         steps.extend([
-            update(Update::Accumulate(Kind::U32, Op::Sum), 12),
-            update(Update::GetAccumulate(Kind::U32, Op::Sum), 8),
-            update(Update::FetchAndOp(Kind::U64, Op::Sum), 8),
-            update(Update::CompareAndSwap(Kind::U16), 2),
-            update(Update::Accumulate(Kind::U16, Op::Sum), 8),
+            update(Update::Accumulate(ElementKind::U32, Op::Sum), 12),
+            update(Update::GetAccumulate(ElementKind::U32, Op::Sum), 8),
+            update(Update::FetchAndOp(ElementKind::U64, Op::Sum), 8),
+            update(Update::CompareAndSwap(ElementKind::U16), 2),
+            update(Update::Accumulate(ElementKind::U16, Op::Sum), 8),
         ]);
         epoch.accumulate(at(64), Op::Max, &[1f32, 2.0])?;
         epoch.get_accumulate(at(64), Op::NoOp, &[], &mut [0i64; 3])?;
@@ -88,18 +88,18 @@ fn everything(
         let three = Layout::of::<u32>();
         epoch.accumulate_layout(at(64), over.item(), Op::BitXor, &[1u32, 2, 3], three.items(3))?;
         steps.extend([
-            update(Update::Accumulate(Kind::F32, Op::Max), 8),
-            update(Update::GetAccumulate(Kind::I64, Op::NoOp), 24),
-            update(Update::GetAccumulate(Kind::I64, Op::Replace), 24),
-            update(Update::FetchAndOp(Kind::I16, Op::BitOr), 2),
-            update(Update::Accumulate(Kind::U32, Op::BitXor), 8),
+            update(Update::Accumulate(ElementKind::F32, Op::Max), 8),
+            update(Update::GetAccumulate(ElementKind::I64, Op::NoOp), 24),
+            update(Update::GetAccumulate(ElementKind::I64, Op::Replace), 24),
+            update(Update::FetchAndOp(ElementKind::I16, Op::BitOr), 2),
+            update(Update::Accumulate(ElementKind::U32, Op::BitXor), 8),
         ]);
         epoch.flush()?;
         steps.push(flush.clone());
         epoch.rput(at(0), vec![1u8; 5])?.wait()?;
         epoch.rget(at(0), vec![1u8; 6])?.wait()?;
         epoch.raccumulate(at(64), Op::Sum, vec![1u64])?.wait()?;
-        steps.extend([put(0, 5), get(0, 6), update(Update::Accumulate(Kind::U64, Op::Sum), 8)]);
+        steps.extend([put(0, 5), get(0, 6), update(Update::Accumulate(ElementKind::U64, Op::Sum), 8)]);
         let source = [7u8; 20];
         let mut dest = [7u8; 30];
         epoch.batch(|batch| {
@@ -290,7 +290,7 @@ fn steps_of_many(size: u32, rounds: u32) -> Vec<Step> {
         let lock = Step::Lock { kind, target, assert: Assert::None };
         steps.extend([lock, Step::Put { target, disp, bytes: 16 }, Step::Unlock { target }]);
         if round % 100 == 0 {
-            let update = Step::Update { call: Update::FetchAndOp(Kind::U64, Op::Sum), target, disp, bytes: 8 };
+            let update = Step::Update { call: Update::FetchAndOp(ElementKind::U64, Op::Sum), target, disp, bytes: 8 };
             steps.extend([Step::LockAll { assert: Assert::None }, update, Step::UnlockAll]);
         }
     }
@@ -555,15 +555,15 @@ fn replay<W: WindowLock>(trace: &Trace, params: W::Params) -> Vec<(Vec<Step>, rm
         let mut replay = Replay::new(builder, trace.shape()).unwrap();
         let mut seen = Vec::new();
         let before = ra.counts();
-        let done = replay.run(trace.steps(ra.rank()), |Observed { part, locked, start, end }| {
+        let done = replay.run(trace.steps(ra.rank()), |Observed { phase, locked, start, end }| {
             assert!(start <= end);
             let assert = Assert::None;
-            match (part, locked) {
-                (Part::Acquire, Locked::All) => seen.push(Step::LockAll { assert }),
-                (Part::Acquire, Locked::Target(kind, target)) => seen.push(Step::Lock { kind, target, assert }),
-                (Part::Release, Locked::All) => seen.push(Step::UnlockAll),
-                (Part::Release, Locked::Target(_, target)) => seen.push(Step::Unlock { target }),
-                (Part::Hold, _) => {}
+            match (phase, locked) {
+                (Phase::Acquire, Locked::All) => seen.push(Step::LockAll { assert }),
+                (Phase::Acquire, Locked::Target(kind, target)) => seen.push(Step::Lock { kind, target, assert }),
+                (Phase::Release, Locked::All) => seen.push(Step::UnlockAll),
+                (Phase::Release, Locked::Target(_, target)) => seen.push(Step::Unlock { target }),
+                (Phase::Hold, _) => {}
             }
         });
         done.unwrap();
@@ -747,14 +747,14 @@ fn a_replay_ends_open_epochs_and_refuses_impossible_steps() {
             let team = Team::new(ra).unwrap();
             let mut replay = Replay::new(Window::builder(&team), &Shape::allocated(1000)).unwrap();
             let mut run = |steps: &[Step]| {
-                let mut parts = Vec::new();
-                let done = replay.run(steps.iter().map(|step| Ok(step.clone())), |seen| parts.push(seen.part));
-                (done, parts)
+                let mut phases = Vec::new();
+                let done = replay.run(steps.iter().map(|step| Ok(step.clone())), |seen| phases.push(seen.phase));
+                (done, phases)
             };
             let (target, disp, none) = (Rank(0), WindowDisp(0), Assert::None);
             let update = |call, bytes| Step::Update { call, target, disp, bytes };
             let mut updates = Vec::new();
-            for kind in Kind::ALL {
+            for kind in ElementKind::ALL {
                 for op in Op::ALL.into_iter().filter(|op| op.is_defined_for(kind)) {
                     for n in [0, 1, 3, 8] {
                         updates.push(update(Update::Accumulate(kind, op), n * kind.size()));
@@ -778,9 +778,9 @@ fn a_replay_ends_open_epochs_and_refuses_impossible_steps() {
             steps.extend(updates.clone());
             steps.push(Step::BatchBegin);
             steps.extend(updates);
-            let (done, parts) = run(&steps);
+            let (done, phases) = run(&steps);
             done.unwrap();
-            assert_eq!(parts, [Part::Acquire, Part::Hold, Part::Release]);
+            assert_eq!(phases, [Phase::Acquire, Phase::Hold, Phase::Release]);
             let (done, _) = run(&[
                 Step::Post { group: [target].into(), assert: PostAssert::default() },
                 Step::Start { group: [target].into(), assert: StartAssert::default() },
@@ -797,9 +797,9 @@ fn a_replay_ends_open_epochs_and_refuses_impossible_steps() {
                 (&[lock.clone(), put(7, 0, 8)], "rank 7"),
                 (&[Step::Unlock { target }, put(0, 996, 8)], "unlock of rank 0"),
                 (&[put(0, 0, u64::MAX)], "1000 bytes"),
-                (&[update(Update::FetchAndOp(Kind::U64, Op::Sum), 4)], "4 bytes"),
-                (&[update(Update::Accumulate(Kind::U32, Op::Sum), 6)], "6 bytes"),
-                (&[update(Update::CompareAndSwap(Kind::F64), 8)], "f64"),
+                (&[update(Update::FetchAndOp(ElementKind::U64, Op::Sum), 4)], "4 bytes"),
+                (&[update(Update::Accumulate(ElementKind::U32, Op::Sum), 6)], "6 bytes"),
+                (&[update(Update::CompareAndSwap(ElementKind::F64), 8)], "f64"),
             ];
             for (steps, what) in wrong {
                 let error = run(steps).0.unwrap_err().to_string();
@@ -979,10 +979,10 @@ fn steps_that_are_recorded_one_by_one_are_read_back() {
         Step::Lock { kind: LockKind::Shared, target: Rank(1), assert: Assert::NoCheck },
         Step::Put { target: Rank(1), disp: WindowDisp(7), bytes: 8 },
         Step::Get { target: Rank(1), disp: WindowDisp(0), bytes: 64 },
-        update(Update::Accumulate(Kind::F32, Op::Max), 24),
-        update(Update::GetAccumulate(Kind::Byte, Op::Replace), 5),
-        update(Update::FetchAndOp(Kind::I16, Op::BitOr), 2),
-        update(Update::CompareAndSwap(Kind::U64), 8),
+        update(Update::Accumulate(ElementKind::F32, Op::Max), 24),
+        update(Update::GetAccumulate(ElementKind::Byte, Op::Replace), 5),
+        update(Update::FetchAndOp(ElementKind::I16, Op::BitOr), 2),
+        update(Update::CompareAndSwap(ElementKind::U64), 8),
         Step::BatchBegin,
         Step::BatchEnd,
         Step::Flush { target: Rank(1) },

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 pub use network::Network;
 pub use profile::Profile;
-pub use stats::{Busiest, Hottest, Kind, Operations, Stats};
+pub use stats::{Busiest, Hottest, OperationKind, Operations, Stats};
 
 use crate::engine::coroutine::{Port, Task};
 use crate::model::fabric::{

@@ -204,7 +204,8 @@ impl Launcher {
 
     /// Sets the destination of the ranks' output; [`Output::Prefixed`] by default.
     ///
-    /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error. A slow reader of the output slows only the ranks'
+    /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error, except for ranks that end by the signal that this
+    /// process has passed on. A slow reader of the output slows only the ranks'
     /// writes: the launcher still handles signals, ends of ranks and the time limit. The job ends once its output has been read, or a second
     /// after a second signal or the time limit.
     pub fn output(mut self, output: Output) -> Launcher {
@@ -259,8 +260,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or when the program is
-    /// missing. [`Error::System`] when a system call fails. After an error no rank is running.
+    /// [`Error::World`] when the world is empty, or needs more memory, processes or descriptors than there are. [`Error::Program`] when the
+    /// program is missing or cannot be executed. [`Error::System`] when a system call fails. After an error no rank is running.
     pub fn spawn(self) -> Result<Job> {
         let topology = self.placed()?.unwrap_or_else(|| Topology::of_machine(self.size));
         let program = limits::program(&self.program)?;
@@ -468,6 +469,11 @@ impl Outcome {
 /// Returns the exit code of a job whose first failure ended with `status`.
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().map_or_else(|| 128 + status.signal().unwrap_or(0), |code| if code == 0 { 1 } else { code })
+}
+
+/// Returns whether a rank has ended by this signal, or with the exit code by which a program reports that it has.
+fn is_by_signal(status: ExitStatus, signal: Option<i32>) -> bool {
+    signal.is_some_and(|signal| status.signal() == Some(signal) || status.code() == Some(128 + signal))
 }
 
 /// Describes the end of a rank. `stayed` is true if it did not leave the world that it had joined.

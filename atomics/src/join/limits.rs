@@ -102,25 +102,40 @@ pub(crate) fn processes(size: u32) -> Result<()> {
 }
 
 /// Returns the file that `program` names: a path if it has a slash, and otherwise a file in `PATH`.
+///
+/// # Errors
+///
+/// [`Error::Program`] when there is no such file, or it cannot be executed.
 pub(crate) fn program(program: &OsStr) -> Result<PathBuf> {
     let named = Path::new(program);
     if named.components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
         return match std::fs::metadata(named) {
-            Ok(found) if found.is_dir() => Err(Error::world(format!("{} is a folder, not a program", named.display()))),
-            Ok(found) if found.permissions().mode() & 0o111 == 0 => {
-                Err(Error::world(format!("{} is not executable", named.display())))
-            }
+            Ok(found) if found.is_dir() => Err(not_executable(named, "is a folder, not a program")),
+            Ok(found) if found.permissions().mode() & 0o111 == 0 => Err(not_executable(named, "is not executable")),
             Ok(_) => Ok(named.to_path_buf()),
-            Err(error) => Err(Error::system(format!("no program {}", named.display()), error)),
+            Err(error) => Err(Error::program(format!("no program {}", named.display()), &error)),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(named))
-        .find(|file| {
-            std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        })
-        .ok_or_else(|| Error::world(format!("no program {:?} in PATH", named.display().to_string())))
+    let mut other = None;
+    for file in std::env::split_paths(&path).map(|folder| folder.join(named)) {
+        match std::fs::metadata(&file) {
+            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => return Ok(file),
+            Ok(found) if found.is_file() => other = other.or(Some(file)),
+            _ => {}
+        }
+    }
+    Err(match other {
+        Some(file) => not_executable(&file, "is not executable"),
+        None => Error::Program {
+            why: format!("no program {:?} in PATH", named.display().to_string()).into(),
+            missing: true,
+        },
+    })
+}
+
+fn not_executable(file: &Path, why: &str) -> Error {
+    Error::Program { why: format!("{} {why}", file.display()).into(), missing: false }
 }
 
 #[cfg(test)]
@@ -146,12 +161,21 @@ mod tests {
     fn programs_are_found_or_named() {
         assert!(program(OsStr::new("sh")).unwrap().is_absolute());
         assert_eq!(program(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
-        let refused = |name: &str| program(OsStr::new(name)).unwrap_err().to_string();
-        assert!(refused("rmalab-no-such-program").contains("rmalab-no-such-program"));
-        assert!(refused("/no/such/program").contains("/no/such/program"));
-        assert!(refused("/etc/passwd").contains("not executable"));
-        assert!(refused("/usr").contains("folder"));
-        assert!(refused("").contains("no program"));
+        for (name, says, is_missing) in [
+            ("rmalab-no-such-program", "rmalab-no-such-program", true),
+            ("/no/such/program", "/no/such/program", true),
+            ("", "no program", true),
+            ("/etc/passwd", "not executable", false),
+            ("/etc/passwd/program", "/etc/passwd/program", false),
+            ("/usr", "folder", false),
+        ] {
+            match program(OsStr::new(name)).unwrap_err() {
+                Error::Program { why, missing } => {
+                    assert!(why.contains(says) && missing == is_missing, "{name}: {why}");
+                }
+                error => panic!("{name}: {error}"),
+            }
+        }
     }
 
     #[test]

@@ -199,6 +199,14 @@ pub enum Error {
     /// A world cannot be made as requested.
     #[error("{0}")]
     World(Box<str>),
+    /// The program of the ranks does not exist, or cannot be executed.
+    #[error("{why}")]
+    Program {
+        /// The program's name, and the reason.
+        why: Box<str>,
+        /// True if there is no such program; false if there is one that cannot be executed.
+        missing: bool,
+    },
     /// Settings (a machine's profile, a workload) cannot be read. One line names the file, the line and the key, the fault, and what to
     /// write instead.
     #[error("{0}")]
@@ -217,6 +225,14 @@ impl Error {
     /// Makes an [`Error::System`], with `what` the rank was doing.
     pub fn system(what: impl Into<Box<str>>, source: impl Into<std::io::Error>) -> Error {
         Error::System { what: what.into(), source: source.into() }
+    }
+
+    /// Makes an [`Error::Program`] from the system's answer to the start of a program.
+    pub fn program(what: impl std::fmt::Display, source: &std::io::Error) -> Error {
+        Error::Program {
+            why: format!("{what}: {source}").into(),
+            missing: source.kind() == std::io::ErrorKind::NotFound,
+        }
     }
 
     /// Makes an [`Error::Settings`] from a sentence, without its control characters.

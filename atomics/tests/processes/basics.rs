@@ -98,7 +98,7 @@ fn results_may_be_large() {
 #[test]
 fn impossible_worlds_are_errors() {
     let message = |launcher: Launcher| match launcher.spawn() {
-        Err(error @ (Error::World(_) | Error::System { .. })) => error.to_string(),
+        Err(error @ (Error::World(_) | Error::Program { .. } | Error::System { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     };
     let of = |size| Launcher::new(size).command("true", [""; 0]);
@@ -128,8 +128,18 @@ fn a_program_that_cannot_be_executed_leaves_nothing_behind() {
         };
         let start = |size| Launcher::new(size).command(&file, [""; 0]).segment_bytes(8).spawn();
         write("#!/no/such/interpreter\n");
-        let error = start(3).unwrap_err().to_string();
-        assert!(error.contains("starting rank 0") && error.contains("no-program"), "{error}");
+        let refused = || match start(3).unwrap_err() {
+            Error::Program { why, missing } => {
+                assert!(why.contains("starting rank 0") && why.contains("no-program"), "{why}");
+                missing
+            }
+            error => panic!("{error}"),
+        };
+        assert!(refused(), "its interpreter is missing");
+        write("#!/bin/sh\n");
+        let writer = std::fs::File::options().append(true).open(&file).unwrap();
+        assert!(!refused(), "a file that a process writes cannot be executed");
+        drop(writer);
         assert_eq!(children(std::process::id()), Vec::<u32>::new());
         // The program is gone once the first ranks run, so a later rank most often fails to start.
         write("#!/bin/sh\nrm -f \"$0\"\nexec sleep 1000\n");

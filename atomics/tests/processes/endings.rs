@@ -222,6 +222,30 @@ fn signals_are_passed_on() {
     }
 }
 
+/// The user knows of the signal. A rank that fails otherwise is still reported.
+#[test]
+fn a_rank_that_ends_by_a_signal_that_was_passed_on_is_not_reported() {
+    if is_driver() {
+        let script = "trap 'exit 143' TERM; test $RMALAB_RANK = 2 && trap 'exit 7' INT; sleep 1000 & wait";
+        let launcher = shell(4, script).output(Output::Inherit);
+        std::process::exit(launcher.spawn().unwrap().wait().unwrap().exit_code());
+    }
+    for (signal, failed) in [(Signal::TERM, None), (Signal::INT, Some("rank 2 (pid "))] {
+        let mut command = driver(here!());
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        let driver = command.spawn().unwrap();
+        eventually("four ranks that have set their traps", || {
+            let ranks = children(driver.id());
+            ranks.len() == 4 && ranks.into_iter().all(|rank| children(rank).len() == 1)
+        });
+        kill(driver.id(), signal);
+        let output = driver.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with(failed.unwrap_or_default()), "{said}");
+        assert_eq!(said.lines().count(), failed.iter().count(), "{said}");
+    }
+}
+
 #[test]
 fn between_jobs_signals_have_their_usual_effect() {
     if is_driver() {

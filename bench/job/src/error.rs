@@ -53,7 +53,7 @@ pub enum Error {
         why: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), rmalab_report::describe_io(source))]
     File {
         /// The file.
         path: PathBuf,
@@ -83,6 +83,17 @@ impl Error {
             _ => return false,
         };
         matches!(error, rmalab_atomics::Error::PeerFailed { .. })
+    }
+
+    /// Returns the exit code of a command that ends with this error: 2 if the options are the cause. As in shells, 127 if the program to start
+    /// does not exist, and 126 if it cannot be executed.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Atomics(rmalab_atomics::Error::Program { missing: true, .. }) => 127,
+            Error::Atomics(rmalab_atomics::Error::Program { missing: false, .. }) => 126,
+            error if error.is_usage() => 2,
+            _ => 1,
+        }
     }
 
     /// Returns whether the options are the cause: the command then ends with exit code 2 and not 1.

@@ -1,5 +1,6 @@
 //! Errors of reports.
 
+use std::io;
 use std::path::PathBuf;
 
 /// The result of an operation of this crate.
@@ -18,12 +19,12 @@ pub enum Error {
         why: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), describe_io(source))]
     File {
         /// The file.
         path: PathBuf,
         /// The operating system's error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// An invalid document, or two that cannot be compared.
     #[error("{why}")]
@@ -31,4 +32,14 @@ pub enum Error {
         /// The reason, with the file's name if there is one.
         why: String,
     },
+}
+
+/// Describes a failed read or write: for a full disk, with what to do.
+pub fn describe_io(error: &io::Error) -> String {
+    let what = match error.kind() {
+        io::ErrorKind::StorageFull => "the disk is full",
+        io::ErrorKind::QuotaExceeded => "the disk quota is used up",
+        _ => return error.to_string(),
+    };
+    format!("{what}: {error}; free some space or name a place on another disk, and run the command again")
 }

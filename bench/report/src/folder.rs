@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::document::Document;
+use crate::error::describe_io;
 use crate::{Error, Result, chart, html, markdown, tabular};
 
 /// Names in a report. A folder that holds anything else is not replaced.
@@ -25,6 +26,8 @@ pub fn figures(document: &Document) -> Vec<(String, String)> {
 /// The destination of a report, known to be writable.
 #[derive(Debug)]
 pub struct Folder {
+    /// The path as given, for errors.
+    named: PathBuf,
     target: PathBuf,
     /// The draft of the report: beside the target, so that a rename moves it there. It exists only from
     /// [`draft`](Folder::draft) until this value is dropped, so that a killed measurement leaves nothing.
@@ -53,31 +56,32 @@ impl Folder {
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(fail("it has no parent folder".into()));
         };
-        fs::create_dir_all(parent).map_err(|error| fail(format!("cannot create {}: {error}", parent.display())))?;
+        fs::create_dir_all(parent)
+            .map_err(|error| fail(format!("cannot create {}: {}", parent.display(), describe_io(&error))))?;
         let draft = parent.join(format!(".{}.draft-{}", name.to_string_lossy(), std::process::id()));
         // This only checks that it can be created.
-        fs::create_dir(&draft)
-            .and_then(|()| fs::remove_dir(&draft))
-            .map_err(|error| fail(format!("its parent folder {} cannot be written: {error}", parent.display())))?;
-        Ok(Folder { target, draft })
+        fs::create_dir(&draft).and_then(|()| fs::remove_dir(&draft)).map_err(|error| {
+            fail(format!("its parent folder {} cannot be written: {}", parent.display(), describe_io(&error)))
+        })?;
+        Ok(Folder { named: path.to_owned(), target, draft })
     }
 
     /// Writes the report of a document, all of it or nothing, and returns its path.
     ///
     /// # Errors
     ///
-    /// [`Error::File`] and [`Error::Folder`] when a write fails after all.
+    /// [`Error::File`] and [`Error::Folder`] when a write fails after all. They name the path as given, not the draft's.
     pub fn write(self, document: &Document) -> Result<PathBuf> {
-        let draft = self.draft()?;
-        let plots = draft.join("plots");
-        fs::create_dir(&plots).map_err(|source| Error::File { path: plots.clone(), source })?;
+        self.draft()?;
+        self.put("plots", |path| fs::create_dir(path))?;
+        let write = |name: &str, text: String| self.put(name, |path| fs::write(path, text));
         for (name, svg) in figures(document) {
-            write(&plots.join(format!("{name}.svg")), svg.as_bytes())?;
+            write(&format!("plots/{name}.svg"), svg)?;
         }
-        write(&draft.join("data.json"), document.json().as_bytes())?;
-        write(&draft.join("data.csv"), tabular::document(document).as_bytes())?;
-        write(&draft.join("index.md"), markdown::document(document).as_bytes())?;
-        write(&draft.join("index.html"), html::document(document).as_bytes())?;
+        write("data.json", document.json())?;
+        write("data.csv", tabular::document(document))?;
+        write("index.md", markdown::document(document))?;
+        write("index.html", html::document(document))?;
         self.publish()
     }
 
@@ -85,16 +89,20 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`Error::Folder`] if that fails.
+    /// [`Error::File`] if that fails.
     fn draft(&self) -> Result<&Path> {
-        fs::create_dir(&self.draft)
-            .map_err(|error| Error::Folder { path: self.target.clone(), why: error.to_string() })?;
+        fs::create_dir(&self.draft).map_err(|source| Error::File { path: self.named.clone(), source })?;
         Ok(&self.draft)
+    }
+
+    /// Creates a file or folder of the draft.
+    fn put(&self, name: &str, create: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+        create(&self.draft.join(name)).map_err(|source| Error::File { path: self.named.join(name), source })
     }
 
     /// Moves the finished report to its target, and replaces an older report there.
     fn publish(self) -> Result<PathBuf> {
-        let fail = |why: String| Error::Folder { path: self.target.clone(), why };
+        let fail = |why: String| Error::Folder { path: self.named.clone(), why };
         if self.target.exists() {
             // There may be a new file by now.
             replaceable(&self.target).map_err(fail)?;
@@ -102,9 +110,9 @@ impl Folder {
             if renameat_with(CWD, &self.draft, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
                 return Ok(self.target.clone());
             }
-            fs::remove_dir_all(&self.target).map_err(|error| fail(error.to_string()))?;
+            fs::remove_dir_all(&self.target).map_err(|error| fail(describe_io(&error)))?;
         }
-        fs::rename(&self.draft, &self.target).map_err(|error| fail(error.to_string()))?;
+        fs::rename(&self.draft, &self.target).map_err(|error| fail(describe_io(&error)))?;
         Ok(self.target.clone())
     }
 }
@@ -145,10 +153,6 @@ fn replaceable(target: &Path) -> Result<(), String> {
         )),
         (_, false) => Err("it is not empty and was not written by rmalab; give another folder".into()),
     }
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

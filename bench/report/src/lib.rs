@@ -23,5 +23,5 @@ pub mod text;
 mod ticks;
 
 pub use document::{Document, Run, Section};
-pub use error::{Error, Result};
+pub use error::{Error, Result, describe_io};
 pub use machine::Machine;

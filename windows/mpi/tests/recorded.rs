@@ -6,7 +6,7 @@ use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_windows::replay::{Replay, Step, Update};
 use rmalab_windows::trace::{Ending, Trace};
 use rmalab_windows::{
-    Assert, FenceAssert, Flavor, Kind, LockKind, Op, PostAssert, StartAssert, Team, Window, WindowDisp,
+    Assert, ElementKind, FenceAssert, Flavor, LockKind, Op, PostAssert, StartAssert, Team, Window, WindowDisp,
 };
 
 /// The folder of the traces.
@@ -30,12 +30,12 @@ fn expected(rank: Rank, other: Rank) -> Vec<Step> {
         Step::Flush { target: other },
         Step::Unlock { target: other },
         lock(LockKind::Exclusive),
-        update(Update::Accumulate(Kind::I64, Op::Sum), 16, 16),
-        update(Update::GetAccumulate(Kind::F64, Op::Max), 18, 8),
-        update(Update::FetchAndOp(Kind::I32, Op::BitOr), 19, 4),
-        update(Update::CompareAndSwap(Kind::I64), 20, 8),
+        update(Update::Accumulate(ElementKind::I64, Op::Sum), 16, 16),
+        update(Update::GetAccumulate(ElementKind::F64, Op::Max), 18, 8),
+        update(Update::FetchAndOp(ElementKind::I32, Op::BitOr), 19, 4),
+        update(Update::CompareAndSwap(ElementKind::I64), 20, 8),
         // For a long double, a trace has the bytes.
-        update(Update::Accumulate(Kind::Byte, Op::Replace), 22, 16),
+        update(Update::Accumulate(ElementKind::Byte, Op::Replace), 22, 16),
         put(24, 8),
         Step::Unlock { target: other },
         Step::LockAll { assert: Assert::None },

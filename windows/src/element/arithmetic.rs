@@ -4,14 +4,14 @@ use std::cmp::Ordering;
 
 use num_complex::Complex;
 
-use super::kind::{Element, Kind, Swappable};
+use super::kind::{Element, ElementKind, Swappable};
 use super::op::Op;
 use super::types::{Byte, DoubleInt, Logical, LongInt, Pair, ShortInt};
 
 macro_rules! integers {
     ($($type:ty, $kind:ident;)*) => {$(
         impl Element for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElementKind = ElementKind::$kind;
 
             #[inline(always)]
             fn combine(op: Op, target: Self, origin: Self) -> Self {
@@ -50,7 +50,7 @@ integers! {
 macro_rules! floats {
     ($($type:ty, $kind:ident;)*) => {$(
         impl Element for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElementKind = ElementKind::$kind;
 
             #[inline(always)]
             fn combine(op: Op, target: Self, origin: Self) -> Self {
@@ -77,7 +77,7 @@ floats! {
 macro_rules! complex {
     ($($type:ty, $kind:ident;)*) => {$(
         impl Element for Complex<$type> {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElementKind = ElementKind::$kind;
 
             #[inline(always)]
             fn combine(op: Op, target: Self, origin: Self) -> Self {
@@ -98,7 +98,7 @@ complex! {
 }
 
 impl Element for Logical {
-    const KIND: Kind = Kind::Logical;
+    const KIND: ElementKind = ElementKind::Logical;
 
     #[inline(always)]
     fn combine(op: Op, target: Self, origin: Self) -> Self {
@@ -115,7 +115,7 @@ impl Element for Logical {
 impl Swappable for Logical {}
 
 impl Element for Byte {
-    const KIND: Kind = Kind::Byte;
+    const KIND: ElementKind = ElementKind::Byte;
 
     #[inline(always)]
     fn combine(op: Op, target: Self, origin: Self) -> Self {
@@ -134,7 +134,7 @@ impl Swappable for Byte {}
 macro_rules! pairs {
     ($($type:ty, $kind:ident;)*) => {$(
         impl Element for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElementKind = ElementKind::$kind;
 
             #[inline(always)]
             fn combine(op: Op, target: Self, origin: Self) -> Self {

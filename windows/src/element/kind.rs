@@ -25,7 +25,7 @@ mod sealed {
 )]
 pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'static {
     /// The type as a value.
-    const KIND: Kind;
+    const KIND: ElementKind;
 
     /// Bytes of one element.
     const SIZE: u64 = size_of::<Self>() as u64;
@@ -76,7 +76,7 @@ impl Op {
     /// values have logical operations. Integers and bytes have bitwise operations. Pairs have minloc and maxloc. All
     /// kinds have replace and no_op.
     #[inline]
-    pub const fn is_defined_for(self, kind: Kind) -> bool {
+    pub const fn is_defined_for(self, kind: ElementKind) -> bool {
         kind.category().operations() & 1 << self.code() != 0
     }
 }
@@ -213,32 +213,32 @@ macro_rules! kinds {
         /// An [`Element`] type, as a value.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
-        pub enum Kind {
+        pub enum ElementKind {
             $(#[doc = concat!("`", stringify!($type), "`.")] $kind,)*
         }
 
-        impl Kind {
+        impl ElementKind {
             /// All kinds; the kind at index i has [`code`](Self::code) i.
-            pub const ALL: [Kind; [$(Kind::$kind),*].len()] = [$(Kind::$kind),*];
+            pub const ALL: [ElementKind; [$(ElementKind::$kind),*].len()] = [$(ElementKind::$kind),*];
 
             /// Bytes of an element.
             #[inline]
             pub const fn size(self) -> u64 {
                 match self {
-                    $(Kind::$kind => size_of::<$type>() as u64,)*
+                    $(ElementKind::$kind => size_of::<$type>() as u64,)*
                 }
             }
 
             /// The alignment of an element in Rust, in bytes.
             pub const fn align(self) -> u64 {
                 match self {
-                    $(Kind::$kind => align_of::<$type>() as u64,)*
+                    $(ElementKind::$kind => align_of::<$type>() as u64,)*
                 }
             }
 
             const fn category(self) -> Category {
                 match self {
-                    $(Kind::$kind => Category::$category,)*
+                    $(ElementKind::$kind => Category::$category,)*
                 }
             }
 
@@ -248,7 +248,7 @@ macro_rules! kinds {
             /// defined for the kind, nothing changes.
             pub fn combine_bytes(self, op: Op, target: &mut [u8], origin: &[u8]) {
                 match self {
-                    $(Kind::$kind => combine_bytes::<$type>(op, target, origin),)*
+                    $(ElementKind::$kind => combine_bytes::<$type>(op, target, origin),)*
                 }
             }
 
@@ -256,15 +256,15 @@ macro_rules! kinds {
             /// in a word.
             #[inline]
             pub(crate) fn combine_words(self, op: Op) -> CombineWords {
-                static ALL: [[CombineWords; Op::ALL.len()]; Kind::ALL.len()] = [$(combine_words::<$type>()),*];
+                static ALL: [[CombineWords; Op::ALL.len()]; ElementKind::ALL.len()] = [$(combine_words::<$type>()),*];
                 ALL[usize::from(self.code())][usize::from(op.code())]
             }
         }
 
-        impl Display for Kind {
+        impl Display for ElementKind {
             fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
                 f.pad(match self {
-                    $(Kind::$kind => $name,)*
+                    $(ElementKind::$kind => $name,)*
                 })
             }
         }
@@ -300,15 +300,15 @@ kinds! {
     Byte Byte, Byte, "byte";
 }
 
-impl Kind {
+impl ElementKind {
     /// Returns the kind's number in messages.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
     /// Returns the kind with that [`code`](Self::code), if there is one.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.get(usize::from(code)).copied()
+    pub fn from_code(code: u8) -> Option<ElementKind> {
+        ElementKind::ALL.get(usize::from(code)).copied()
     }
 
     /// Returns whether the kind is an integer.

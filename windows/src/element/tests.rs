@@ -28,16 +28,16 @@ fn apply<T: Element>(op: Op, target: T, origin: T) -> T {
 
 #[test]
 fn each_kind_has_the_operations_of_the_table() {
-    let defined = |kind: Kind| Op::ALL.map(|op| u8::from(op.is_defined_for(kind)));
-    let rows = |kinds: &[Kind], row| kinds.iter().for_each(|kind| assert_eq!(defined(*kind), row, "{kind}"));
-    rows(&Kind::ALL[..8], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
-    rows(&Kind::ALL[8..10], [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
-    rows(&Kind::ALL[10..20], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
-    rows(&Kind::ALL[20..22], [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
-    rows(&[Kind::Logical], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0]);
-    rows(&[Kind::Byte], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0]);
-    let swappable: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_swappable()).collect();
-    assert_eq!(swappable, [&Kind::ALL[..8], &[Kind::Logical, Kind::Byte]].concat());
+    let defined = |kind: ElementKind| Op::ALL.map(|op| u8::from(op.is_defined_for(kind)));
+    let rows = |kinds: &[ElementKind], row| kinds.iter().for_each(|kind| assert_eq!(defined(*kind), row, "{kind}"));
+    rows(&ElementKind::ALL[..8], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
+    rows(&ElementKind::ALL[8..10], [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
+    rows(&ElementKind::ALL[10..20], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
+    rows(&ElementKind::ALL[20..22], [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
+    rows(&[ElementKind::Logical], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0]);
+    rows(&[ElementKind::Byte], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0]);
+    let swappable: Vec<ElementKind> = ElementKind::ALL.into_iter().filter(|kind| kind.is_swappable()).collect();
+    assert_eq!(swappable, [&ElementKind::ALL[..8], &[ElementKind::Logical, ElementKind::Byte]].concat());
 }
 
 #[test]
@@ -45,14 +45,14 @@ fn codes_and_names() {
     for op in Op::ALL {
         assert_eq!(Op::from_code(op.code()), Some(op));
     }
-    for kind in Kind::ALL {
-        assert_eq!(Kind::from_code(kind.code()), Some(kind));
+    for kind in ElementKind::ALL {
+        assert_eq!(ElementKind::from_code(kind.code()), Some(kind));
     }
-    assert_eq!((Op::from_code(14), Kind::from_code(24)), (None, None));
+    assert_eq!((Op::from_code(14), ElementKind::from_code(24)), (None, None));
     assert_eq!(Op::MinLoc.to_string(), "minloc");
     assert_eq!(i32::KIND.to_string(), "i32");
     assert_eq!(Pair::<f64, i64>::KIND.to_string(), "pair of f64 and i64");
-    assert_eq!((Kind::PairF64I64.size(), Kind::PairI16.align()), (16, 2));
+    assert_eq!((ElementKind::PairF64I64.size(), ElementKind::PairI16.align()), (16, 2));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn pairs_of_two_sizes_have_the_layout_of_c() {
     let short = [7_i16.to_ne_bytes(), [0; 2]].concat();
     assert_eq!(bytemuck::bytes_of(&ShortInt::new(7, -1)), bytes(&short, -1));
     assert_eq!(
-        [Kind::DoubleInt, Kind::LongInt, Kind::ShortInt].map(|kind| (kind.size(), kind.align())),
+        [ElementKind::DoubleInt, ElementKind::LongInt, ElementKind::ShortInt].map(|kind| (kind.size(), kind.align())),
         [(16, 8), (16, 8), (8, 4)]
     );
     assert_eq!(format!("{:?}", ShortInt::new(7, 3)), "ShortInt { value: 7, index: 3 }");
@@ -164,22 +164,22 @@ fn words_hold_the_bytes_in_memory_order() {
 #[test]
 fn undefined_operations_change_nothing() {
     for op in Op::ALL {
-        if !op.is_defined_for(Kind::F64) {
+        if !op.is_defined_for(ElementKind::F64) {
             assert_eq!(apply(op, 3.0, 5.0), 3.0, "{op}");
         }
-        if !op.is_defined_for(Kind::PairI32) {
+        if !op.is_defined_for(ElementKind::PairI32) {
             assert_eq!(apply(op, Pair::new(3, 4), Pair::new(1, 1)), Pair::new(3, 4), "{op}");
         }
-        if !op.is_defined_for(Kind::U8) {
+        if !op.is_defined_for(ElementKind::U8) {
             assert_eq!(apply(op, 3_u8, 5), 3, "{op}");
         }
-        if !op.is_defined_for(Kind::ComplexF32) {
+        if !op.is_defined_for(ElementKind::ComplexF32) {
             assert_eq!(apply(op, Complex::new(3.0_f32, 4.0), Complex::default()), Complex::new(3.0, 4.0), "{op}");
         }
-        if !op.is_defined_for(Kind::Logical) {
+        if !op.is_defined_for(ElementKind::Logical) {
             assert_eq!(apply(op, Logical::new(true), Logical::new(false)), Logical::new(true), "{op}");
         }
-        if !op.is_defined_for(Kind::Byte) {
+        if !op.is_defined_for(ElementKind::Byte) {
             assert_eq!(apply(op, Byte(3), Byte(5)), Byte(3), "{op}");
         }
     }

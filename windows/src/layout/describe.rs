@@ -2,7 +2,7 @@
 
 use super::error::{LayoutError, Result};
 use super::tree::{Body, Kinds, Layout, Run, Shape, gcd, narrow, reach};
-use crate::{Element, Kind};
+use crate::{Element, ElementKind};
 
 /// The order of an array's elements in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,7 +20,7 @@ impl Layout {
     }
 
     /// Makes one element of a kind that is known only at run time.
-    pub fn of_kind(kind: Kind) -> Layout {
+    pub fn of_kind(kind: ElementKind) -> Layout {
         let (size, align) = (kind.size(), kind.align());
         let end = size as i64;
         let shape = Shape::Run(Run { offset: 0, bytes: size });

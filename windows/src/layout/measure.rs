@@ -2,7 +2,7 @@
 
 use super::error::{LayoutError, Result};
 use super::tree::{Kinds, Layout, Shape, narrow, reach};
-use crate::Kind;
+use crate::ElementKind;
 
 impl Layout {
     /// Returns `count` extents in bytes.
@@ -60,7 +60,7 @@ impl Layout {
 
     /// Returns the kind of all elements; `None` if they differ, or if there are no elements (the size is 0).
     #[inline]
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<ElementKind> {
         match self.kinds {
             Kinds::One(kind) => Some(kind),
             Kinds::None | Kinds::Mixed => None,
@@ -69,7 +69,7 @@ impl Layout {
 
     /// Returns whether all elements are of `kind`, which is true if there are none.
     #[inline]
-    pub fn is_all(&self, kind: Kind) -> bool {
+    pub fn is_all(&self, kind: ElementKind) -> bool {
         self.kinds == Kinds::None || self.kinds == Kinds::One(kind)
     }
 

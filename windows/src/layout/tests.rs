@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use super::error::Result;
 use super::tree::gcd;
 use super::*;
-use crate::{Kind, Pair};
+use crate::{ElementKind, Pair};
 
 /// The description of a layout.
 #[derive(Clone, Debug)]
 enum Spec {
-    Leaf(Kind),
+    Leaf(ElementKind),
     Contiguous(u64, Box<Spec>),
     Vector(u64, u64, i64, Box<Spec>),
     Hvector(u64, u64, i64, Box<Spec>),
@@ -119,7 +119,7 @@ impl Spec {
 /// The standard's typemap: every element with its displacement, in order, and the markers of bounds.
 #[derive(Clone, Debug, Default)]
 struct Typemap {
-    entries: Vec<(i64, Kind)>,
+    entries: Vec<(i64, ElementKind)>,
     marks: Vec<(i64, i64)>,
 }
 
@@ -159,12 +159,12 @@ impl Typemap {
     }
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    (0..Kind::ALL.len()).prop_map(|i| Kind::ALL[i])
+fn kind() -> impl Strategy<Value = ElementKind> {
+    (0..ElementKind::ALL.len()).prop_map(|i| ElementKind::ALL[i])
 }
 
 /// Generates layouts of up to some thousand bytes, whose leaves are from `kinds`.
-fn spec_of(kinds: impl Strategy<Value = Kind> + 'static) -> impl Strategy<Value = Spec> {
+fn spec_of(kinds: impl Strategy<Value = ElementKind> + 'static) -> impl Strategy<Value = Spec> {
     let leaf = kinds.prop_map(Spec::Leaf);
     leaf.prop_recursive(5, 64, 3, |inner| {
         let boxed = || inner.clone().prop_map(Box::new);
@@ -210,7 +210,7 @@ fn merged(bytes: &[i64]) -> Vec<Run> {
     runs
 }
 
-fn gap(kind: Kind) -> Layout {
+fn gap(kind: ElementKind) -> Layout {
     Layout::of_kind(kind).resized(0, 2 * kind.size() as i64).unwrap()
 }
 
@@ -230,7 +230,7 @@ proptest! {
         let first = typemap.entries.first().map(|(_, kind)| *kind);
         let one = typemap.entries.iter().all(|(_, kind)| Some(*kind) == first);
         prop_assert_eq!(layout.kind(), first.filter(|_| one));
-        prop_assert!(Kind::ALL.iter().all(|k| layout.is_all(*k) == typemap.entries.iter().all(|(_, e)| e == k)));
+        prop_assert!(ElementKind::ALL.iter().all(|k| layout.is_all(*k) == typemap.entries.iter().all(|(_, e)| e == k)));
         let runs = merged(&bytes);
         prop_assert_eq!(layout.runs(count).unwrap().collect::<Vec<_>>(), runs.clone());
         let single = layout.as_run(count).unwrap();
@@ -305,7 +305,7 @@ proptest! {
             }
         }
         prop_assert_eq!(pieces.unwrap().collect::<Vec<_>>(), expected);
-        for kind in [a.kind(), b.kind(), Some(Kind::I64)].into_iter().flatten() {
+        for kind in [a.kind(), b.kind(), Some(ElementKind::I64)].into_iter().flatten() {
             match pair_elements(&a, a_count, &b, b_count, kind.size()) {
                 Ok(mut pieces) => prop_assert!(pieces.all(|piece| piece.bytes.is_multiple_of(kind.size()))),
                 Err(_) => prop_assert!(!(a.is_all(kind) && b.is_all(kind))),
@@ -334,7 +334,7 @@ fn the_memory_of_a_layout_depends_on_its_description_only() {
     assert_eq!(runs.stack.capacity(), 0);
     assert_eq!(runs.skip(2).step_by(1000).nth(1), Some(Run { offset: 1002 * 16, bytes: 8 }));
     // Rows of a vector continue each other: one level. A box of three dimensions: two.
-    let all = Layout::contiguous(5, &gap(Kind::F64)).unwrap();
+    let all = Layout::contiguous(5, &gap(ElementKind::F64)).unwrap();
     assert_eq!(Layout::contiguous(3, &all).unwrap().body.parts, 1);
     let cube = Layout::subarray(&[9, 9, 9], &[3, 3, 3], &[1, 1, 1], Order::C, &Layout::of::<i32>()).unwrap();
     assert_eq!((cube.body.parts, cube.body.depth, cube.runs(1).unwrap().count()), (2, 2, 9));
@@ -409,7 +409,7 @@ fn depth_and_parts_are_limited() {
     };
     assert!(matches!(error, LayoutError::TooComplex { parts, .. } if parts > MAX_PARTS), "{error}");
     // Each level has one part, which does not fold.
-    let mut layout = gap(Kind::I8);
+    let mut layout = gap(ElementKind::I8);
     let mut levels = 0;
     let error = loop {
         match Layout::hvector(2, 1, 3 + levels, &layout) {

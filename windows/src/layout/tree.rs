@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::{LayoutError, MAX_DEPTH, MAX_PARTS, Result};
-use crate::Kind;
+use crate::ElementKind;
 
 /// Neighbouring bytes, in a buffer whose start has the offset 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,7 +60,7 @@ pub struct Layout {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kinds {
     None,
-    One(Kind),
+    One(ElementKind),
     Mixed,
 }
 

@@ -16,8 +16,7 @@ use crate::raw::matching::Matching;
 use crate::trace::recorder::{Event, Kind, Recorder, Started};
 use crate::two_sided::Requests;
 use crate::{
-    Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Kind as ElementKind, Op, Open,
-    Result, Team,
+    Attributes, Call, Config, ElementKind, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Op, Open, Result, Team,
 };
 
 #[derive(Debug)]

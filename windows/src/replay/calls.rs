@@ -8,7 +8,7 @@ use rmalab_locks::WindowLock;
 use super::memory::Moved;
 use super::step::{Step, Update};
 
-use crate::{Active, Batch, Call, Error, Kind, RawWindow, Result, Target, WindowDisp};
+use crate::{Active, Batch, Call, ElementKind, Error, RawWindow, Result, Target, WindowDisp};
 
 /// The largest number of bytes that overlapping operations of one batch read. Later operations of the batch do not
 /// overlap.
@@ -176,11 +176,11 @@ fn update<A: RemoteAtomics + ?Sized>(
         Update::Accumulate(kind, op) => target.accumulate_untyped(disp, kind, op, zeros),
         Update::GetAccumulate(kind, op) => target.get_accumulate_untyped(disp, kind, op, zeros, read),
         // Updates of words take the shortest path of the typed calls.
-        Update::FetchAndOp(Kind::U64, op) if is_word => target.fetch_and_op(disp, op, 0_u64).map(drop),
-        Update::FetchAndOp(Kind::I64, op) if is_word => target.fetch_and_op(disp, op, 0_i64).map(drop),
+        Update::FetchAndOp(ElementKind::U64, op) if is_word => target.fetch_and_op(disp, op, 0_u64).map(drop),
+        Update::FetchAndOp(ElementKind::I64, op) if is_word => target.fetch_and_op(disp, op, 0_i64).map(drop),
         Update::FetchAndOp(kind, op) => target.fetch_and_op_untyped(disp, kind, op, zeros, read),
-        Update::CompareAndSwap(Kind::U64) if is_word => target.compare_and_swap(disp, 0_u64, 0).map(drop),
-        Update::CompareAndSwap(Kind::I64) if is_word => target.compare_and_swap(disp, 0_i64, 0).map(drop),
+        Update::CompareAndSwap(ElementKind::U64) if is_word => target.compare_and_swap(disp, 0_u64, 0).map(drop),
+        Update::CompareAndSwap(ElementKind::I64) if is_word => target.compare_and_swap(disp, 0_i64, 0).map(drop),
         Update::CompareAndSwap(kind) => target.compare_and_swap_untyped(disp, kind, zeros, zeros, read),
     }
 }
@@ -197,23 +197,23 @@ fn overlapping_update<'env, A: RemoteAtomics + ?Sized>(
 ) -> Result<()> {
     let zeros = &zeros[..read.len()];
     match (call, &mut *read) {
-        (Update::FetchAndOp(Kind::U64, op), [_]) => batch.fetch_and_op(target, disp, op, 0, &mut read[0]),
-        (Update::FetchAndOp(Kind::I64, op), [_]) => {
+        (Update::FetchAndOp(ElementKind::U64, op), [_]) => batch.fetch_and_op(target, disp, op, 0, &mut read[0]),
+        (Update::FetchAndOp(ElementKind::I64, op), [_]) => {
             batch.fetch_and_op(target, disp, op, 0, bytemuck::cast_mut::<u64, i64>(&mut read[0]))
         }
-        (Update::FetchAndOp(Kind::F64, op), [_]) => {
+        (Update::FetchAndOp(ElementKind::F64, op), [_]) => {
             batch.fetch_and_op(target, disp, op, 0.0, bytemuck::cast_mut::<u64, f64>(&mut read[0]))
         }
-        (Update::CompareAndSwap(Kind::U64), [_]) => batch.compare_and_swap(target, disp, 0, 0, &mut read[0]),
-        (Update::CompareAndSwap(Kind::I64), [_]) => {
+        (Update::CompareAndSwap(ElementKind::U64), [_]) => batch.compare_and_swap(target, disp, 0, 0, &mut read[0]),
+        (Update::CompareAndSwap(ElementKind::I64), [_]) => {
             batch.compare_and_swap(target, disp, 0, 0, bytemuck::cast_mut::<u64, i64>(&mut read[0]))
         }
-        (Update::GetAccumulate(Kind::U64, op), _) => batch.get_accumulate(target, disp, op, zeros, read),
-        (Update::GetAccumulate(Kind::I64, op), _) => {
+        (Update::GetAccumulate(ElementKind::U64, op), _) => batch.get_accumulate(target, disp, op, zeros, read),
+        (Update::GetAccumulate(ElementKind::I64, op), _) => {
             let zeros: &[i64] = bytemuck::cast_slice(zeros);
             batch.get_accumulate(target, disp, op, zeros, bytemuck::cast_slice_mut(read))
         }
-        (Update::GetAccumulate(Kind::F64, op), _) => {
+        (Update::GetAccumulate(ElementKind::F64, op), _) => {
             let zeros: &[f64] = bytemuck::cast_slice(zeros);
             batch.get_accumulate(target, disp, op, zeros, bytemuck::cast_slice_mut(read))
         }

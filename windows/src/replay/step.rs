@@ -5,19 +5,19 @@ use std::sync::Arc;
 use rmalab_atomics::Rank;
 use rmalab_locks::{Assert, LockKind};
 
-use crate::{FenceAssert, Kind, Op, PostAssert, StartAssert, WindowDisp};
+use crate::{ElementKind, FenceAssert, Op, PostAssert, StartAssert, WindowDisp};
 
 /// An atomic update: the call that makes it, the type of the elements, and the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Update {
     /// Accumulate.
-    Accumulate(Kind, Op),
+    Accumulate(ElementKind, Op),
     /// Accumulate that returns the elements' old values.
-    GetAccumulate(Kind, Op),
+    GetAccumulate(ElementKind, Op),
     /// The same for one element.
-    FetchAndOp(Kind, Op),
+    FetchAndOp(ElementKind, Op),
     /// Compare-and-swap of one element.
-    CompareAndSwap(Kind),
+    CompareAndSwap(ElementKind),
 }
 
 /// One step of a rank: a call, or computation.

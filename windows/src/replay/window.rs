@@ -20,7 +20,7 @@ pub enum Locked {
 
 /// A phase of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Part {
+pub enum Phase {
     /// From the call of lock to its return.
     Acquire,
     /// From the return of lock to the call of unlock.
@@ -36,7 +36,7 @@ pub enum Part {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Observed {
     /// The phase.
-    pub part: Part,
+    pub phase: Phase,
     /// The lock.
     pub locked: Locked,
     /// Its beginning.
@@ -212,7 +212,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
         if assert == Assert::None {
             let end = ra.now();
             self.held.push((locked, end));
-            observer(Observed { part: Part::Acquire, locked, start, end });
+            observer(Observed { phase: Phase::Acquire, locked, start, end });
         }
         Ok(())
     }
@@ -222,14 +222,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
         let start = ra.now();
         let held = self.held.iter().rposition(|&(held, _)| held == locked).map(|at| self.held.swap_remove(at));
         if let Some((_, since)) = held {
-            observer(Observed { part: Part::Hold, locked, start: since, end: start });
+            observer(Observed { phase: Phase::Hold, locked, start: since, end: start });
         }
         match locked {
             Locked::All => self.window.unlock_all()?,
             Locked::Target(_, target) => self.window.unlock(target)?,
         }
         if held.is_some() {
-            observer(Observed { part: Part::Release, locked, start, end: ra.now() });
+            observer(Observed { phase: Phase::Release, locked, start, end: ra.now() });
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use rmalab_atomics::RemoteAtomics;
 
 use super::Target;
 use crate::element::{from_word, to_word};
-use crate::{Call, Error, Items, Kind, Op, Request, Result, WindowDisp, WithRequests};
+use crate::{Call, ElementKind, Error, Items, Op, Request, Result, WindowDisp, WithRequests};
 
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Like [`accumulate`](Self::accumulate), for elements of type `kind`.
@@ -15,7 +15,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// [`Error::Elements`] when `source` is not a whole number of elements, and the errors of
     /// [`accumulate`](Self::accumulate).
-    pub fn accumulate_untyped(&self, disp: WindowDisp, kind: Kind, op: Op, source: &[u8]) -> Result<()> {
+    pub fn accumulate_untyped(&self, disp: WindowDisp, kind: ElementKind, op: Op, source: &[u8]) -> Result<()> {
         self.check_elements(Call::Accumulate, kind, source.len())?;
         self.accumulate_elsewise(disp, kind, op, source)
     }
@@ -30,7 +30,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn get_accumulate_untyped(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         result: &mut [u8],
@@ -43,7 +43,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub(crate) fn fetch_and_op_untyped(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         value: &[u8],
         result: &mut [u8],
@@ -63,7 +63,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn compare_and_swap_untyped(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         expected: &[u8],
         desired: &[u8],
         result: &mut [u8],
@@ -88,7 +88,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         &self,
         disp: WindowDisp,
         target: Items<'_>,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         origin: Items<'_>,
@@ -108,7 +108,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         &self,
         disp: WindowDisp,
         target: Items<'_>,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         origin: Items<'_>,
@@ -131,7 +131,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn raccumulate_untyped(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: Vec<u8>,
     ) -> Result<Request<'e, A, u8>>
@@ -150,7 +150,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn rget_accumulate_untyped(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         mut result: Vec<u8>,
@@ -162,12 +162,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Ok(Request::done(result))
     }
 
-    fn check_element(&self, call: Call, kind: Kind, len: usize) -> Result<()> {
+    fn check_element(&self, call: Call, kind: ElementKind, len: usize) -> Result<()> {
         let (size, len) = (kind.size(), len as u64);
         if len == size { Ok(()) } else { Err(self.core.hear(Error::Elements { call, kind, size, len })) }
     }
 
-    fn check_elements(&self, call: Call, kind: Kind, len: usize) -> Result<()> {
+    fn check_elements(&self, call: Call, kind: ElementKind, len: usize) -> Result<()> {
         let (size, len) = (kind.size(), len as u64);
         if len.is_multiple_of(size) { Ok(()) } else { Err(self.core.hear(Error::Elements { call, kind, size, len })) }
     }

@@ -7,7 +7,7 @@ use rmalab_locks::Exclusion;
 
 use super::Target;
 use crate::accumulate::Updates;
-use crate::element::Kind;
+use crate::element::ElementKind;
 use crate::place::{TargetMemory, TargetPart};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappable, WindowDisp};
@@ -34,7 +34,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(never)]
-    pub(super) fn accumulate_elsewise(&self, disp: WindowDisp, kind: Kind, op: Op, source: &[u8]) -> Result<()> {
+    pub(super) fn accumulate_elsewise(&self, disp: WindowDisp, kind: ElementKind, op: Op, source: &[u8]) -> Result<()> {
         self.defined(Call::Accumulate, kind, op)?;
         let len = source.len() as u64;
         let done = match self.in_segment(disp, len) {
@@ -82,7 +82,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub(super) fn get_accumulate_elsewise(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         result: &mut [u8],
@@ -127,7 +127,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         call: Call,
         disp: WindowDisp,
         target: Items<'_>,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         source: &[u8],
         origin: Items<'_>,
@@ -304,7 +304,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(never)]
-    fn fetch_and_op_word(&self, disp: WindowDisp, kind: Kind, op: Op, value: u64) -> Result<u64> {
+    fn fetch_and_op_word(&self, disp: WindowDisp, kind: ElementKind, op: Op, value: u64) -> Result<u64> {
         self.defined(Call::FetchAndOp, kind, op)?;
         let old = self.reach_elements(Call::FetchAndOp, (kind, op), disp, kind.size(), |place, offset| {
             self.updates(place).one(offset, kind, op, value)
@@ -316,7 +316,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub(super) fn fetch_and_op_elsewise(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         op: Op,
         value: &[u8],
         result: &mut [u8],
@@ -354,7 +354,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub(super) fn compare_and_swap_elsewise(
         &self,
         disp: WindowDisp,
-        kind: Kind,
+        kind: ElementKind,
         expected: u64,
         desired: u64,
     ) -> Result<u64> {
@@ -386,7 +386,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(always)]
-    pub(super) fn defined(&self, call: Call, kind: Kind, op: Op) -> Result<()> {
+    pub(super) fn defined(&self, call: Call, kind: ElementKind, op: Op) -> Result<()> {
         if op.is_defined_for(kind) { Ok(()) } else { Err(self.core.hear(Error::Op { call, op, kind })) }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Rank, Topology};
 
-use crate::{Kind as ElementKind, Op};
+use crate::{ElementKind, Op};
 
 pub(super) const MAGIC: [u8; 8] = *b"rmalab\0T";
 pub(super) const VERSION: u32 = 3;

@@ -10,7 +10,7 @@ use super::TraceError;
 use super::events::Events;
 use super::format::{Event, Kind};
 use crate::replay::{Step, Update};
-use crate::{FenceAssert, Kind as ElementKind, Op, PostAssert, Result, StartAssert, WindowDisp};
+use crate::{ElementKind, FenceAssert, Op, PostAssert, Result, StartAssert, WindowDisp};
 
 /// The steps of a rank; from [`Trace::steps`](super::Trace::steps).
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::{ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, PUT
 use crate::accumulate::Updates;
 use crate::bias::AccumulatePath;
 use crate::dynamic::Dynamic;
-use crate::element::{Kind as ElementKind, Op, from_word, to_word};
+use crate::element::{ElementKind, Op, from_word, to_word};
 use crate::messages::{self, Error as MessagesError, Packet};
 use crate::place::TargetMemory;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};

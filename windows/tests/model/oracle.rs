@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rmalab_windows::{Kind, Op};
+use rmalab_windows::{ElementKind, Op};
 
 use super::program::{Act, Call, Contended, Phase, Plan, Step, Storm, StormWay, element};
 
@@ -43,22 +43,22 @@ pub(crate) fn pattern(rank: u32, len: usize) -> Vec<u8> {
 
 /// Returns the bytes of a local store.
 pub(crate) fn stored(salt: u32, len: usize) -> Vec<u8> {
-    (0..len as u32).map(|i| element(Kind::U8, salt, i)[0]).collect()
+    (0..len as u32).map(|i| element(ElementKind::U8, salt, i)[0]).collect()
 }
 
 /// Returns whether an element, or a part of a complex element, is a NaN.
-fn is_nan(kind: Kind, bytes: &[u8]) -> bool {
+fn is_nan(kind: ElementKind, bytes: &[u8]) -> bool {
     match kind {
-        Kind::ComplexF32 => bytes.chunks(4).any(|part| is_nan(Kind::F32, part)),
-        Kind::ComplexF64 => bytes.chunks(8).any(|part| is_nan(Kind::F64, part)),
-        Kind::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).is_nan(),
-        Kind::F64 => f64::from_ne_bytes(bytes.try_into().unwrap()).is_nan(),
+        ElementKind::ComplexF32 => bytes.chunks(4).any(|part| is_nan(ElementKind::F32, part)),
+        ElementKind::ComplexF64 => bytes.chunks(8).any(|part| is_nan(ElementKind::F64, part)),
+        ElementKind::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).is_nan(),
+        ElementKind::F64 => f64::from_ne_bytes(bytes.try_into().unwrap()).is_nan(),
         _ => false,
     }
 }
 
 /// Returns whether two elements are the same, as far as arithmetic determines them: it does not determine which NaN.
-fn same(kind: Kind, a: &[u8], b: &[u8]) -> bool {
+fn same(kind: ElementKind, a: &[u8], b: &[u8]) -> bool {
     a == b || is_nan(kind, a) && is_nan(kind, b)
 }
 

@@ -9,8 +9,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rmalab_windows::{
-    AccumulateStrategy, Config, FenceStrategy, Flavor, Kind, Layout, LockKind, Op, PolicyKind, PscwStrategy, Transport,
-    layout::Order,
+    AccumulateStrategy, Config, ElementKind, FenceStrategy, Flavor, Layout, LockKind, Op, PolicyKind, PscwStrategy,
+    Transport, layout::Order,
 };
 
 /// The largest number of windows of a program.
@@ -113,7 +113,7 @@ pub(crate) struct WindowPlan {
     pub(crate) sizes: Vec<usize>,
     pub(crate) units: Vec<u32>,
     pub(crate) config: Config,
-    kind: Kind,
+    kind: ElementKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -331,7 +331,7 @@ pub(crate) struct Act {
     /// The target; `None` is the null target.
     pub(crate) target: Option<u32>,
     pub(crate) call: Call,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ElementKind,
     pub(crate) op: Op,
     /// In the target's units.
     pub(crate) disp: i64,
@@ -394,7 +394,7 @@ impl Act {
 }
 
 /// Returns the bytes of an element for `salt` and `i`: half of the values are small numbers, so that values repeat.
-pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
+pub(crate) fn element(kind: ElementKind, salt: u32, i: u32) -> Vec<u8> {
     let mut bits = (u64::from(salt) << 32 | u64::from(i)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits ^= bits >> 32;
@@ -409,15 +409,21 @@ pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
     };
     let size = kind.size() as usize;
     match kind {
-        Kind::F32 => ((number % 1000) as f32 / 8.0).to_ne_bytes().to_vec(),
-        Kind::F64 => ((number % 1000) as f64 / 8.0).to_ne_bytes().to_vec(),
-        Kind::PairF32I32 => [((number % 8) as f32).to_ne_bytes().to_vec(), field(4, number >> 8)].concat(),
-        Kind::PairF64I64 => [((number % 8) as f64).to_ne_bytes().to_vec(), field(8, number >> 8)].concat(),
-        Kind::DoubleInt => [((number % 8) as f64).to_ne_bytes().to_vec(), field(4, number >> 8), vec![0; 4]].concat(),
-        Kind::LongInt => [field(8, small), field(4, bits >> 40), vec![0; 4]].concat(),
-        Kind::ShortInt => [field(2, small), vec![0; 2], field(4, bits >> 40)].concat(),
-        Kind::ComplexF32 => [number, number >> 8].map(|part| ((part % 1000) as f32 / 8.0).to_ne_bytes()).concat(),
-        Kind::ComplexF64 => [number, number >> 8].map(|part| ((part % 1000) as f64 / 8.0).to_ne_bytes()).concat(),
+        ElementKind::F32 => ((number % 1000) as f32 / 8.0).to_ne_bytes().to_vec(),
+        ElementKind::F64 => ((number % 1000) as f64 / 8.0).to_ne_bytes().to_vec(),
+        ElementKind::PairF32I32 => [((number % 8) as f32).to_ne_bytes().to_vec(), field(4, number >> 8)].concat(),
+        ElementKind::PairF64I64 => [((number % 8) as f64).to_ne_bytes().to_vec(), field(8, number >> 8)].concat(),
+        ElementKind::DoubleInt => {
+            [((number % 8) as f64).to_ne_bytes().to_vec(), field(4, number >> 8), vec![0; 4]].concat()
+        }
+        ElementKind::LongInt => [field(8, small), field(4, bits >> 40), vec![0; 4]].concat(),
+        ElementKind::ShortInt => [field(2, small), vec![0; 2], field(4, bits >> 40)].concat(),
+        ElementKind::ComplexF32 => {
+            [number, number >> 8].map(|part| ((part % 1000) as f32 / 8.0).to_ne_bytes()).concat()
+        }
+        ElementKind::ComplexF64 => {
+            [number, number >> 8].map(|part| ((part % 1000) as f64 / 8.0).to_ne_bytes()).concat()
+        }
         _ if kind.is_pair() => [field(size / 2, small), field(size / 2, bits >> 40)].concat(),
         _ => field(size, number),
     }
@@ -531,7 +537,7 @@ impl Shape {
     }
 
     /// Returns the layout, and the number of its items.
-    pub(crate) fn layout(self, n: usize, kind: Kind) -> (Layout, u64) {
+    pub(crate) fn layout(self, n: usize, kind: ElementKind) -> (Layout, u64) {
         let one = Layout::of_kind(kind);
         let size = kind.size() as i64;
         let total = n as u64;
@@ -592,7 +598,7 @@ pub(crate) struct Storm {
     pub(crate) target: u32,
     pub(crate) disp: i64,
     pub(crate) start: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ElementKind,
     pub(crate) way: StormWay,
     /// The number of times that each rank adds.
     pub(crate) times: u64,
@@ -615,7 +621,7 @@ pub(crate) struct Contended {
     pub(crate) window: usize,
     pub(crate) target: u32,
     pub(crate) start: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ElementKind,
     /// The rank, the number of its act, and the number of the element in the act, in the order of each rank's calls.
     pub(crate) updates: Vec<(u32, usize, usize)>,
 }
@@ -644,7 +650,7 @@ enum Pending {
     No,
     Put,
     Get,
-    Update(Kind, usize),
+    Update(ElementKind, usize),
 }
 
 #[derive(Debug)]
@@ -684,7 +690,7 @@ impl Ledger {
     }
 
     /// `start` is the offset of the byte's element.
-    fn fit(&self, touch: Touch, rank: u32, usage: Use, kind: Kind, start: usize, locked: bool) -> Fit {
+    fn fit(&self, touch: Touch, rank: u32, usage: Use, kind: ElementKind, start: usize, locked: bool) -> Fit {
         let settle = |needed: bool| if needed { Fit::Settle } else { Fit::Fits };
         match touch {
             Touch::Nothing => Fit::Fits,
@@ -864,7 +870,7 @@ fn window_plan(
             .map(|rank| if flavor == Flavor::Dynamic { 1 } else { unit_of(if uniform { 0 } else { rank }) })
             .collect(),
         config,
-        kind: Kind::ALL[usize::from(kind) % Kind::ALL.len()],
+        kind: ElementKind::ALL[usize::from(kind) % ElementKind::ALL.len()],
     }
 }
 
@@ -969,7 +975,7 @@ impl Planner {
         let target = u32::from(target) % ranks;
         let (size, unit) = (here.sizes[target as usize], here.units[target as usize] as usize);
         // The integers come first.
-        let kind = Kind::ALL[usize::from(kind) % 8];
+        let kind = ElementKind::ALL[usize::from(kind) % 8];
         let bytes = kind.size() as usize;
         // Mostly aligned, so that all paths occur.
         let start = (usize::from(at >> 1) % 4 * bytes * if at & 1 == 0 { unit } else { 1 }).next_multiple_of(unit);
@@ -1156,7 +1162,11 @@ impl Planner {
         let here = &self.plan.windows[window];
         let (size, unit) = (here.sizes[target as usize] as i64, i64::from(here.units[target as usize]));
         let mut call = Call::OFTEN[usize::from(raw.what) % Call::OFTEN.len()];
-        let kind = if raw.kind & 7 == 0 { Kind::ALL[usize::from(raw.kind >> 3) % Kind::ALL.len()] } else { here.kind };
+        let kind = if raw.kind & 7 == 0 {
+            ElementKind::ALL[usize::from(raw.kind >> 3) % ElementKind::ALL.len()]
+        } else {
+            here.kind
+        };
         if call == Call::CompareAndSwap && !kind.is_swappable() {
             call = Call::FetchAndOp;
         }
@@ -1280,9 +1290,9 @@ impl Planner {
         let len = (1 + i64::from(raw.there) % 24).min(size - disp * unit).max(0) as usize;
         let range = (disp * unit) as usize..(disp * unit) as usize + len;
         let part = &self.ledger.touches[window][target];
-        let fits = |touch| self.ledger.fit(touch, rank, Use::Get, Kind::U8, 0, locked) == Fit::Fits;
+        let fits = |touch| self.ledger.fit(touch, rank, Use::Get, ElementKind::U8, 0, locked) == Fit::Fits;
         if range.clone().all(|byte| fits(part[byte])) {
-            let get = Act { kind: Kind::U8, call: Call::Get, n: len, ..act.clone() };
+            let get = Act { kind: ElementKind::U8, call: Call::Get, n: len, ..act.clone() };
             for byte in range {
                 self.ledger.enter(&get, 0, byte, rank, locked, Use::Get);
             }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_windows::{
-    Assert, Error, FenceAssert, Flavor, Kind, LockKind, Op, Passive, PostAssert, RawWindow, Request, StartAssert,
-    Target, Team, Transport, UserMemory, Window, WindowDisp,
+    Assert, ElementKind, Error, FenceAssert, Flavor, LockKind, Op, Passive, PostAssert, RawWindow, Request,
+    StartAssert, Target, Team, Transport, UserMemory, Window, WindowDisp,
 };
 
 use super::oracle::{Oracle, Seen, differ, pattern, stored};
@@ -19,7 +19,7 @@ type Win<'t> = RawWindow<'t, Mapped>;
 type Requests<'w> = Vec<(usize, bool, Request<'w, Mapped, u8>)>;
 
 /// Returns an element of a kind, as bytes, after an update by one value.
-fn combined(kind: Kind, op: Op, mut element: Vec<u8>, value: &[u8]) -> Vec<u8> {
+fn combined(kind: ElementKind, op: Op, mut element: Vec<u8>, value: &[u8]) -> Vec<u8> {
     kind.combine_bytes(op, &mut element, value);
     element
 }

@@ -35,7 +35,7 @@ use super::network::{Network, Shape};
 use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
 use super::queue::{Event, Queue};
 use super::stacks::SlabStack;
-use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
+use super::stats::{Busiest, Hottest, OperationKind, Operations, Stats};
 use super::turns::RoundRobin;
 use super::{Clock, Forsaken, Progress, Reply};
 use crate::backend::mapped::OPERATION;
@@ -462,26 +462,26 @@ impl<'p> World<'p> {
         match op {
             Op::Word { at, op: op @ WordOp::Put(_) } => {
                 let distance = self.distance(me, at.rank);
-                self.operations.add(Kind::Put, distance);
+                self.operations.add(OperationKind::Put, distance);
                 let message = self.message(Message { origin: me, at, load: Load::Word(op) });
                 self.post(message, rank, distance, WORD as usize, self.local_atomics);
             }
             Op::Word { at, op } => {
                 let distance = self.distance(me, at.rank);
-                let kind = if op == WordOp::Get { Kind::Get } else { Kind::Atomic };
+                let kind = if op == WordOp::Get { OperationKind::Get } else { OperationKind::Atomic };
                 self.operations.add(kind, distance);
                 self.ranks[rank as usize].blocked = Blocked::Message;
                 let message = self.message(Message { origin: me, at, load: Load::Word(op) });
                 let adapter = matches!(self.local_atomics, LocalAtomics::Nic);
                 match distance {
                     Distance::Remote => self.send(message, 0),
-                    Distance::Own if adapter && kind == Kind::Get => self.local(message),
+                    Distance::Own if adapter && kind == OperationKind::Get => self.local(message),
                     _ if adapter => self.send(message, 0),
                     _ => self.local(message),
                 }
             }
             Op::Start { at, op, result } => {
-                let kind = if op == WordOp::Get { Kind::Get } else { Kind::Atomic };
+                let kind = if op == WordOp::Get { OperationKind::Get } else { OperationKind::Atomic };
                 self.operations.add(kind, self.distance(me, at.rank));
                 let request = self.gets.begin(me, at.rank, result.cast());
                 let message = self.message(Message { origin: me, at, load: Load::Started { request, op } });
@@ -491,7 +491,7 @@ impl<'p> World<'p> {
             }
             Op::PutBytes { at, source, len } => {
                 let distance = self.distance(me, at.rank);
-                self.operations.add(Kind::Bulk, distance);
+                self.operations.add(OperationKind::Bulk, distance);
                 let mut bytes = vec![0; len].into_boxed_slice();
                 // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
                 unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
@@ -501,7 +501,7 @@ impl<'p> World<'p> {
             }
             Op::GetBytes { at, dest, len } => {
                 let distance = self.distance(me, at.rank);
-                self.operations.add(Kind::Bulk, distance);
+                self.operations.add(OperationKind::Bulk, distance);
                 let request = self.gets.begin(me, at.rank, dest);
                 let message = self.message(Message { origin: me, at, load: Load::GetBytes { request, len } });
                 self.open(rank, at.rank);

@@ -5,7 +5,7 @@ use crate::engine::sim::profile::Span;
 
 /// The kinds of counted operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum OperationKind {
     /// fetch_add, compare_and_swap, fetch_store.
     Atomic,
     /// A get of a word.
@@ -16,9 +16,10 @@ pub enum Kind {
     Bulk,
 }
 
-impl Kind {
+impl OperationKind {
     /// All kinds.
-    pub const ALL: [Kind; 4] = [Kind::Atomic, Kind::Get, Kind::Put, Kind::Bulk];
+    pub const ALL: [OperationKind; 4] =
+        [OperationKind::Atomic, OperationKind::Get, OperationKind::Put, OperationKind::Bulk];
 }
 
 /// Operations by kind and distance.
@@ -27,7 +28,7 @@ pub struct Operations([[u64; 3]; 4]);
 
 impl Operations {
     /// Returns the number of operations of a kind at a distance.
-    pub fn count(&self, kind: Kind, distance: Distance) -> u64 {
+    pub fn count(&self, kind: OperationKind, distance: Distance) -> u64 {
         self.0[kind as usize][distance.index()]
     }
 
@@ -42,7 +43,7 @@ impl Operations {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, kind: Kind, distance: Distance) {
+    pub(super) fn add(&mut self, kind: OperationKind, distance: Distance) {
         self.0[kind as usize][distance.index()] += 1;
     }
 }

@@ -237,7 +237,9 @@ impl Hosts {
             grace: self.grace,
             ending: None,
             exit_code: None,
-            failures: 0,
+            passed_on: None,
+            reported: false,
+            unreported: 0,
             undecided: Vec::new(),
             out: Writer::start(&tell)?,
             err: Writer::start(&tell)?,
@@ -263,6 +265,7 @@ impl Hosts {
             }
             for signal in arrivals.take() {
                 signals += 1;
+                job.passed_on.get_or_insert(signal);
                 job.say_to_all(byte_of(signal).as_slice());
             }
             if beat.elapsed() >= BEAT {
@@ -547,8 +550,12 @@ struct Running {
     ending: Option<Instant>,
     /// The exit code of the first failure.
     exit_code: Option<i32>,
-    /// The number of failed ranks.
-    failures: u32,
+    /// The signal that was passed on to the ranks, if one was.
+    passed_on: Option<i32>,
+    /// True if a failure was reported.
+    reported: bool,
+    /// The number of failures that were not reported, without the ends by the signal that was passed on.
+    unreported: u32,
     /// The ranks that have exited with 0, and whose connections to the hub have not ended yet: the part, the process
     /// and the time.
     undecided: Vec<(usize, Rank, u32, Instant)>,
@@ -626,16 +633,31 @@ impl Running {
     }
 
     fn rank_failed(&mut self, at: usize, rank: Rank, pid: u32, status: ExitStatus, stayed: bool) {
-        self.failures += 1;
-        let how = format!("{}: {}", self.parts[at].name, super::describe(rank, pid, status, stayed));
-        self.fail(super::exit_code(status), &how);
+        let code = super::exit_code(status);
+        if super::is_by_signal(status, self.passed_on) {
+            // The user who sent the signal needs no report of that.
+            self.begin_to_end(code);
+        } else if self.reported {
+            self.unreported += 1;
+        } else {
+            let how = format!("{}: {}", self.parts[at].name, super::describe(rank, pid, status, stayed));
+            self.fail(code, &how);
+        }
     }
 
-    /// Reports the first failure, which also decides the exit code.
+    /// Reports the first failure.
     fn fail(&mut self, code: i32, how: &str) {
+        if !self.reported {
+            self.reported = true;
+            self.report(how.to_owned());
+        }
+        self.begin_to_end(code);
+    }
+
+    /// Ends the ranks. The first failure decides the exit code.
+    fn begin_to_end(&mut self, code: i32) {
         if self.exit_code.is_none() {
             self.exit_code = Some(code);
-            self.report(how.to_owned());
             self.ending = Some(Instant::now() + 2 * self.grace + BESIDE);
             self.say_to_all(&[END]);
         }
@@ -653,8 +675,8 @@ impl Running {
 
     /// Writes the last messages, and lets the writers end when they have written everything.
     fn close_output(&mut self) {
-        if self.err.pieces.is_some() && self.failures > 1 {
-            let others = self.failures - 1;
+        if self.err.pieces.is_some() && self.unreported > 0 {
+            let others = self.unreported;
             self.report(format!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" }));
         }
         self.out.pieces = None;

@@ -35,6 +35,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// report it.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// The system's answers by which the program, not the system, is the cause of a start that fails.
+const OF_THE_PROGRAM: [Errno; 7] =
+    [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::NOTDIR, Errno::LOOP, Errno::TXTBSY, Errno::TOOBIG];
+
 /// The receiver of the report that a rank has ended.
 pub(super) enum Ended {
     /// No receiver.
@@ -112,7 +116,8 @@ struct Supervisor {
     grace: Duration,
     time_limit: Option<(Duration, Instant)>,
     ending: Ending,
-    signalled: bool,
+    /// The signal that was passed on to the ranks, if one was.
+    passed_on: Option<Signal>,
     /// True if everything has to end at once, including the output.
     at_once: bool,
     /// The time at which unread output is given up.
@@ -120,7 +125,10 @@ struct Supervisor {
     /// True if output was given up.
     gave_up: bool,
     first_failure: Option<Rank>,
-    failures: usize,
+    /// True if a failure was reported.
+    reported: bool,
+    /// The number of failures that were not reported, without the ends by the signal that was passed on.
+    unreported: usize,
     /// For each rank, true if it has exited with 0 without leaving its world.
     stayed: Vec<Rank>,
     timed_out: Option<Duration>,
@@ -172,12 +180,13 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
         grace: plan.grace,
         time_limit: plan.time_limit.map(|limit| (limit, Instant::now() + limit)),
         ending: Ending::No,
-        signalled: false,
+        passed_on: None,
         at_once: false,
         give_up: None,
         gave_up: false,
         first_failure: None,
-        failures: 0,
+        reported: false,
+        unreported: 0,
         stayed: Vec::new(),
         timed_out: None,
     };
@@ -205,7 +214,8 @@ fn carriers(output: Output, lines: Vec<Lines>) -> Result<Vec<Carrier>> {
 }
 
 fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Handle, Vec<Lines>)> {
-    let failed = |error: std::io::Error| Error::system(format!("starting {rank} ({})", plan.program.display()), error);
+    let what = || format!("starting {rank} ({})", plan.program.display());
+    let failed = |error: std::io::Error| Error::system(what(), error);
     let piped = matches!(plan.output, Output::Prefixed | Output::Lines(_));
     let mut command = Command::new(&plan.program);
     command.args(&plan.args).stdin(Stdio::null()).process_group(0);
@@ -238,7 +248,10 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
     // SAFETY: `in_child` only makes system calls. It takes no lock and allocates nothing, which a process forked from one
     // of several threads must not do.
     unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(failed)?;
+    let child = command.spawn().map_err(|error| match Errno::from_io_error(&error) {
+        Some(errno) if OF_THE_PROGRAM.contains(&errno) => Error::program(what(), &error),
+        _ => failed(error),
+    })?;
     // A sandbox may refuse it. Then the loop looks for the end of the rank at intervals.
     let pidfd = rustix::process::pidfd_open(pid(&child), PidfdFlags::empty()).ok();
     let handle = Handle { pid: child.id(), pidfd, reaped: Mutex::new(false) };
@@ -475,10 +488,10 @@ impl Supervisor {
     }
 
     fn pass_on_one(&mut self, signal: i32) {
-        if self.signalled {
+        if self.passed_on.is_some() {
             self.end_at_once();
         } else if let Some(signal) = Signal::from_named_raw(signal) {
-            self.signalled = true;
+            self.passed_on = Some(signal);
             self.ask_all(signal);
         }
     }
@@ -564,12 +577,17 @@ impl Supervisor {
         if stayed {
             self.stayed.push(rank);
         }
-        self.failures += 1;
         let first = *self.first_failure.get_or_insert(self.first_marked().unwrap_or(rank));
-        if first == rank {
-            self.report(&super::describe(rank, self.handles[at].pid, status, stayed));
-        }
         self.begin_to_end();
+        if self.is_by_signal(rank) {
+            return Ok(());
+        }
+        if !self.reported && (first == rank || self.is_by_signal(first)) {
+            self.reported = true;
+            self.report(&super::describe(rank, self.handles[at].pid, status, stayed));
+        } else {
+            self.unreported += 1;
+        }
         Ok(())
     }
 
@@ -578,6 +596,12 @@ impl Supervisor {
     fn first_marked(&self) -> Option<Rank> {
         let first = self.mapping.as_ref()?.failed()?;
         self.ranks.get(first.index()).filter(|process| process.status.is_none()).map(|_| first)
+    }
+
+    /// Returns whether the signal that was passed on has ended a rank. The user who sent it needs no report of that.
+    fn is_by_signal(&self, rank: Rank) -> bool {
+        let status = self.ranks.get((rank.0 - self.first) as usize).and_then(|process| process.status);
+        status.is_some_and(|status| super::is_by_signal(status, self.passed_on.map(Signal::as_raw)))
     }
 
     /// Queues a line for standard error, if failures are reported there.
@@ -590,8 +614,8 @@ impl Supervisor {
     }
 
     fn report_the_rest(&self) {
-        if self.failures > 1 {
-            let others = self.failures - 1;
+        if self.unreported > 0 {
+            let others = self.unreported;
             self.report(&format!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" }));
         }
     }

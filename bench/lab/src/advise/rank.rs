@@ -1,7 +1,7 @@
 //! One rank of a run, on any backend.
 
 use rmalab_atomics::RemoteAtomics;
-use rmalab_windows::replay::{Locked, Observed, Part, Replay, Step};
+use rmalab_windows::replay::{Locked, Observed, Phase, Replay, Step};
 use rmalab_windows::{Result, Team, Window};
 use serde::{Deserialize, Serialize};
 
@@ -46,12 +46,12 @@ pub(super) fn drive(
         computes += computed(&step).as_nanos() as u64;
         Ok(step)
     });
-    replay.run(steps, |Observed { part, locked, start, end }| {
+    replay.run(steps, |Observed { phase, locked, start, end }| {
         let took = end.since(start).as_nanos() as u64;
-        match part {
-            Part::Acquire => held.push((locked, took)),
-            Part::Hold => {}
-            Part::Release => {
+        match phase {
+            Phase::Acquire => held.push((locked, took)),
+            Phase::Hold => {}
+            Phase::Release => {
                 if let Some(at) = held.iter().rposition(|&(other, _)| other == locked) {
                     let all = held.swap_remove(at).1 + took;
                     done.acquisitions += 1;

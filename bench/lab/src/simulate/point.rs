@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmalab_atomics::Distance;
 use rmalab_atomics::sim::profile::Span;
-use rmalab_atomics::sim::{Kind, Stats};
+use rmalab_atomics::sim::{OperationKind, Stats};
 use serde::Serialize;
 
 use super::options::{Load, Options, Target};
@@ -248,10 +248,10 @@ impl Point {
             readers: side(0),
             writers: side(1),
             operations: Operations {
-                atomic: operations(Kind::Atomic),
-                get: operations(Kind::Get),
-                put: operations(Kind::Put),
-                bulk: operations(Kind::Bulk),
+                atomic: operations(OperationKind::Atomic),
+                get: operations(OperationKind::Get),
+                put: operations(OperationKind::Put),
+                bulk: operations(OperationKind::Bulk),
             },
             utilization: stats.busiest.map_or(0.0, |busiest| busiest.utilization),
             mean_queue: stats.busiest.map_or(0.0, |busiest| busiest.mean_queue),

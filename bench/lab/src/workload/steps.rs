@@ -5,7 +5,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::SplitMix64;
 use rmalab_atomics::{Rank, WORD};
 use rmalab_windows::replay::{Step, Update};
-use rmalab_windows::{Assert, Kind, LockKind, Op, WindowDisp};
+use rmalab_windows::{Assert, ElementKind, LockKind, Op, WindowDisp};
 
 use super::table::{Popularity, Requests, scattered};
 use super::{Acquire, Class, Operation, OperationKind, Span, Targets, Workload};
@@ -170,7 +170,9 @@ impl<'w> Steps<'w> {
         match kind {
             OperationKind::Put => Step::Put { target, disp, bytes },
             OperationKind::Get => Step::Get { target, disp, bytes },
-            OperationKind::Update => Step::Update { call: Update::FetchAndOp(Kind::U64, Op::Sum), target, disp, bytes },
+            OperationKind::Update => {
+                Step::Update { call: Update::FetchAndOp(ElementKind::U64, Op::Sum), target, disp, bytes }
+            }
         }
     }
 }

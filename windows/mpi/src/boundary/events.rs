@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mpi_sys as ffi;
 use rmalab_atomics::Rank;
 use rmalab_windows::replay::{Step, Update};
-use rmalab_windows::{Call, Kind, LockKind, Op, WindowDisp};
+use rmalab_windows::{Call, ElementKind, LockKind, Op, WindowDisp};
 
 use super::host::{self, Group};
 use super::native::Remote;
@@ -35,7 +35,7 @@ pub(super) fn operation(
     let element = Types::all().dense(there.of).or_else(|| Types::all().dense(types::element(there.of)?));
     let op = op.map_or(Some(Op::Replace), types::op);
     let known = element.and_then(|element| element.kind).zip(op);
-    let fits = |&(kind, op): &(Kind, Op)| {
+    let fits = |&(kind, op): &(ElementKind, Op)| {
         op.is_defined_for(kind)
             && bytes.is_multiple_of(kind.size())
             && (call != Call::CompareAndSwap || kind.is_swappable())
@@ -43,8 +43,8 @@ pub(super) fn operation(
     let Some((kind, op)) = known.filter(fits) else {
         record::inexact();
         let call = match call {
-            Call::Accumulate => Update::Accumulate(Kind::Byte, Op::Replace),
-            _ => Update::GetAccumulate(Kind::Byte, Op::Replace),
+            Call::Accumulate => Update::Accumulate(ElementKind::Byte, Op::Replace),
+            _ => Update::GetAccumulate(ElementKind::Byte, Op::Replace),
         };
         return Some(Step::Update { call, target, disp, bytes });
     };

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use mpi_sys as ffi;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{
-    Assert, Call, Error, FenceAssert, Flavor, Kind, Layout, LockKind, Op, PostAssert, StartAssert, WindowDisp,
+    Assert, Call, ElementKind, Error, FenceAssert, Flavor, Layout, LockKind, Op, PostAssert, StartAssert, WindowDisp,
 };
 
 use super::engine::{Engine, Memory, Shared, program_memory};
@@ -390,7 +390,7 @@ impl Native {
     #[inline(always)]
     fn is_integer(&self, of: ffi::MPI_Datatype) -> bool {
         let (last, dense) = self.last_type.get();
-        of == last && matches!(dense.kind, Some(Kind::I64 | Kind::U64))
+        of == last && matches!(dense.kind, Some(ElementKind::I64 | ElementKind::U64))
     }
 
     /// Puts a word, or does nothing and returns false.
@@ -903,10 +903,10 @@ impl Native {
         let (call, disp) = (Call::CompareAndSwap, WindowDisp(disp));
         // The engine lacks Fortran's logical values and integers. The call swaps bytes.
         let kind = dense.kind.or(match dense.size {
-            1 => Some(Kind::U8),
-            2 => Some(Kind::U16),
-            4 => Some(Kind::U32),
-            8 => Some(Kind::U64),
+            1 => Some(ElementKind::U8),
+            2 => Some(ElementKind::U16),
+            4 => Some(ElementKind::U32),
+            8 => Some(ElementKind::U64),
             _ => None,
         });
         let Some(kind) = kind else { return refuse(ffi::MPI_ERR_TYPE) };

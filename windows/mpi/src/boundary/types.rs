@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use mpi_sys as ffi;
 use rmalab_windows::layout::Order;
-use rmalab_windows::{Error, Kind, Layout, LayoutError, Op};
+use rmalab_windows::{ElementKind, Error, Layout, LayoutError, Op};
 
 use super::native::Items;
 use crate::policy::{Failure, Result};
@@ -41,7 +41,7 @@ pub(crate) struct Dense {
     /// Bytes of an element.
     pub(crate) size: u64,
     /// The engine's type, if it has one.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<ElementKind>,
 }
 
 /// The number of places in the table, a power of two, several times as many as types.
@@ -101,7 +101,7 @@ impl Types {
     /// Returns some dense type, with its handle.
     pub(crate) fn bytes(&self) -> (ffi::MPI_Datatype, Dense) {
         // SAFETY: a constant of C.
-        (unsafe { ffi::RSMPI_UINT8_T }, Dense { size: 1, kind: Some(Kind::U8) })
+        (unsafe { ffi::RSMPI_UINT8_T }, Dense { size: 1, kind: Some(ElementKind::U8) })
     }
 
     /// Returns a predefined type that has no gaps.
@@ -119,24 +119,24 @@ impl Types {
 }
 
 /// Returns the engine's type of this class (see predefined.c) and size.
-fn kind(class: u8, size: c_int) -> Option<Kind> {
+fn kind(class: u8, size: c_int) -> Option<ElementKind> {
     Some(match (class, size) {
-        (b'i', 1) => Kind::I8,
-        (b'i', 2) => Kind::I16,
-        (b'i', 4) => Kind::I32,
-        (b'i', 8) => Kind::I64,
-        (b'u', 1) => Kind::U8,
-        (b'u', 2) => Kind::U16,
-        (b'u', 4) => Kind::U32,
-        (b'u', 8) => Kind::U64,
-        (b'f', 4) => Kind::F32,
-        (b'f', 8) => Kind::F64,
-        (b'c', 8) => Kind::ComplexF32,
-        (b'c', 16) => Kind::ComplexF64,
-        (b'l', 1) => Kind::Logical,
-        (b'b', 1) => Kind::Byte,
-        (b'p', 8) => Kind::PairI32,
-        (b'q', 8) => Kind::PairF32I32,
+        (b'i', 1) => ElementKind::I8,
+        (b'i', 2) => ElementKind::I16,
+        (b'i', 4) => ElementKind::I32,
+        (b'i', 8) => ElementKind::I64,
+        (b'u', 1) => ElementKind::U8,
+        (b'u', 2) => ElementKind::U16,
+        (b'u', 4) => ElementKind::U32,
+        (b'u', 8) => ElementKind::U64,
+        (b'f', 4) => ElementKind::F32,
+        (b'f', 8) => ElementKind::F64,
+        (b'c', 8) => ElementKind::ComplexF32,
+        (b'c', 16) => ElementKind::ComplexF64,
+        (b'l', 1) => ElementKind::Logical,
+        (b'b', 1) => ElementKind::Byte,
+        (b'p', 8) => ElementKind::PairI32,
+        (b'q', 8) => ElementKind::PairF32I32,
         _ => return None,
     })
 }
