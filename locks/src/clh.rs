@@ -11,6 +11,9 @@
 //! - An acquisition without contention takes one atomic. Its release takes none: it is a put to a word of the rank itself.
 //! - A waiter polls a word of its predecessor. No rank polls the home, and at most one rank polls each word.
 //! - A rank cannot take its request back, so there is a try, but no deadline.
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with posted puts that
+//!   arrive late: 4 ranks × 2, 5 × 1, and 4 × 2 of which two try. Its order, sequentially consistent: 3 × 2. With data and bulk puts
+//!   in any order: 2 × 2.
 //!
 //! # State
 //! A *request* names one acquisition: the pointer of its rank in bits 31–0, and in bits 63–32 its number, by which the rank counts its
