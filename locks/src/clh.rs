@@ -169,7 +169,7 @@ impl RawMutexTry for Clh {
 
 #[cfg(test)]
 mod tests {
-    use rmalab_atomics::{Counted, Rank, World};
+    use rmalab_atomics::{Rank, World};
 
     use super::*;
     use crate::suite;
@@ -192,26 +192,7 @@ mod tests {
 
     #[test]
     fn another_rank_costs_two_and_none() {
-        let costs = World::threads(3).run(|ra| {
-            let place = Place::alloc(ra, Rank(0), Clh::WORDS, Clh::NODE).unwrap();
-            let all = rmalab_atomics::Collectives::new(ra).unwrap();
-            let mut lock = Clh::bind(ra, place, ClhParams::default()).unwrap();
-            let counted = Counted::new(ra);
-            let mut costs = (0, 0);
-            // Twice, so that each rank follows another one.
-            for turn in [0, 1, 2, 1, 2] {
-                if ra.rank() == Rank(turn) {
-                    counted.reset();
-                    lock.acquire(&counted).unwrap();
-                    costs.0 = counted.take().remote_operations();
-                    lock.release(&counted).unwrap();
-                    costs.1 = counted.take().remote_operations();
-                }
-                all.barrier().unwrap();
-            }
-            costs
-        });
-        assert_eq!(costs.unwrap()[1..], [(2, 0); 2]);
+        assert_eq!(suite::mutex_costs_in_turn::<Clh>(ClhParams::default()), [(2, 0); 2]);
     }
 
     #[test]

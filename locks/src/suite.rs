@@ -27,8 +27,8 @@ mod resumable;
 
 pub use leases::{leases, leases_on, taken_over_on};
 pub use mutexes::{
-    Death, mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try, mutex_try_on, recoverable,
-    recoverable_cost, recoverable_on, survived_on,
+    Death, mutex, mutex_cost, mutex_costs_in_turn, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try,
+    mutex_try_on, recoverable, recoverable_cost, recoverable_on, survived_on,
 };
 pub use recoverable_rw::{DeathRw, recoverable_rw, recoverable_rw_cost, recoverable_rw_on, survived_rw_on};
 pub use resumable::{resumable, resumable_on};

@@ -155,6 +155,28 @@ pub fn mutex_cost<L: RawMutex>(params: L::Params) -> (u64, u64) {
     })
 }
 
+/// Like [`mutex_cost`], for each of two ranks that follow one another, and are not at home.
+pub fn mutex_costs_in_turn<L: RawMutex>(params: L::Params) -> [(u64, u64); 2] {
+    let costs = World::threads(3).run(|ra| {
+        let place = Place::alloc(ra, Rank(0), L::WORDS, L::NODE)?;
+        let all = Collectives::new(ra)?;
+        let mut lock = L::bind(ra, place, params)?;
+        let counted = Counted::new(ra);
+        let mut costs = (0, 0);
+        // Twice, so that each of them follows the other.
+        for turn in [0, 1, 2, 1, 2] {
+            if ra.rank() == Rank(turn) {
+                costs = (measure(&counted, |ra| lock.acquire(ra))?, measure(&counted, |ra| lock.release(ra))?);
+            }
+            all.barrier()?;
+        }
+        Ok(costs)
+    });
+    let costs: Result<Vec<_>> = costs.expect("a world of threads").into_iter().collect();
+    let costs = costs.expect("operations");
+    [costs[1], costs[2]]
+}
+
 /// Like [`mutex_cost`], for the acquire that goes on after failures.
 pub fn recoverable_cost<L: Recoverable>(params: L::Params) -> (u64, u64) {
     cost(L::WORDS, L::NODE, |ra, place| {
