@@ -146,14 +146,16 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     }
     let path = unfinished(&arguments.output.folder(FOLDER));
     let mut journal = Journal::open(&path, &of(&peers), arguments.fresh)?;
-    if !arguments.output.quiet && !journal.is_empty() {
+    let resumed = !journal.is_empty();
+    if !arguments.output.quiet && resumed {
         say!("resuming {}: it has {} results", path.display(), journal.len());
     }
     let watch = Watch::new(arguments.output.quiet);
     let outcome = compare::run(&options, &peers, &stop, Some(&mut journal), |progress| watch.show(progress))?;
     watch.finish();
     if !outcome.run.complete && outcome.cells.is_empty() {
-        if journal.is_empty() {
+        // At most the time of a cache line, which is not worth a file.
+        if !resumed {
             journal.finish()?;
         }
         say!("{NOTHING}");

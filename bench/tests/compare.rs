@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rmalab::document::Document;
 use rmalab::finding::Value;
@@ -54,17 +56,21 @@ fn bad_arguments_are_refused_with_a_clear_line() {
 
 #[test]
 fn an_interrupt_ahead_of_the_first_result_leaves_nothing() {
-    let at = tempfile::tempdir().unwrap();
-    let report = at.path().join("report");
-    let mut command = rmalab(&["compare", "--only", "locks", "--budget", "20s", "--report"]);
-    let mut child = command.arg(&report).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.starts_with("1/")));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let said: Vec<String> = lines.collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
-    assert!(said.iter().any(|line| line.starts_with("interrupted before the first measurement")), "{said:?}");
-    assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0, "{said:?}");
+    // In the step that measures a cache line, and in the first step that measures locks.
+    for after in [Duration::ZERO, Duration::from_secs(2)] {
+        let at = tempfile::tempdir().unwrap();
+        let report = at.path().join("report");
+        let mut command = rmalab(&["compare", "--only", "locks", "--budget", "3s", "--report"]);
+        let mut child = command.arg(&report).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.starts_with("1/")));
+        thread::sleep(after);
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let said: Vec<String> = lines.collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+        assert!(said.iter().any(|line| line.starts_with("interrupted before the first measurement")), "{said:?}");
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0, "{said:?}");
+    }
 }
 
 #[test]
