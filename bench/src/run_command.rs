@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -178,6 +178,9 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let bar = watch(arguments, &world);
+    if matches!(world.place, Place::Local) {
+        end_threads(Arc::clone(&stop), bar.clone());
+    }
     let done = application.run(&world, arguments.repetitions, &stop);
     bar.finish_and_clear();
     if launched
@@ -206,6 +209,18 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         outlet.write(&done.document(begun))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the program once `stop` is set. Nothing stops a thread within a run, and threads leave nothing behind.
+fn end_threads(stop: Arc<AtomicBool>, bar: ProgressBar) {
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        bar.finish_and_clear();
+        say!("interrupted");
+        std::process::exit(interrupt::exit_code().into());
+    });
 }
 
 /// Shows that the run is going on, and its time.

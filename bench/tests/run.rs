@@ -141,6 +141,11 @@ fn applications_are_listed() {
     }
 }
 
+/// Counts the threads of a process.
+fn threads(id: u32) -> usize {
+    fs::read_dir(format!("/proc/{id}/task")).map_or(0, Iterator::count)
+}
+
 /// Counts the processes whose parent is this one.
 fn children(parent: u32) -> usize {
     let is_child = |pid: &str| {
@@ -154,14 +159,16 @@ fn children(parent: u32) -> usize {
 
 #[test]
 fn an_interrupted_run_prints_one_line() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    let signals = [(Signal::INT, 130), (Signal::TERM, 143)];
+    for ((signal, code), backend) in signals.into_iter().flat_map(|signal| ["shm", "local"].map(|of| (signal, of))) {
         // A shell's background jobs ignore SIGINT, and the program respects that.
         let mut command = Command::new("env");
         command.arg("--default-signal=INT").arg(rmalab(&[]).get_program());
-        command.args(["run", "ghost", "--backend", "shm", "--iterations", "1000000000", "--ranks", "3"]);
+        command.args(["run", "ghost", "--backend", backend, "--iterations", "1000000000", "--ranks", "3"]);
         let run = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let start = Instant::now();
-        while children(run.id()) < 3 {
+        // The threads of a process are its ranks, its first thread, and the one that waits for the signal.
+        while if backend == "local" { threads(run.id()) < 5 } else { children(run.id()) < 3 } {
             assert!(start.elapsed() < Duration::from_secs(60), "the ranks have not started");
             std::thread::sleep(Duration::from_millis(5));
         }
