@@ -111,6 +111,10 @@ impl LocalMemory for Probe {
         self.note(format!("direct_words {at:?} {words}"), Some(&self.words))
     }
 
+    fn own_words(&self, at: Disp, words: u64) -> Option<&[AtomicU64]> {
+        self.note(format!("own_words {at:?} {words}"), Some(&self.words))
+    }
+
     fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
         self.note(format!("local_words {at:?} {words}"), Some(LocalWords::of(&self.words)))
     }
@@ -221,6 +225,7 @@ const METHODS: &[Method] = &[
     ("outer_world", |ra, _| _ = ra.outer_world()),
     ("shared_words", |ra, rank| _ = ra.shared_words(rank.at(AT), 1)),
     ("direct_words", |ra, rank| _ = ra.direct_words(rank.at(AT), 1)),
+    ("own_words", |ra, _| _ = ra.own_words(AT, 1)),
     ("local_words", |ra, rank| _ = ra.local_words(rank.at(AT), 1)),
     ("stored", |ra, _| ra.stored()),
     ("fence_light", |ra, _| ra.fence_light()),
@@ -301,7 +306,8 @@ fn the_threads_of_a_rank_share_a_subset_by_its_own_numbers() {
 fn a_counted_rank_passes_on_all_calls_that_can_be_counted() {
     let probe = Probe::new(3);
     let counted = Counted::new(&probe);
-    assert_eq!(changed(&counted, &probe, |rank| rank), ["direct_words", "local_words"]);
+    assert_eq!(changed(&counted, &probe, |rank| rank), ["direct_words", "own_words", "local_words"]);
+    assert!(RemoteAtomics::own_words(&counted, AT, 1).is_none(), "loads and stores are not counted");
     assert!(RemoteAtomics::direct_words(&counted, Rank(0).at(AT), 1).is_none(), "loads and stores are not counted");
     assert_eq!(missing(&counted), ["shared"], "its counters belong to one thread");
 }
@@ -318,7 +324,8 @@ fn an_attended_rank_passes_on_all_calls() {
 fn a_rank_that_is_to_be_killed_later_passes_on_all_calls_that_can_be_numbered() {
     let probe = Probe::new(3);
     let crashing = Crashing::new(&probe, None);
-    assert_eq!(changed(&crashing, &probe, |rank| rank), ["shared_words", "direct_words", "local_words", "stored"]);
+    let local = ["shared_words", "direct_words", "own_words", "local_words", "stored"];
+    assert_eq!(changed(&crashing, &probe, |rank| rank), local);
     assert_eq!(missing(&crashing), ["shared", "memory"], "loads and stores could not be numbered");
 }
 

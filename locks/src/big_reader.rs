@@ -43,7 +43,7 @@
 //! Remote operations without contention, with p ranks: reader 0, release 0. Writer acquire 1 + 2(p - 1) (a put and a get of each
 //! rank), release 1 + (p - 1). Each further poll of a reader's word adds 1.
 
-use rmalab_atomics::{Address, Rank, RemoteAtomics, Until, WORD};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
 use crate::mcs::Mcs;
@@ -73,14 +73,25 @@ impl Default for BigReaderParams {
 /// One rank's handle of a big-reader lock.
 #[derive(Debug)]
 pub struct BigReader {
-    writers: Mcs,
+    words: Words,
+    /// They are not inside the handle, for the reason that [`Tas`](crate::Tas) gives.
+    writer: Box<Writer>,
+}
+
+/// The place of this rank's words, and their use.
+#[derive(Clone, Copy, Debug)]
+struct Words {
     /// Readers put `here`, and writers fence for them.
     fence: bool,
+    here: Disp,
+    gate: Disp,
+}
+
+/// The handle's part for writers.
+#[derive(Debug)]
+struct Writer {
+    mutex: Mcs,
     backoff: BackoffState,
-    /// This rank's own.
-    here: Address,
-    /// This rank's own.
-    gate: Address,
 }
 
 impl RawRwLock for BigReader {
@@ -91,29 +102,26 @@ impl RawRwLock for BigReader {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: BigReaderParams) -> Result<BigReader> {
         let own = place.node.plus(LINE);
-        Ok(BigReader {
-            writers: Mcs::bind(ra, place, ())?,
-            fence: params.fence && ra.capabilities().asymmetric_fence,
-            backoff: BackoffState::new(params.backoff, ra.rank()),
-            here: ra.rank().at(own).unwatched(),
-            gate: ra.rank().at(own.word(1)),
-        })
+        let fence = params.fence && ra.capabilities().asymmetric_fence;
+        let writer = Writer { mutex: Mcs::bind(ra, place, ())?, backoff: BackoffState::new(params.backoff, ra.rank()) };
+        Ok(BigReader { words: Words { fence, here: own, gate: own.word(1) }, writer: Box::new(writer) })
     }
 
     #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if self.arrive(ra)? { Ok(()) } else { self.wait_for_writers(ra) }
+        if self.words.arrive(ra)? { Ok(()) } else { self.words.wait_for_writers(ra) }
     }
 
     #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.own(ra).put(HERE, 0)
+        self.words.own(ra).put(HERE, 0)
     }
 
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.writers.acquire(ra)?;
-        self.set_gates(ra, 1)?;
-        if self.fence && !ra.fence_everywhere()? && ra.capabilities().late_puts {
+        let (words, writer) = (self.words, &mut *self.writer);
+        writer.mutex.acquire(ra)?;
+        words.set_gates(ra, 1)?;
+        if words.fence && !ra.fence_everywhere()? && ra.capabilities().late_puts {
             self.release_write(ra)?;
             return Err(Error::Parameter {
                 lock: Self::NAME,
@@ -122,47 +130,47 @@ impl RawRwLock for BigReader {
             });
         }
         for rank in (0..ra.size()).map(Rank) {
-            self.backoff.reset();
-            while ra.get(rank.at(self.here.disp).unwatched())? != 0 {
-                self.backoff.wait(ra)?;
+            writer.backoff.reset();
+            while ra.get(rank.at(words.here).unwatched())? != 0 {
+                writer.backoff.wait(ra)?;
             }
         }
         Ok(())
     }
 
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.set_gates(ra, 0)?;
-        self.writers.release(ra)
+        self.words.set_gates(ra, 0)?;
+        self.writer.mutex.release(ra)
     }
 }
 
-impl BigReader {
+impl Words {
     /// The words `here` and `gate` of this rank.
     #[inline(always)]
-    fn own<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 2> {
-        Own::new(ra, self.here.rank, self.here.disp)
+    fn own<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Own<'_, A, 2> {
+        Own::new(ra, self.here)
     }
 
     /// Sets `here`, and then looks at the gate (I2). Returns whether it is open.
     #[inline(always)]
-    fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
+    fn arrive<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<bool> {
+        let own = self.own(ra);
         if self.fence {
-            let own = self.own(ra);
             own.put(HERE, 1)?;
             ra.fence_light();
-            return Ok(own.get(GATE)? == 0);
+        } else {
+            own.order()?;
+            own.fetch_store(HERE, 1)?;
         }
-        ra.order(ra.rank())?;
-        ra.fetch_store(self.here, 1)?;
-        Ok(ra.get(self.gate)? == 0)
+        Ok(own.get(GATE)? == 0)
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_for_writers<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+    fn wait_for_writers<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
         loop {
-            ra.put(self.here, 0)?;
-            ra.wait_until(self.gate.disp, Until::Eq(0))?;
+            self.own(ra).put(HERE, 0)?;
+            ra.wait_until(self.gate, Until::Eq(0))?;
             if self.arrive(ra)? {
                 return Ok(());
             }
@@ -170,9 +178,9 @@ impl BigReader {
     }
 
     /// Closes (1) or opens (0) the gates of all ranks; complete when it returns.
-    fn set_gates<A: RemoteAtomics + ?Sized>(&self, ra: &A, gate: u64) -> Result<()> {
+    fn set_gates<A: RemoteAtomics + ?Sized>(self, ra: &A, gate: u64) -> Result<()> {
         for rank in (0..ra.size()).map(Rank) {
-            ra.put(rank.at(self.gate.disp), gate)?;
+            ra.put(rank.at(self.gate), gate)?;
         }
         Ok(ra.flush_all()?)
     }

@@ -42,18 +42,26 @@
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
+use crate::own::Own;
 use crate::qnode::{NIL, pointer};
 use crate::{Place, RawRwLock, Result};
+
+/// The number of `here` among this rank's words.
+const HERE: usize = 0;
 
 /// One rank's handle of a brlock.
 #[derive(Debug)]
 pub struct BrLock {
+    words: Words,
+    /// It is not inside the handle, for the reason that [`Tas`](crate::Tas) gives.
+    backoff: Box<BackoffState>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Words {
     writer: Address,
     here: Disp,
-    /// This rank's own.
-    mine: Address,
     me: u64,
-    backoff: BackoffState,
 }
 
 impl RawRwLock for BrLock {
@@ -63,35 +71,31 @@ impl RawRwLock for BrLock {
     type Params = Backoff;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<BrLock> {
-        Ok(BrLock {
-            writer: place.word(0).unwatched(),
-            here: place.node,
-            mine: ra.rank().at(place.node).unwatched(),
-            me: pointer(ra.rank()),
-            backoff: BackoffState::new(params, ra.rank()),
-        })
+        let words = Words { writer: place.word(0).unwatched(), here: place.node, me: pointer(ra.rank()) };
+        Ok(BrLock { words, backoff: Box::new(BackoffState::new(params, ra.rank())) })
     }
 
     #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if self.arrive(ra)? { Ok(()) } else { self.wait_for_writers(ra) }
+        if self.words.arrive(ra)? { Ok(()) } else { self.words.wait_for_writers(ra, &mut self.backoff) }
     }
 
     #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        Ok(ra.put(self.mine, 0)?)
+        self.words.own(ra).put(HERE, 0)
     }
 
     #[inline(always)]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let words = self.words;
         // Ahead of the locked instruction, since loads after it would wait for it.
-        let (here, ranks) = (self.here, ra.size());
-        if ra.compare_and_swap(self.writer, NIL, self.me)? != NIL {
-            self.retry(ra)?;
+        let (here, ranks) = (words.here, ra.size());
+        if ra.compare_and_swap(words.writer, NIL, words.me)? != NIL {
+            words.retry(ra, &mut self.backoff)?;
         }
         for rank in (0..ranks).map(Rank) {
             if ra.get(rank.at(here).unwatched())? != 0 {
-                self.wait_for_reader(ra, rank)?;
+                words.wait_for_reader(ra, rank, &mut self.backoff)?;
             }
         }
         Ok(())
@@ -99,31 +103,37 @@ impl RawRwLock for BrLock {
 
     #[inline(always)]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        Ok(ra.put(self.writer, NIL)?)
+        Ok(ra.put(self.words.writer, NIL)?)
     }
 }
 
-impl BrLock {
+impl Words {
+    /// The word `here` of this rank.
+    #[inline(always)]
+    fn own<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Own<'_, A, 1> {
+        Own::new(ra, self.here)
+    }
+
     /// Sets `here`, and then looks whether there is no writer (I2).
     #[inline(always)]
-    fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
-        if ra.get(self.mine)? != 0 {
+    fn arrive<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<bool> {
+        let own = self.own(ra);
+        if own.is_late(HERE, 1)? {
             // The last clear is under way, and could erase the flag.
-            ra.order(ra.rank())?;
+            own.order()?;
         }
-        let writer = self.writer;
-        ra.fetch_store(self.mine, 1)?;
-        Ok(ra.get(writer)? == NIL)
+        own.fetch_store(HERE, 1)?;
+        Ok(ra.get(self.writer)? == NIL)
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_for_writers<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.backoff.reset();
+    fn wait_for_writers<A: RemoteAtomics + ?Sized>(self, ra: &A, backoff: &mut BackoffState) -> Result<()> {
+        backoff.reset();
         loop {
-            ra.put(self.mine, 0)?;
+            self.own(ra).put(HERE, 0)?;
             while ra.get(self.writer)? != NIL {
-                self.backoff.wait(ra)?;
+                backoff.wait(ra)?;
             }
             if self.arrive(ra)? {
                 return Ok(());
@@ -134,10 +144,10 @@ impl BrLock {
     /// A writer's attempts after its first one.
     #[cold]
     #[inline(never)]
-    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.backoff.reset();
+    fn retry<A: RemoteAtomics + ?Sized>(self, ra: &A, backoff: &mut BackoffState) -> Result<()> {
+        backoff.reset();
         loop {
-            self.backoff.wait(ra)?;
+            backoff.wait(ra)?;
             if ra.compare_and_swap(self.writer, NIL, self.me)? == NIL {
                 return Ok(());
             }
@@ -146,10 +156,15 @@ impl BrLock {
 
     #[cold]
     #[inline(never)]
-    fn wait_for_reader<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, reader: Rank) -> Result<()> {
-        self.backoff.reset();
+    fn wait_for_reader<A: RemoteAtomics + ?Sized>(
+        self,
+        ra: &A,
+        reader: Rank,
+        backoff: &mut BackoffState,
+    ) -> Result<()> {
+        backoff.reset();
         loop {
-            self.backoff.wait(ra)?;
+            backoff.wait(ra)?;
             if ra.get(reader.at(self.here).unwatched())? == 0 {
                 return Ok(());
             }

@@ -6,26 +6,25 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+use rmalab_atomics::{Disp, RemoteAtomics};
 
 use crate::Result;
 
 /// The first `N` words at a displacement of this rank, for the steps of one call.
 ///
-/// Puts and gets of these words are loads and stores where the handle allows that ([`RemoteAtomics::direct_words`]). Otherwise they are
+/// Puts and gets of these words are loads and stores where the handle allows that ([`RemoteAtomics::own_words`]). Otherwise they are
 /// calls of the handle, so an engine can order them, and a counting handle counts them.
 pub(crate) struct Own<'a, A: RemoteAtomics + ?Sized, const N: usize> {
     ra: &'a A,
-    me: Rank,
     at: Disp,
     words: Option<&'a [AtomicU64; N]>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     #[inline(always)]
-    pub(crate) fn new(ra: &'a A, me: Rank, at: Disp) -> Own<'a, A, N> {
-        let words = ra.direct_words(me.at(at), N as u64).and_then(|words| words.try_into().ok());
-        Own { ra, me, at, words }
+    pub(crate) fn new(ra: &'a A, at: Disp) -> Own<'a, A, N> {
+        let words = ra.own_words(at, N as u64).and_then(|words| words.try_into().ok());
+        Own { ra, at, words }
     }
 
     /// Puts `value` in word number `index`.
@@ -36,7 +35,7 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
                 words[index].store(value, Ordering::Release);
                 Ok(())
             }
-            None => put_by_handle(self.ra, self.me, self.at.word(index as u64), value),
+            None => put_by_handle(self.ra, self.at.word(index as u64), value),
         }
     }
 
@@ -45,21 +44,36 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     pub(crate) fn get(&self, index: usize) -> Result<u64> {
         match self.words {
             Some(words) => Ok(words[index].load(Ordering::SeqCst)),
-            None => Ok(self.ra.get(self.me.at(self.at.word(index as u64)))?),
+            None => Ok(self.ra.get(self.ra.rank().at(self.at.word(index as u64)))?),
         }
+    }
+
+    /// Stores `value` in word number `index`, and returns the old value.
+    #[inline(always)]
+    pub(crate) fn fetch_store(&self, index: usize, value: u64) -> Result<u64> {
+        match self.words {
+            Some(words) => Ok(words[index].swap(value, Ordering::SeqCst)),
+            None => Ok(self.ra.fetch_store(self.ra.rank().at(self.at.word(index as u64)).unwatched(), value)?),
+        }
+    }
+
+    /// Returns whether a put that changes word number `index` from `old` may still be under way.
+    #[inline(always)]
+    pub(crate) fn is_late(&self, index: usize, old: u64) -> Result<bool> {
+        Ok(self.words.is_none() && self.get(index)? == old)
     }
 
     /// Orders the puts ahead of later puts and atomics: [`RemoteAtomics::order`].
     #[inline(always)]
     pub(crate) fn order(&self) -> Result<()> {
-        Ok(self.ra.order(self.me)?)
+        Ok(self.ra.order(self.ra.rank())?)
     }
 }
 
 // This takes values, since a reference to the words would keep them in memory.
 #[inline(never)]
-fn put_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, me: Rank, at: Disp, value: u64) -> Result<()> {
-    Ok(ra.put(me.at(at).unwatched(), value)?)
+fn put_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp, value: u64) -> Result<()> {
+    Ok(ra.put(ra.rank().at(at).unwatched(), value)?)
 }
 
 impl<A: RemoteAtomics + ?Sized, const N: usize> Drop for Own<'_, A, N> {

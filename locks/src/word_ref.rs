@@ -78,7 +78,7 @@ impl Node {
     /// Returns this rank's own words, for its own steps.
     #[inline(always)]
     pub(crate) fn own<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Own<'_, A, { Node::WORDS }> {
-        Own::new(ra, self.me, self.next)
+        Own::new(ra, self.next)
     }
 
     /// Returns the pointer to this rank with a number.

@@ -27,7 +27,7 @@ use crate::model::fabric::{
 };
 use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::model::words::LocalWords;
-use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
+use crate::{Address, Capabilities, Disp, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
 /// The source from which a waiting rank learns whether its peers live.
 ///
@@ -64,6 +64,10 @@ pub struct Mapped {
     blocks: NonNull<u8>,
     /// The distance from one rank's control block to the next, in bytes.
     stride: usize,
+    /// The first word of this rank's own segment.
+    own: NonNull<AtomicU64>,
+    /// The number of words of a segment.
+    words: u64,
     view: WorldView,
     patience: wait::Patience,
     /// True if a word put leaves the fence between its store and its look at `parked` to the rank that parks.
@@ -140,9 +144,14 @@ impl Mapped {
         let view = WorldView::new(rank, layout.segment_bytes(), capabilities, topology, heap)?;
         mapping.mark_attached(rank);
         let registrations = registered::Registrations::new(Arc::clone(&mapping), rank);
+        let (blocks, stride) = (mapping.blocks(), layout.stride());
+        // SAFETY: the mapping has a control block and a segment for the rank, which the view has checked.
+        let own = unsafe { blocks.add(rank.index() * stride + memory::CONTROL) }.cast();
         Ok(Mapped {
-            blocks: mapping.blocks(),
-            stride: layout.stride(),
+            blocks,
+            stride,
+            own,
+            words: layout.segment_bytes() / WORD,
             view,
             patience: wait::Patience::new(layout.size()),
             light,
@@ -426,6 +435,18 @@ impl LocalMemory for Mapped {
     }
 
     #[inline(always)]
+    fn own_words(&self, at: Disp, words: u64) -> Option<&[AtomicU64]> {
+        // A displacement within a word has its low bits at the top now, and is above any number of words.
+        let index = at.0.rotate_right(WORD.trailing_zeros());
+        if index >= self.words || self.words - index < words {
+            return None;
+        }
+        // SAFETY: the range lies in this rank's segment (checked). The mapping lives as long as `self`, and all accesses to it
+        // are atomic.
+        Some(unsafe { std::slice::from_raw_parts(self.own.add(index as usize).as_ptr(), words as usize) })
+    }
+
+    #[inline(always)]
     fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
         LocalMemory::shared_words(self, at, words).map(LocalWords::of)
     }
@@ -500,7 +521,7 @@ impl Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disp, RemoteAtomics, World};
+    use crate::{RemoteAtomics, World};
 
     #[test]
     fn a_clear_that_does_not_fit_has_done_nothing() {

@@ -391,6 +391,11 @@ pub(super) fn shared_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_
         if let Some(direct) = ra.direct_words(target.at(at), WORDS) {
             require!(std::ptr::eq(words, direct), "{target}: direct words are other words than the shared ones");
         }
+        if target == ra.rank()
+            && let Some(own) = ra.own_words(at, WORDS)
+        {
+            require!(std::ptr::eq(words, own), "{target}: own words are other words than the shared ones");
+        }
         let end = ra.heap().end().0;
         let outside = [
             (target.at(at.plus(4)), 1),
@@ -404,9 +409,13 @@ pub(super) fn shared_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_
         ];
         for (at, words) in outside {
             require!(ra.shared_words(at, words).is_none(), "{words} words on {at} exist");
+            let own = at.rank == ra.rank() && ra.own_words(at.disp, words).is_some();
+            require!(!own, "{words} own words on {at} exist");
         }
         let last = ra.shared_words(target.at(Disp(end - WORD)), 1);
         require!(last.is_some_and(|words| words.len() == 1), "the last word of the segment is shared, too");
+        let own = ra.own_words(Disp(end - WORD), 1);
+        require!(own.is_none_or(|words| words.len() == 1), "the last word of the segment is this rank's own, too");
     }
     Ok(())
 }

@@ -625,6 +625,11 @@ impl<E: Executor> LocalMemory for Controlled<E> {
         None
     }
 
+    /// Returns `None`, like [`shared_words`](LocalMemory::shared_words).
+    fn own_words(&self, _at: Disp, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
     fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
         let len = words.checked_mul(WORD)?;
         self.view.span(Operation::Get, at, len).ok()?;

@@ -395,6 +395,9 @@ pub trait LocalMemory {
     /// See [`RemoteAtomics::direct_words`].
     fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]>;
 
+    /// See [`RemoteAtomics::own_words`].
+    fn own_words(&self, at: Disp, words: u64) -> Option<&[AtomicU64]>;
+
     /// See [`RemoteAtomics::local_words`].
     fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>>;
 

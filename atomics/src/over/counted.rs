@@ -17,7 +17,7 @@ use crate::model::fabric::{
 };
 use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
 use crate::model::words::LocalWords;
-use crate::{Address, Distance, Rank, RemoteAtomics, Request, Result, Time, Until};
+use crate::{Address, Disp, Distance, Rank, RemoteAtomics, Request, Result, Time, Until};
 
 /// A number for each [`Distance`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -465,6 +465,12 @@ impl<A: RemoteAtomics + ?Sized> LocalMemory for Counted<'_, A> {
 
     /// Returns `None`, like [`direct_words`](LocalMemory::direct_words).
     #[inline(always)]
+    fn own_words(&self, _at: Disp, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// Returns `None`, like [`direct_words`](LocalMemory::direct_words).
+    #[inline(always)]
     fn local_words(&self, _at: Address, _words: u64) -> Option<LocalWords<'_>> {
         None
     }
@@ -556,7 +562,7 @@ impl<A: RemoteAtomics + ?Sized> Pinned for CountedPinned<'_, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disp, Topology, World, bulk};
+    use crate::{Topology, World, bulk};
 
     fn one_of(distance: Distance) -> ByDistance {
         let mut counts = ByDistance::default();

@@ -477,6 +477,11 @@ impl<A: RemoteAtomics + ?Sized> LocalMemory for Subset<'_, A> {
     }
 
     #[inline]
+    fn own_words(&self, at: Disp, words: u64) -> Option<&[AtomicU64]> {
+        self.parent.own_words(at, words)
+    }
+
+    #[inline]
     fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
         let rank = self.members.outer(at.rank)?;
         self.parent.local_words(Address { rank, ..at }, words)

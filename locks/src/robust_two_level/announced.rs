@@ -20,7 +20,7 @@ impl RobustTwoLevel {
 
     #[inline(always)]
     pub(super) fn own_announced<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 1> {
-        Own::new(ra, self.me, self.own)
+        Own::new(ra, self.own)
     }
 
     /// Announces that the change of a count is over.
