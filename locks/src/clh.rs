@@ -63,13 +63,14 @@
 //! # Cost
 //! Remote operations without contention: acquire 1 (swap) if this rank was the last holder, else 2 (swap, get); release 0 (a put to its own
 //! word). With contention: acquire 1 and the polls, release 0. A waiter polls each round trip and `pause`. It learns of a release after a
-//! round trip and half of `pause`, on average. A put that wakes it would take half a round trip.
+//! round trip and half of `pause`, on average. A put that wakes it would take half a round trip. In coherent memory a waiter looks without
+//! a pause first (`poll.rs`).
 
 use rmalab_atomics::{Address, Disp, RemoteAtomics, WORD};
 
 use crate::error::at_least_one;
 use crate::qnode::{NIL, pointer, rank_of};
-use crate::{Place, RawMutex, RawMutexTry, Result};
+use crate::{Place, RawMutex, RawMutexTry, Result, poll};
 
 /// In a request: one acquisition.
 const ONE: u64 = 1 << 32;
@@ -138,6 +139,9 @@ impl Clh {
     /// Waits until `pred`, which is no request of this rank, is granted.
     #[inline(never)]
     fn watch<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<()> {
+        if pred == NIL || poll::spin(ra, self.granted_of(pred), |granted| granted == pred).is_some() {
+            return Ok(());
+        }
         while !self.is_granted(ra, pred)? {
             ra.pause(self.pause)?;
         }
@@ -147,7 +151,12 @@ impl Clh {
     /// Returns whether there is no request `pred`, or it is granted.
     #[inline]
     fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, pred: u64) -> Result<bool> {
-        Ok(pred == NIL || ra.get(rank_of(pred).at(self.granted).unwatched())? == pred)
+        Ok(pred == NIL || ra.get(self.granted_of(pred))? == pred)
+    }
+
+    /// The address of `granted` at the rank of `pred`.
+    fn granted_of(&self, pred: u64) -> Address {
+        rank_of(pred).at(self.granted).unwatched()
     }
 }
 

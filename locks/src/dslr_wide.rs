@@ -53,7 +53,7 @@
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 
 use crate::error::at_least_one;
-use crate::{Place, RawRwLock, Result};
+use crate::{Place, RawRwLock, Result, poll};
 
 /// One writer.
 const WRITER: u64 = 1;
@@ -138,7 +138,11 @@ impl DslrWide {
             if is_turn(served) {
                 return Ok(());
             }
-            ra.pause(ahead(drawn, served).saturating_mul(self.hold))?;
+            let ahead = ahead(drawn, served);
+            if ahead == 1 && poll::spin(ra, self.served, &is_turn).is_some() {
+                return Ok(());
+            }
+            ra.pause(ahead.saturating_mul(self.hold))?;
         }
     }
 }

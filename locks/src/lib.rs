@@ -48,6 +48,7 @@ pub mod oshmem_mcs;
 mod own;
 pub mod per_target;
 pub mod policy;
+mod poll;
 pub mod qnode;
 mod raw;
 pub mod reciprocating;

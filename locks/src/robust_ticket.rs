@@ -50,7 +50,7 @@ use rmalab_atomics::{Address, Failed, Rank, RemoteAtomics, WORD};
 use crate::error::at_least_one;
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::ticket::TicketParams;
-use crate::{Error, Place, RawMutex, Result};
+use crate::{Error, Place, RawMutex, Result, poll};
 
 /// One ticket in `next_ticket`.
 const TICKET: u64 = 1 << 33;
@@ -159,7 +159,15 @@ impl RobustTicket {
                 self.told = lock & OWNER_DEAD;
                 return Ok(if self.told == 0 { Entry::Clean } else { Entry::OwnerDead(ra.failed()?) });
             }
-            let pause = ra.pause((self.distance(now_serving) as u32).saturating_mul(self.hold));
+            let distance = self.distance(now_serving);
+            let is_turn = |lock| lock & NOT_RECOVERABLE != 0 || lock & SERVING == self.my_ticket;
+            if distance == 1
+                && let Some(turn) = poll::spin(ra, self.lock, is_turn)
+            {
+                lock = turn;
+                continue;
+            }
+            let pause = ra.pause((distance as u32).saturating_mul(self.hold));
             if recovers {
                 recoverable::interruptible(pause.map_err(Error::from))?;
                 let failed = recoverable::acknowledged(ra)?;

@@ -43,7 +43,7 @@
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 
 use crate::error::at_least_one;
-use crate::{Place, RawMutex, RawMutexTry, Result};
+use crate::{Place, RawMutex, RawMutexTry, Result, poll};
 
 /// One ticket in `next_ticket`.
 const TICKET: u64 = 1 << 32;
@@ -125,9 +125,16 @@ impl Ticket {
     fn wait_for_turn<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut now_serving: u32) -> Result<()> {
         loop {
             let distance = self.my_ticket.wrapping_sub(now_serving);
-            ra.pause(distance.saturating_mul(self.hold))?;
+            let is_turn = |lock| split(lock).1 == self.my_ticket;
+            let lock = match (distance == 1).then(|| poll::spin(ra, self.lock, is_turn)).flatten() {
+                Some(lock) => lock,
+                None => {
+                    ra.pause(distance.saturating_mul(self.hold))?;
+                    ra.get(self.lock)?
+                }
+            };
             let next_ticket;
-            (next_ticket, now_serving) = split(ra.get(self.lock)?);
+            (next_ticket, now_serving) = split(lock);
             if now_serving == self.my_ticket {
                 self.followed = next_ticket != self.my_ticket.wrapping_add(1);
                 return Ok(());
