@@ -38,37 +38,65 @@ pub struct Lock {
     pub group: Group,
     /// True if it lets readers share.
     pub shared: bool,
+    /// True if a bounded number of others overtake each waiting rank.
+    pub fair: bool,
 }
 
-const fn lock(group: Group, name: &'static str, shared: bool) -> Lock {
-    Lock { name, group, shared }
+fn lock(group: Group, name: &'static str, shared: bool) -> Lock {
+    Lock { name, group, shared, fair: FAIR.contains(&name) }
 }
 
-/// The locks of other implementations.
-const OTHERS: [Lock; 17] = [
-    lock(Group::C, "pthread_rwlock", true),
-    lock(Group::C, "ck_rwlock", true),
-    lock(Group::C, "ck_pflock", true),
-    lock(Group::C, "ck_brlock", true),
-    lock(Group::C, "ck_bytelock", true),
-    lock(Group::C, "ck_rwcohort_wp", true),
-    lock(Group::C, "ck_rwcohort_rp", true),
-    lock(Group::C, "ck_rwcohort_neutral", true),
-    lock(Group::C, "pthread_mutex", false),
-    lock(Group::C, "ck_spinlock_mcs", false),
-    lock(Group::C, "ck_spinlock_ticket", false),
-    lock(Group::C, "ck_spinlock_clh", false),
-    lock(Group::Rust, "std RwLock", true),
-    lock(Group::Rust, "parking_lot RwLock", true),
-    lock(Group::Rust, "std Mutex", false),
-    lock(Group::Rust, "parking_lot Mutex", false),
-    lock(Group::Rust, "mcslock Mutex", false),
+/// The locks in which a bounded number of others overtake each waiting rank.
+const FAIR: [&str; 21] = [
+    "alock",
+    "clh",
+    "cna",
+    "declock",
+    "dslr-wide",
+    "hapax",
+    "malthusian",
+    "mcs",
+    "mcs-rw-neutral",
+    "mpi4py-mcs",
+    "oshmem-mcs",
+    "reciprocating",
+    "robust-mcs",
+    "robust-ticket",
+    "shiftlock",
+    "ticket",
+    "ck_pflock",
+    "ck_spinlock_clh",
+    "ck_spinlock_mcs",
+    "ck_spinlock_ticket",
+    "mcslock Mutex",
+];
+
+/// The locks of other implementations: the group, the name, and whether readers share.
+const OTHERS: [(Group, &str, bool); 17] = [
+    (Group::C, "pthread_rwlock", true),
+    (Group::C, "ck_rwlock", true),
+    (Group::C, "ck_pflock", true),
+    (Group::C, "ck_brlock", true),
+    (Group::C, "ck_bytelock", true),
+    (Group::C, "ck_rwcohort_wp", true),
+    (Group::C, "ck_rwcohort_rp", true),
+    (Group::C, "ck_rwcohort_neutral", true),
+    (Group::C, "pthread_mutex", false),
+    (Group::C, "ck_spinlock_mcs", false),
+    (Group::C, "ck_spinlock_ticket", false),
+    (Group::C, "ck_spinlock_clh", false),
+    (Group::Rust, "std RwLock", true),
+    (Group::Rust, "parking_lot RwLock", true),
+    (Group::Rust, "std Mutex", false),
+    (Group::Rust, "parking_lot Mutex", false),
+    (Group::Rust, "mcslock Mutex", false),
 ];
 
 /// All locks. Of ours, nocheck is none, and per-target is one mcs-rw-rp for each thread.
 pub fn locks() -> impl Iterator<Item = Lock> {
     let ours = PolicyKind::ALL.iter().filter(|kind| !matches!(kind, PolicyKind::NoCheck | PolicyKind::PerTarget));
-    ours.map(|kind| lock(Group::Ours, kind.name(), !kind.is_mutex())).chain(OTHERS)
+    let ours = ours.map(|kind| (Group::Ours, kind.name(), !kind.is_mutex()));
+    ours.chain(OTHERS).map(|(group, name, shared)| lock(group, name, shared))
 }
 
 /// The locks of `group` for that percentage of writers: a mutex supports only writers.
@@ -320,6 +348,12 @@ mod tests {
             assert!((least..=most).contains(&count), "{writers} %: {count}");
         }
         assert_ne!(pattern(0, 50), pattern(1, 50));
+    }
+
+    #[test]
+    fn fair_locks_are_locks() {
+        let names: Vec<&str> = locks().map(|lock| lock.name).collect();
+        assert!(FAIR.iter().all(|name| names.contains(name)), "{names:?}");
     }
 
     #[test]

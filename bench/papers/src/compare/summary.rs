@@ -1,6 +1,6 @@
 //! The summary of a comparison: tables of ratios, plots, and goals.
 
-use super::{Cell, Group, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Worlds, cores};
+use super::{Cell, Group, Lock, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Worlds, cores};
 use rmalab_report::Machine;
 use rmalab_report::finding::{Axis, Basis, Cell as TableCell, Claim, Origin, Plot, Quantity, Series, Table, Value};
 use rmalab_report::numbers::{digits, humane};
@@ -268,20 +268,19 @@ fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Claim {
     Claim { expected: goal, here, holds: short.is_empty() && smallest.is_some(), basis: Basis::Found }
 }
 
-fn locks(summary: &mut Summary, cells: &[Cell]) {
-    let figure = |name: &str, threads, writers| Figure::of(cells, &What::Lock { threads, writers }, name);
-    let measured = |name: &str, writers| THREADS.iter().any(|&threads| figure(name, threads, writers) != Figure::None);
-    let threads = |count: u32| if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
+/// Adds a table and a goal: the best of ours and the best of the others, among the locks that are `eligible`.
+fn best_locks(summary: &mut Summary, cells: &[Cell], (title, goal): (&str, &str), eligible: fn(&Lock) -> bool) {
     let mut best = Table::new(
-        "Locks: the best of ours and the best of the others",
+        format!("{title}: the best of ours and the best of the others"),
         ["writers", "threads", "best of rmalab", "its time", "best of the others", "their time", "rmalab is"],
     )
     .keyed(2);
     let mut ratios = Vec::new();
     for writers in WRITERS {
         let of = |ours: bool, threads: u32| {
-            let candidates = super::locks::locks().filter(move |lock| (lock.group == Group::Ours) == ours);
-            let times = candidates.filter_map(|lock| Some((lock.name, figure(lock.name, threads, writers).time()?)));
+            let candidates = super::locks::locks().filter(|lock| eligible(lock) && (lock.group == Group::Ours) == ours);
+            let time = |name| Figure::of(cells, &What::Lock { threads, writers }, name).time();
+            let times = candidates.filter_map(|lock| Some((lock.name, time(lock.name)?)));
             times.min_by(|a, b| a.1.total_cmp(&b.1))
         };
         for count in THREADS {
@@ -304,9 +303,25 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
         return;
     }
     let ratios: Vec<(&str, f64)> = ratios.iter().map(|(name, ratio)| (name.as_str(), *ratio)).collect();
-    let goal = "locks of one process: the best of ours ahead of the best of the others, or within 3 %";
-    summary.goals.push(counted(goal.to_owned(), &ratios, 1.0 - LEVEL));
+    let goal = format!("{goal}: the best of ours ahead of the best of the others, or within 3 %");
+    summary.goals.push(counted(goal, &ratios, 1.0 - LEVEL));
     summary.tables.push(best);
+}
+
+fn threads(count: u32) -> String {
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+}
+
+fn locks(summary: &mut Summary, cells: &[Cell]) {
+    let figure = |name: &str, threads, writers| Figure::of(cells, &What::Lock { threads, writers }, name);
+    let measured = |name: &str, writers| THREADS.iter().any(|&threads| figure(name, threads, writers) != Figure::None);
+    best_locks(summary, cells, ("Locks", "locks of one process"), |_| true);
+    best_locks(
+        summary,
+        cells,
+        ("Fair locks (a bounded number of others overtake a waiting thread)", "fair locks of one process"),
+        |lock| lock.fair,
+    );
     for writers in WRITERS {
         let columns = ["lock".to_owned(), "group".to_owned()].into_iter().chain(THREADS.map(threads));
         let title = format!("Locks, {writers} % writers: an acquisition and its release");
