@@ -154,7 +154,7 @@ pub(crate) struct PointsArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = crate::quantities::lock)]
     lock: Vec<String>,
-    /// Parameters of the locks: leaf=4,fan_out=8,may_pass_local=64,t_dc=32,t_l=8/16,t_r=1000
+    /// Parameters of the locks: leaf=4,fan_out=8,may_pass_local=64,n=16,t_dc=32,t_l=8/16,t_r=1000
     #[arg(long, value_name = "NAME=VALUE,...")]
     params: Option<Parameters>,
     /// Numbers of ranks, and sweeps START:END:FACTOR [default: 4:4096:4]

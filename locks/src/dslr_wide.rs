@@ -104,25 +104,25 @@ impl RawRwLock for DslrWide {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let drawn = ra.fetch_add(self.drawn, READER)?;
         self.wait(ra, drawn, |served| split(served).1 == split(drawn).1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.served, READER)?;
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let drawn = ra.fetch_add(self.drawn, WRITER)?;
         self.wait(ra, drawn, |served| served == drawn)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.served, WRITER)?;
         Ok(())
@@ -130,20 +130,31 @@ impl RawRwLock for DslrWide {
 }
 
 impl DslrWide {
-    /// Polls `served` until it is the turn of the ticket at `drawn`.
-    #[inline]
+    /// Waits until it is the turn of the ticket at `drawn`.
+    #[inline(always)]
     fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A, drawn: u64, is_turn: impl Fn(u64) -> bool) -> Result<()> {
-        loop {
-            let served = ra.get(self.served)?;
-            if is_turn(served) {
-                return Ok(());
-            }
+        let served = ra.get(self.served)?;
+        if is_turn(served) { Ok(()) } else { self.wait_for_turn(ra, drawn, served, is_turn) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_turn<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        drawn: u64,
+        mut served: u64,
+        is_turn: impl Fn(u64) -> bool,
+    ) -> Result<()> {
+        while !is_turn(served) {
             let ahead = ahead(drawn, served);
             if ahead == 1 && poll::spin(ra, self.served, &is_turn).is_some() {
                 return Ok(());
             }
             ra.pause(ahead.saturating_mul(self.hold))?;
+            served = ra.get(self.served)?;
         }
+        Ok(())
     }
 }
 

@@ -1,18 +1,11 @@
-//! Looks at a word in coherent memory, where a look costs less than an operation of a network.
+//! A look at a word that another rank changes when it is this rank's turn.
 //!
 //! On a network each look is a round trip. In coherent memory the word's line stays in this core's cache until another rank writes it. So
-//! the rank whose turn is next looks again and again, and a pause would only make the handover longer. And a look ahead of a
-//! compare-and-swap saves one that would fail.
+//! the rank whose turn is next looks again and again, and a pause would only make the handover longer.
 
 use std::sync::atomic::Ordering;
 
 use rmalab_atomics::{Address, RemoteAtomics};
-
-/// Returns the value of a word, if a load sees it.
-#[inline(always)]
-pub(crate) fn look<A: RemoteAtomics + ?Sized>(ra: &A, at: Address) -> Option<u64> {
-    Some(ra.direct_words(at, 1)?.first()?.load(Ordering::SeqCst))
-}
 
 /// The number of looks before a rank pauses between them: some tens of microseconds.
 const LOOKS: u32 = 1000;

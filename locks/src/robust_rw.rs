@@ -108,12 +108,12 @@ impl RawRwLock for RobustRw {
         Ok(RobustRw { lock: place.word(0), me, bit, is_alone: false, backoff: BackoffState::new(params, ra.rank()) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         recoverable::refused(ra, self.read(ra, false)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let held = if self.is_alone { self.bit | self.me } else { self.bit };
         self.is_alone = false;
@@ -121,12 +121,12 @@ impl RawRwLock for RobustRw {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         recoverable::refused(ra, self.write(ra, false)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, self.me.wrapping_neg())?;
         Ok(())
@@ -161,7 +161,7 @@ impl RecoverableRw for RobustRw {
 }
 
 impl RobustRw {
-    #[inline]
+    #[inline(always)]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         let lock = ra.fetch_add(self.lock, self.bit)?;
         if lock & WRITER == NIL { Ok(Entry::Clean) } else { self.wait_for_writer(ra, lock | self.bit, recovers) }
@@ -191,7 +191,7 @@ impl RobustRw {
         Ok(Entry::Clean)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         match self.attempt(ra)? {
             NIL => Ok(Entry::Clean),
@@ -199,7 +199,7 @@ impl RobustRw {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn attempt<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
         Ok(ra.compare_and_swap(self.lock, NIL, self.me)?)
     }

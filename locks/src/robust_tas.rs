@@ -65,7 +65,7 @@ impl RawMutex for RobustTas {
         Ok(RobustTas { owner: place.word(0), me: pointer(ra.rank()), backoff })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         match self.attempt(ra)? {
             NIL => Ok(()),
@@ -73,7 +73,7 @@ impl RawMutex for RobustTas {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         Ok(ra.put(self.owner, NIL)?)
     }
@@ -94,7 +94,7 @@ impl Recoverable for RobustTas {
 }
 
 impl RobustTas {
-    #[inline]
+    #[inline(always)]
     fn attempt<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
         Ok(ra.compare_and_swap(self.owner, NIL, self.me)?)
     }

@@ -106,12 +106,12 @@ impl RawMutex for RobustTicket {
         Ok(RobustTicket { lock: place.word(0), announced, hold, my_ticket: 0, told: 0 })
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         recoverable::refused(ra, self.enter(ra, false)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, next(self.my_ticket).wrapping_sub(self.told))?;
         Ok(ra.put(self.announced, OUTSIDE)?)
@@ -131,7 +131,7 @@ impl Recoverable for RobustTicket {
 }
 
 impl RobustTicket {
-    #[inline]
+    #[inline(always)]
     fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         ra.put(self.announced, TAKES)?;
         ra.order(ra.rank())?;

@@ -460,7 +460,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         survival(self.extras())?.silence(failed)
     }
 
-    /// Pauses between two polls of a remote word, for about the time of `operations` uncontended word operations.
+    /// Pauses between two polls of a remote word, for about the time of `operations` uncontended operations on it.
     ///
     /// Long pauses yield the processor.
     ///

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use rmalab_locks::{
     Cohort, CohortParams, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, MAX_LEVELS, RmaMcs,
-    RmaMcsParams, RmaRw, RmaRwParams,
+    RmaMcsParams, RmaRw, RmaRwParams, ShiftLock, ShiftLockParams,
 };
 
 use crate::Registry;
@@ -20,6 +20,8 @@ pub struct Parameters {
     pub fan_out: Option<u32>,
     /// Number of times that a cohort passes the lock on.
     pub may_pass_local: Option<u32>,
+    /// N of shiftlock: writers in a row.
+    pub n: Option<u32>,
     /// T_DC of rma-rw: ranks of a counter.
     pub t_dc: Option<u32>,
     /// T_L,1 to T_L,4 of rma-mcs and rma-rw.
@@ -46,6 +48,7 @@ impl FromStr for Parameters {
                 "leaf" => parameters.leaf = Some(number(1..=u32::MAX)?),
                 "fan_out" => parameters.fan_out = Some(number(2..=64)?),
                 "may_pass_local" => parameters.may_pass_local = Some(number(0..=u32::MAX)?),
+                "n" => parameters.n = Some(number(1..=u32::MAX)?),
                 "t_dc" => parameters.t_dc = Some(number(1..=u32::MAX)?),
                 "t_r" => parameters.t_r = Some(number(1..=u32::MAX)?),
                 "t_l" => {
@@ -59,7 +62,7 @@ impl FromStr for Parameters {
                 "t_w" => return Err("t_w is the product of all t_l: set those".into()),
                 other => {
                     return Err(format!(
-                        "no parameter is called '{other}': there are leaf, fan_out, may_pass_local, t_dc, t_l, t_r"
+                        "no parameter is called '{other}': there are leaf, fan_out, may_pass_local, n, t_dc, t_l, t_r"
                     ));
                 }
             }
@@ -74,6 +77,7 @@ impl fmt::Display for Parameters {
             ("leaf", self.leaf),
             ("fan_out", self.fan_out),
             ("may_pass_local", self.may_pass_local),
+            ("n", self.n),
             ("t_dc", self.t_dc),
             ("t_r", self.t_r),
         ];
@@ -116,10 +120,15 @@ impl Parameters {
                 ..default
             }
         };
+        let shiftlock = {
+            let default = ShiftLockParams::default();
+            ShiftLockParams { n: self.n.unwrap_or(default.n), ..default }
+        };
         registry.replace::<Hierarchical>("hierarchical", move |root| HierarchicalParams { root, ..hierarchical });
         registry.replace::<Global<Exclusive<Cohort>>>("cohort", move |home| GlobalParams { home, lock: cohort });
         registry.replace::<Global<Exclusive<RmaMcs>>>("rma-mcs", move |home| GlobalParams { home, lock: rma_mcs });
         registry.replace::<Global<RmaRw>>("rma-rw", move |home| GlobalParams { home, lock: rma_rw });
+        registry.replace::<Global<ShiftLock>>("shiftlock", move |home| GlobalParams { home, lock: shiftlock });
     }
 }
 
@@ -129,9 +138,9 @@ mod tests {
 
     #[test]
     fn parameters_round_trip() {
-        let parameters: Parameters = "leaf=4,t_l=8/16,t_r=100".parse().unwrap();
+        let parameters: Parameters = "leaf=4,n=2,t_l=8/16,t_r=100".parse().unwrap();
         assert_eq!(parameters.t_l, Some([8, 16, 16, 16]));
-        assert_eq!(parameters.to_string(), "leaf=4,t_r=100,t_l=8/16/16/16");
+        assert_eq!(parameters.to_string(), "leaf=4,n=2,t_r=100,t_l=8/16/16/16");
         assert_eq!(parameters.to_string().parse(), Ok(parameters));
         for wrong in [
             "",
@@ -142,6 +151,7 @@ mod tests {
             "t_w=8",
             "size=1",
             "leaf=0",
+            "n=0",
             "t_dc=0",
             "t_r=0",
             "fan_out=1",

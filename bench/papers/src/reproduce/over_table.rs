@@ -7,7 +7,7 @@ use std::time::Duration;
 use rmalab_atomics::sim::Profile;
 use rmalab_job::{Error, Result};
 use rmalab_lab::Registry;
-use rmalab_lab::simulate::{Load, Mix, Options, Section, Simulation};
+use rmalab_lab::simulate::{Load, Mix, Options, Parameters, Section, Simulation};
 use rmalab_lab::workload::{Benchmark, Table as Locks};
 use rmalab_report::finding::{Column, Table, Value};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub(super) struct Figures {
 pub(super) fn figures(context: &Context<'_>, lock: &str, case: Case<'_>) -> Result<Figures> {
     let Case { ranks, table, exclusive, think } = case;
     let key = format!("{lock}, {} ranks, {table}, {exclusive} exclusive, {think:?}", ranks.0);
-    simulated(context, lock, ranks, &key, || {
+    simulated(context, (lock, Parameters::default()), ranks, &key, || {
         Ok(Load {
             mix: Mix::writers(exclusive).in_table(),
             section: if think.is_zero() { Section::Empty } else { Section::Wait(Duration::ZERO, think) },
@@ -67,14 +67,16 @@ pub(super) fn figures(context: &Context<'_>, lock: &str, case: Case<'_>) -> Resu
 /// its locks for the time `hold`.
 pub(super) fn traced(
     context: &Context<'_>,
-    lock: &str,
+    (lock, parameters): (&str, Parameters),
     ranks: (u32, u32),
     benchmark: Benchmark,
     hold: Duration,
 ) -> Result<Figures> {
     let transactions: u64 = context.pick(20_000, 500_000);
-    let key = format!("{lock}, {} ranks, {transactions} transactions of {benchmark:?}, held for {hold:?}", ranks.0);
-    simulated(context, lock, ranks, &key, || {
+    let with = if parameters == Parameters::default() { String::new() } else { format!(" with {parameters}") };
+    let key =
+        format!("{lock}{with}, {} ranks, {transactions} transactions of {benchmark:?}, held for {hold:?}", ranks.0);
+    simulated(context, (lock, parameters), ranks, &key, || {
         let trace = Arc::new(benchmark.trace(benchmark.size(), transactions, 1)?);
         Ok(Load {
             mix: Mix::of(&trace),
@@ -87,13 +89,14 @@ pub(super) fn traced(
 /// Simulates a lock, or takes the result from the journal.
 fn simulated(
     context: &Context<'_>,
-    lock: &str,
+    (lock, parameters): (&str, Parameters),
     (ranks, ranks_per_node): (u32, u32),
     key: &str,
     load: impl FnOnce() -> Result<Load>,
 ) -> Result<Figures> {
     context.keep(key, || {
-        let registry = Registry::standard();
+        let mut registry = Registry::standard();
+        parameters.apply(&mut registry);
         let mut options = Options::new(Profile::find(PROFILE)?);
         options.locks = vec![lock.into()];
         options.ranks = vec![ranks];
