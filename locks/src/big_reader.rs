@@ -114,7 +114,7 @@ impl RawRwLock for BigReader {
 
     #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.words.own(ra).put(HERE, 0)
+        self.words.own(ra).post(HERE, 0)
     }
 
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
@@ -156,7 +156,7 @@ impl Words {
     fn arrive<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<bool> {
         let own = self.own(ra);
         if self.fence {
-            own.put(HERE, 1)?;
+            own.post(HERE, 1)?;
             ra.fence_light();
         } else {
             own.order()?;
@@ -169,7 +169,7 @@ impl Words {
     #[inline(never)]
     fn wait_for_writers<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
         loop {
-            self.own(ra).put(HERE, 0)?;
+            self.own(ra).post(HERE, 0)?;
             ra.wait_until(self.gate, Until::Eq(0))?;
             if self.arrive(ra)? {
                 return Ok(());

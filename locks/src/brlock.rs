@@ -82,7 +82,7 @@ impl RawRwLock for BrLock {
 
     #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.words.own(ra).put(HERE, 0)
+        self.words.own(ra).post(HERE, 0)
     }
 
     #[inline(always)]
@@ -131,7 +131,7 @@ impl Words {
     fn wait_for_writers<A: RemoteAtomics + ?Sized>(self, ra: &A, backoff: &mut BackoffState) -> Result<()> {
         backoff.reset();
         loop {
-            self.own(ra).put(HERE, 0)?;
+            self.own(ra).post(HERE, 0)?;
             while ra.get(self.writer)? != NIL {
                 backoff.wait(ra)?;
             }

@@ -69,6 +69,7 @@
 use rmalab_atomics::{Address, Disp, RemoteAtomics, WORD};
 
 use crate::error::at_least_one;
+use crate::own::Own;
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::{Place, RawMutex, RawMutexTry, Result, poll};
 
@@ -110,7 +111,7 @@ impl RawMutex for Clh {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: ClhParams) -> Result<Clh> {
         Ok(Clh {
-            tail: place.word(0),
+            tail: place.word(0).unwatched(),
             granted: place.node,
             pause: at_least_one(Self::NAME, "pause", params.pause)?,
             request: pointer(ra.rank()),
@@ -131,7 +132,7 @@ impl RawMutex for Clh {
 
     #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        Ok(ra.put(ra.rank().at(self.granted).unwatched(), self.request)?)
+        Own::<_, 1>::new(ra, self.granted).post(0, self.request)
     }
 }
 

@@ -98,8 +98,8 @@ impl RawRwLock for DslrWide {
     fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, params: DslrWideParams) -> Result<DslrWide> {
         // 32 bits can count any number of ranks.
         Ok(DslrWide {
-            drawn: place.word(0),
-            served: place.word(1),
+            drawn: place.word(0).unwatched(),
+            served: place.word(1).unwatched(),
             hold: at_least_one(Self::NAME, "hold", params.hold)?,
         })
     }

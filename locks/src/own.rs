@@ -1,8 +1,7 @@
 //! The words of a lock that belong to this rank, which its processor reaches.
 //!
 //! A robust lock announces its steps in its rank's own words, several times in each call. A reader of `big-reader` uses no other words.
-//! Each put by the handle checks the address again, and records itself for the next flush. Here each call checks its words once, and
-//! records its stores once. No other rank waits on these words.
+//! Each put by the handle checks the address again. Here each call checks its words once. No other rank waits on these words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,9 +26,24 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
         Own { ra, at, words }
     }
 
+    /// Returns the handle of this rank.
+    #[inline(always)]
+    pub(crate) fn handle(&self) -> &'a A {
+        self.ra
+    }
+
     /// Puts `value` in word number `index`.
     #[inline(always)]
     pub(crate) fn put(&self, index: usize, value: u64) -> Result<()> {
+        if self.words.is_some() {
+            self.ra.stored();
+        }
+        self.post(index, value)
+    }
+
+    /// Puts `value` in word number `index`. A later flush need not complete it, and is not made to wait for it.
+    #[inline(always)]
+    pub(crate) fn post(&self, index: usize, value: u64) -> Result<()> {
         match self.words {
             Some(words) => {
                 words[index].store(value, Ordering::Release);
@@ -44,7 +58,7 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     pub(crate) fn get(&self, index: usize) -> Result<u64> {
         match self.words {
             Some(words) => Ok(words[index].load(Ordering::SeqCst)),
-            None => Ok(self.ra.get(self.ra.rank().at(self.at.word(index as u64)))?),
+            None => get_by_handle(self.ra, self.at.word(index as u64)),
         }
     }
 
@@ -53,7 +67,7 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     pub(crate) fn fetch_store(&self, index: usize, value: u64) -> Result<u64> {
         match self.words {
             Some(words) => Ok(words[index].swap(value, Ordering::SeqCst)),
-            None => Ok(self.ra.fetch_store(self.ra.rank().at(self.at.word(index as u64)).unwatched(), value)?),
+            None => fetch_store_by_handle(self.ra, self.at.word(index as u64), value),
         }
     }
 
@@ -70,18 +84,23 @@ impl<'a, A: RemoteAtomics + ?Sized, const N: usize> Own<'a, A, N> {
     }
 }
 
-// This takes values, since a reference to the words would keep them in memory.
+// The calls of the handle take values, since a reference to the words would keep them in memory. They are cold, since only the path of
+// the processor is short enough for its jumps to count.
+
+#[cold]
 #[inline(never)]
 fn put_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp, value: u64) -> Result<()> {
     Ok(ra.put(ra.rank().at(at).unwatched(), value)?)
 }
 
-impl<A: RemoteAtomics + ?Sized, const N: usize> Drop for Own<'_, A, N> {
-    /// Records the stores, so that a flush completes them.
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.words.is_some() {
-            self.ra.stored();
-        }
-    }
+#[cold]
+#[inline(never)]
+fn get_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp) -> Result<u64> {
+    Ok(ra.get(ra.rank().at(at))?)
+}
+
+#[cold]
+#[inline(never)]
+fn fetch_store_by_handle<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp, value: u64) -> Result<u64> {
+    Ok(ra.fetch_store(ra.rank().at(at).unwatched(), value)?)
 }

@@ -110,22 +110,22 @@ impl RawMutex for RmeMcs {
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let (own, number) = (self.node.own(ra), if self.number == NUMBERS { 1 } else { self.number + 1 });
         self.number = number;
-        own.put(NEXT, number << 32)?;
-        own.put(GRANT, number << 1)?;
-        own.put(ANNOUNCED, says(TAKES, number))?;
+        own.post(NEXT, number << 32)?;
+        own.post(GRANT, number << 1)?;
+        own.post(ANNOUNCED, says(TAKES, number))?;
         own.order()?;
         let pred = ra.fetch_store(self.tail.unwatched(), self.node.pointer(number))?;
         if pred != NIL {
             return self.enter_behind(ra, pred);
         }
-        own.put(ANNOUNCED, says(HAS, number))?;
+        own.post(ANNOUNCED, says(HAS, number))?;
         own.order()
     }
 
     #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let (own, number) = (self.node.own(ra), self.number);
-        own.put(ANNOUNCED, says(LEAVES, number))?;
+        own.post(ANNOUNCED, says(LEAVES, number))?;
         own.order()?;
         let next = own.get(NEXT)?;
         if next != number << 32 {
@@ -136,7 +136,7 @@ impl RawMutex for RmeMcs {
             self.announce(ra, AWAITS, NIL)?;
             return self.hand_over_to_next(ra);
         }
-        own.put(ANNOUNCED, says(OUTSIDE, number))
+        own.post(ANNOUNCED, says(OUTSIDE, number))
     }
 }
 

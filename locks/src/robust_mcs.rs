@@ -54,6 +54,7 @@
 use rmalab_atomics::{Address, Disp, Error as AtomicsError, RemoteAtomics, Until, WORD};
 
 use crate::backoff::Backoff;
+use crate::own::Own;
 use crate::qnode::{NIL, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::robust_tas::RobustTas;
@@ -114,8 +115,9 @@ impl RawMutex for RobustMcs {
 
     #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let next = self.node.own(ra).get(NEXT)?;
-        if next as u32 == 0 && self.leaves_last(ra)? {
+        let own = self.node.own(ra);
+        let next = own.get(NEXT)?;
+        if next as u32 == 0 && self.leaves_last(&own)? {
             return Ok(());
         }
         self.hand_over(ra, next)
@@ -160,16 +162,20 @@ impl RobustMcs {
     #[inline(always)]
     fn take<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<u64> {
         let (own, number) = (self.node.own(ra), (self.number + 1) & NUMBERS);
-        (self.number, self.recovers, self.leaves) = (number, recovers, NIL);
+        self.number = number;
+        // A store is one more for which the swap waits. `leaves` keeps its value, since a lock that cannot be recovered stays so.
+        if self.recovers != recovers {
+            self.recovers = recovers;
+        }
         if number == 0 {
             self.begin_again(ra)?;
         }
-        own.put(NEXT, number << 32)?;
-        own.put(ANNOUNCED, says(TAKES, number))?;
+        own.post(NEXT, number << 32)?;
+        own.post(ANNOUNCED, says(TAKES, number))?;
         own.order()?;
         let before = ra.fetch_store(self.tail.unwatched(), self.node.pointer(number))?;
         if before == NIL {
-            own.put(ANNOUNCED, says(HAS, number))?;
+            own.post(ANNOUNCED, says(HAS, number))?;
         }
         Ok(before)
     }
@@ -180,6 +186,7 @@ impl RobustMcs {
         self.node.own(ra).put(GRANT, NO_GRANT)
     }
 
+    #[cold]
     #[inline(never)]
     fn enter_behind<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, before: u64) -> Result<Entry> {
         if before == NOT_RECOVERABLE {
@@ -192,17 +199,18 @@ impl RobustMcs {
 
     /// Releases the lock if no rank is behind this one.
     #[inline(always)]
-    fn leaves_last<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
-        let (own, pointer) = (self.node.own(ra), self.pointer());
-        own.put(ANNOUNCED, says(LOOKS, self.number))?;
+    fn leaves_last<A: RemoteAtomics + ?Sized>(&self, own: &Own<'_, A, { Node::WORDS }>) -> Result<bool> {
+        let (ra, pointer) = (own.handle(), self.pointer());
+        own.post(ANNOUNCED, says(LOOKS, self.number))?;
         own.order()?;
         let is_last = ra.compare_and_swap(self.tail.unwatched(), pointer, self.leaves)? == pointer;
-        own.put(ANNOUNCED, if is_last { OUTSIDE } else { says(HAS, self.number) })?;
+        own.post(ANNOUNCED, if is_last { OUTSIDE } else { says(HAS, self.number) })?;
         Ok(is_last)
     }
 
     /// Releases the lock to the rank behind this one. `next` is this rank's word. While it names no rank, the link is
     /// under way.
+    #[cold]
     #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut next: u64) -> Result<()> {
         loop {
@@ -219,8 +227,9 @@ impl RobustMcs {
                 }
                 self.changes(ra, self.node.next, self.open())?;
             }
-            next = self.node.own(ra).get(NEXT)?;
-            if next as u32 == 0 && self.leaves_last(ra)? {
+            let own = self.node.own(ra);
+            next = own.get(NEXT)?;
+            if next as u32 == 0 && self.leaves_last(&own)? {
                 return Ok(());
             }
         }

@@ -105,7 +105,13 @@ impl RawRwLock for RobustRw {
             return Err(Error::TooManyRanks { lock: RobustRw::NAME, size: ra.size(), limit: RANKS });
         }
         let (me, bit) = (pointer(ra.rank()), reader(ra.rank()));
-        Ok(RobustRw { lock: place.word(0), me, bit, is_alone: false, backoff: BackoffState::new(params, ra.rank()) })
+        Ok(RobustRw {
+            lock: place.word(0).unwatched(),
+            me,
+            bit,
+            is_alone: false,
+            backoff: BackoffState::new(params, ra.rank()),
+        })
     }
 
     #[inline(always)]

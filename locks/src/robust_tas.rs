@@ -62,7 +62,7 @@ impl RawMutex for RobustTas {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<RobustTas> {
         let backoff = BackoffState::new(params, ra.rank());
-        Ok(RobustTas { owner: place.word(0), me: pointer(ra.rank()), backoff })
+        Ok(RobustTas { owner: place.word(0).unwatched(), me: pointer(ra.rank()), backoff })
     }
 
     #[inline(always)]

@@ -45,9 +45,10 @@
 //! polls, release 1. In addition, each acquire and release writes its own rank's word. A repair on p ranks adds a silence
 //! and at most p − 1 for each skipped ticket.
 
-use rmalab_atomics::{Address, Failed, Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Address, Disp, Failed, Rank, RemoteAtomics, WORD};
 
 use crate::error::at_least_one;
+use crate::own::Own;
 use crate::recoverable::{self, Entry, Recoverable};
 use crate::ticket::TicketParams;
 use crate::{Error, Place, RawMutex, Result, poll};
@@ -67,7 +68,7 @@ const TAKES: u64 = 1;
 #[derive(Debug)]
 pub struct RobustTicket {
     lock: Address,
-    announced: Address,
+    announced: Disp,
     hold: u32,
     my_ticket: u64,
     /// The bit of the word that the release clears.
@@ -101,9 +102,8 @@ impl RawMutex for RobustTicket {
         if u64::from(size) > SERVING {
             return Err(Error::TooManyRanks { lock: RobustTicket::NAME, size, limit: SERVING as u32 });
         }
-        let announced = ra.rank().at(place.node).unwatched();
         let hold = at_least_one(Self::NAME, "hold", params.hold)?;
-        Ok(RobustTicket { lock: place.word(0), announced, hold, my_ticket: 0, told: 0 })
+        Ok(RobustTicket { lock: place.word(0).unwatched(), announced: place.node, hold, my_ticket: 0, told: 0 })
     }
 
     #[inline(always)]
@@ -113,8 +113,9 @@ impl RawMutex for RobustTicket {
 
     #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let own = self.own(ra);
         ra.fetch_add(self.lock, next(self.my_ticket).wrapping_sub(self.told))?;
-        Ok(ra.put(self.announced, OUTSIDE)?)
+        own.post(0, OUTSIDE)
     }
 }
 
@@ -126,19 +127,26 @@ impl Recoverable for RobustTicket {
 
     fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, NOT_RECOVERABLE)?;
-        Ok(ra.put(self.announced, OUTSIDE)?)
+        self.own(ra).post(0, OUTSIDE)
     }
 }
 
 impl RobustTicket {
+    /// The announcement of this rank.
+    #[inline(always)]
+    fn own<'a, A: RemoteAtomics + ?Sized>(&self, ra: &'a A) -> Own<'a, A, 1> {
+        Own::new(ra, self.announced)
+    }
+
     #[inline(always)]
     fn enter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
-        ra.put(self.announced, TAKES)?;
-        ra.order(ra.rank())?;
+        let own = self.own(ra);
+        own.post(0, TAKES)?;
+        own.order()?;
         let lock = ra.fetch_add(self.lock, TICKET)?;
         let (next_ticket, now_serving) = split(lock);
         self.my_ticket = next_ticket;
-        ra.put(self.announced, announcement(next_ticket))?;
+        own.post(0, announcement(next_ticket))?;
         if lock & (NOT_RECOVERABLE | OWNER_DEAD) == 0 && now_serving == next_ticket {
             self.told = 0;
             return Ok(Entry::Clean);
@@ -151,7 +159,7 @@ impl RobustTicket {
     fn wait_for_turn<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
         loop {
             if lock & NOT_RECOVERABLE != 0 {
-                ra.put(self.announced, OUTSIDE)?;
+                self.own(ra).post(0, OUTSIDE)?;
                 return Err(Error::NotRecoverable { lock: RobustTicket::NAME });
             }
             let now_serving = lock & SERVING;
@@ -193,7 +201,7 @@ impl RobustTicket {
         let serving = lock & SERVING;
         let others = (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank() && !failed.contains(rank));
         for rank in others {
-            let announced = ra.get(Address { rank, ..self.announced })?;
+            let announced = ra.get(rank.at(self.announced).unwatched())?;
             // By I2, a live rank with that ticket announces it, or has released it since, and then the swap fails.
             if announced == TAKES || announced == announcement(serving) {
                 return Ok(());

@@ -56,7 +56,7 @@ impl RawMutex for Tas {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<Tas> {
         let backoff = Box::new(BackoffState::new(params, ra.rank()));
-        Ok(Tas { owner: place.word(0), me: pointer(ra.rank()), backoff })
+        Ok(Tas { owner: place.word(0).unwatched(), me: pointer(ra.rank()), backoff })
     }
 
     #[inline(always)]

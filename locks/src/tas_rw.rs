@@ -62,7 +62,7 @@ impl RawRwLock for TasRw {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<TasRw> {
         // 63 bits of `lock` can count any number of ranks.
-        Ok(TasRw { lock: place.word(0), backoff: BackoffState::new(params, ra.rank()) })
+        Ok(TasRw { lock: place.word(0).unwatched(), backoff: BackoffState::new(params, ra.rank()) })
     }
 
     #[inline(always)]

@@ -87,7 +87,7 @@ impl RawMutex for Ticket {
     fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, params: TicketParams) -> Result<Ticket> {
         // 2^32 tickets are enough for any number of ranks.
         Ok(Ticket {
-            lock: place.word(0),
+            lock: place.word(0).unwatched(),
             hold: at_least_one(Self::NAME, "hold", params.hold)?,
             my_ticket: 0,
             followed: false,

@@ -66,7 +66,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    const WORDS: usize = 3;
+    pub(crate) const WORDS: usize = 3;
     pub(crate) const BYTES: u64 = Node::WORDS as u64 * WORD;
 
     /// Makes the node of `me` that starts at `node` in every segment.

@@ -9,7 +9,7 @@ use crate::own::Own;
 /// Announces in the rank's own word that a count is about to change. `announced` is the old announcement.
 #[inline(always)]
 pub(super) fn begin<A: RemoteAtomics + ?Sized>(own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
-    own.put(0, announced | CHANGES)?;
+    own.post(0, announced | CHANGES)?;
     own.order()
 }
 
@@ -27,7 +27,7 @@ impl RobustTwoLevel {
     #[inline(always)]
     pub(super) fn end<A: RemoteAtomics + ?Sized>(&mut self, own: &Own<'_, A, 1>, announced: u64) -> Result<()> {
         self.announced = announced.wrapping_add(NUMBER);
-        own.put(0, self.announced)
+        own.post(0, self.announced)
     }
 
     /// Changes a count in the master, and returns the old word. `changed` are the bits of the announcement that flip.
@@ -54,7 +54,7 @@ impl RobustTwoLevel {
         let word = target.index() / u64::BITS as usize;
         let shared = self.shared[word] ^ 1 << (target.0 % u64::BITS);
         self.shared[word] = shared;
-        ra.put(self.own_word(self.me, 1 + word as u64), shared)?;
+        Own::<_, 1>::new(ra, self.own.word(1 + word as u64)).post(0, shared)?;
         self.end(&own, announced)?;
         Ok(before)
     }
