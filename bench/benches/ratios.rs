@@ -63,7 +63,7 @@ fn main() {
     }
     document.sections.push(Section::new("uncontended", "Uncontended").table(table));
 
-    let title = format!("Throughput of 2 ranks by that of 8, local; medians of {CELLS}");
+    let title = format!("Throughput of 2 ranks divided by the throughput of 8, local; medians of {CELLS}");
     let mut table = Table::new(title, ["lock and load", "2 ranks", "8 ranks", "ratio", "goal, at most", "met"]);
     let micro = Duration::from_micros(1);
     for (fraction, section) in [(0.0, Duration::ZERO), (0.9, Duration::ZERO), (0.0, micro), (0.9, micro)] {

@@ -60,7 +60,7 @@ use rmalab_atomics::{Address, Disp, RemoteAtomics, Until, WORD};
 use crate::backoff::{Backoff, BackoffState};
 use crate::error::at_least_one;
 use crate::qnode::{NIL, pointer, rank_of};
-use crate::{Error, Place, RawRwLock, Result};
+use crate::{Error, Place, RawRwLock, Result, poll};
 
 /// Bits of `tail`, `rdr` and `rel`.
 const BITS: u32 = 21;
@@ -252,6 +252,10 @@ impl ShiftLock {
 
     /// Polls the lock's word until `holds`.
     fn poll<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, holds: impl Fn(u64) -> bool) -> Result<()> {
+        if let Some(lock) = poll::spin(ra, self.lock, &holds) {
+            self.seen = lock;
+            return Ok(());
+        }
         self.backoff.reset();
         loop {
             let lock = ra.get(self.lock)?;

@@ -584,7 +584,7 @@ impl Lives<'_> {
             match event {
                 Event::Begins(access) => self.pending[rank.index()] = Some(begins(access)),
                 Event::Leaves => self.pending[rank.index()] = Some("leaves".to_owned()),
-                Event::Told => self.mark(rank, "is told".to_owned()),
+                Event::Told => self.mark(rank, "gets OwnerDead".to_owned()),
                 Event::Entered if was_inside => self.mark(rank, "IS INSIDE".to_owned()),
                 Event::Entered => self.mark(rank, "ENTERS".to_owned()),
                 Event::CameBack => self.mark(rank, "RESTARTS".to_owned()),

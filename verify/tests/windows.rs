@@ -133,7 +133,7 @@ fn the_page_is_written() {
          | program | ranks | what each rank does | sc | late-puts | unordered-bulk | hca |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n{programs}\n\n\
          ## Defects\n\n\
-         Each defect omits or falsifies one part of the window layer, and breaks a program. The steps are those of a shortest\n\
+         Each defect omits or falsifies one part of the window layer, and breaks a program. The steps are the length of a shortest\n\
          counterexample.\n\n\
          | defect | what is wrong | program | network | property | steps |\n\
          | --- | --- | --- | --- | --- | --- |\n{defects}\n"

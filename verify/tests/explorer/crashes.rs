@@ -169,9 +169,13 @@ fn a_counterexample_with_a_failure_is_saved_replayed_and_drawn() {
     let loaded = saved(&check, &outcome);
     assert_eq!(loaded.scenario, "3Wx1 crash1");
     let text = diagram::text(&check, &loaded).unwrap();
-    for part in
-        ["crashes, with 1 operation under way", "CRASHES", "learns that rank", "is told", "arrives: owner := nil"]
-    {
+    for part in [
+        "crashes, with 1 operation under way",
+        "CRASHES",
+        "learns that rank",
+        "gets OwnerDead",
+        "arrives: owner := nil",
+    ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     let svg = diagram::svg(&check, &loaded).unwrap();

@@ -71,7 +71,7 @@ pub fn run(stop: &Arc<AtomicBool>) -> Result<Option<Document>> {
     let mut document = Document::new("rma-rw", title, beside.run.clone(), beside.host.clone());
     document.summary = vec![
         format!("{}. {}", beside.machines[0].about.trim_end_matches('.'), beside.method()),
-        "The workloads are those of the HPDC'16 paper on these locks. The times of the profile are mostly assumed, so ratios and \
+        "The workloads come from the HPDC'16 paper on these locks. The times of the profile are mostly assumed, so ratios and \
          shapes count."
             .into(),
     ];

@@ -76,7 +76,7 @@ fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String
             format!(" It scales: {} times its rate alone, on {processors} processors.", digits(factor))
         } else {
             format!(
-                " It does not scale: its rate is {} times that of one rank alone, on {processors} processors.",
+                " It does not scale: its rate is {} times the rate of one rank alone, on {processors} processors.",
                 digits(factor)
             )
         };
