@@ -28,7 +28,7 @@ impl Outcome {
             section.bars.push(Bars {
                 name: "ratios".into(),
                 title: "Two ranks: how many times faster".into(),
-                axis: Axis::new("time of the best of the others by ours", Quantity::Ratio),
+                axis: Axis::new("time of the best of the others, divided by ours", Quantity::Ratio),
                 parts: vec!["faster here".into(), "slower here".into()],
                 stacked: true,
                 rows: summary.bars.iter().map(|(title, ratio)| (title.clone(), bar(*ratio))).collect(),
