@@ -92,11 +92,14 @@ impl Watch {
             return Watch { show: Show::Quiet, best };
         }
         let list = |items: Vec<String>| items.join(", ");
+        let ranks = match options.ranks[..] {
+            [one] => counted(one.into(), "rank"),
+            ref several => format!("{} ranks", list(several.iter().map(ToString::to_string).collect())),
+        };
         say!(
-            "study: {} on {} with {} ranks, {} measurements of {:.0?} each: about {} s",
+            "study: {} on {} with {ranks}, {} measurements of {:.0?} each: about {} s",
             counted(options.locks.len() as u64, "lock"),
             list(options.backends.iter().map(ToString::to_string).collect()),
-            list(options.ranks.iter().map(ToString::to_string).collect()),
             study.measurements(),
             options.cell_duration(),
             study.estimate().as_secs_f64().ceil()
