@@ -28,7 +28,7 @@ Exit codes:
   2    an argument is wrong, or the file of hosts cannot be read
   126  the program cannot be executed
   127  there is no such program
-  Otherwise the code of the first rank that failed; 128 and the signal's number if a signal ended it.";
+  Otherwise the code of the first rank that failed; 128 and the signal's number after a signal.";
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
