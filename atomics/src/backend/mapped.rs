@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use copy::add_words;
 pub use memory::{Layout, Mapping};
-pub(crate) use wait::OPERATION;
+pub use wait::OPERATION;
 
 use crate::model::fabric::{
     self, AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span,

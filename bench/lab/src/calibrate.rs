@@ -12,7 +12,7 @@
 //! | turns | a put to the one word that both ranks poll, until the other rank has read it | 2 (`hit` + `core`) |
 //! | ping-pong | a put to the other rank's word, until that rank's `wait_until` has returned | 2 (`hit` + `core`) + `notice` |
 //! | contended | one of the fetch_adds of both ranks on one word, as fast as possible | `atomic` / `keep` |
-//! | pause | one, for one operation | its 20 ns + `pause` |
+//! | pause | one, for one operation | its 64 ns + `pause` |
 //! | copy | a byte of a long put | `byte` |
 //!
 //! A core gives a line away when the other one requests it, and no core has it during the transfer. So of two contending
@@ -24,6 +24,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rmalab_atomics::mapped::OPERATION;
 use rmalab_atomics::sim::profile::{Node, Profile, Span};
 use rmalab_atomics::sim::{self, Simulator};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Topology, Until, World, bind_to_core};
@@ -162,8 +163,8 @@ const END: u64 = 255;
 /// fetch_adds of the partner between two polls of its orders.
 const BATCH: u64 = 16;
 
-/// The intended duration of a pause for one operation, in nanoseconds: see `RemoteAtomics::pause`.
-const UNIT_OF_PAUSE: f64 = 20.0;
+/// The intended duration of a pause for one operation, in nanoseconds.
+const UNIT_OF_PAUSE: f64 = OPERATION as f64;
 
 /// Least number of valid series of each program.
 const LEAST: usize = 3;
@@ -429,7 +430,7 @@ mod tests {
     use super::*;
 
     /// get, put, fetch_add, contended, read, noticed, pause, copy.
-    const MEASURED: Times = [1.0, 2.0, 5.0, 10.0, 103.0, 123.0, 60.0, 0.05];
+    const MEASURED: Times = [1.0, 2.0, 5.0, 10.0, 103.0, 123.0, 104.0, 0.05];
 
     #[test]
     fn the_simulator_reproduces_the_measured_times() {
@@ -439,7 +440,7 @@ mod tests {
         assert_eq!(keep, 0.5);
         let simulated = simulate(&profile).unwrap();
         // hit is the mean of get and put. A rank that continues with a line completes its operation.
-        let expected = [1.5, 1.5, 5.0, 10.0, 103.0, 123.0, 60.0, 0.05];
+        let expected = [1.5, 1.5, 5.0, 10.0, 103.0, 123.0, 104.0, 0.05];
         for (program, (simulated, expected)) in Program::ALL.iter().zip(simulated.iter().zip(expected)) {
             let most = if *program == Program::Contended { 0.15 } else { 0.05 };
             assert!((simulated / expected - 1.0).abs() < most, "{program:?}: {simulated} and not {expected}");

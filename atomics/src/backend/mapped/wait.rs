@@ -39,11 +39,11 @@ const LIVENESS: Duration = Duration::from_millis(500);
 /// The time for which a rank parks if it could not fence for the others, and so may miss a wake-up.
 const UNFENCED: Duration = Duration::from_micros(500);
 
-/// The unit of `pause` in nanoseconds: one operation on a word whose line another core has, there and back.
+/// The unit of [`pause`](crate::RemoteAtomics::pause) in nanoseconds: one operation on a word whose line another core has, there and back.
 ///
 /// A polled word is in another core's cache. Two cores of an AMD EPYC pass a line there and back in 64 ns. A waiter that polls sooner takes
 /// the line from the holder, which makes the holder slower.
-pub(crate) const OPERATION: u64 = 64;
+pub const OPERATION: u64 = 64;
 
 /// Pauses of at least this length yield the processor: even the shortest sleep takes some 60 us.
 const SLEEP: u64 = 50_000;
