@@ -252,19 +252,14 @@ impl ShiftLock {
 
     /// Polls the lock's word until `holds`.
     fn poll<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, holds: impl Fn(u64) -> bool) -> Result<()> {
-        if let Some(lock) = poll::spin(ra, self.lock, &holds) {
-            self.seen = lock;
-            return Ok(());
-        }
         self.backoff.reset();
-        loop {
-            let lock = ra.get(self.lock)?;
-            if holds(lock) {
-                self.seen = lock;
-                return Ok(());
-            }
+        let mut lock = poll::spin(ra, self.lock, &holds).map_or_else(|| ra.get(self.lock), Ok)?;
+        while !holds(lock) {
             self.backoff.wait(ra)?;
+            lock = ra.get(self.lock)?;
         }
+        self.seen = lock;
+        Ok(())
     }
 }
 
