@@ -42,6 +42,11 @@
 //!
 //! The kernel closes the connection of a process that has ended, however it has ended. A host that is gone closes
 //! nothing: the connections are probed every second (TCP keep-alive), and given up after four.
+//!
+//! The hub reports each failure to all ranks, in one order. Each rank ends what the failed rank may still have under way
+//! there ([`Serve::retire`]), and reports that to the hub. When all live ranks have, the hub reports the failed rank as
+//! silent ([`Membership::await_silence`]). A rank that fails meanwhile is not waited for. So ranks that go on need the hub:
+//! the failure of the process that hosts it ends the job.
 
 mod environment;
 mod hub;
@@ -59,7 +64,7 @@ use std::str::FromStr;
 pub use environment::by_environment;
 pub use hub::{Hub, Presence};
 pub use interface::address_of;
-pub use member::{Answer, Membership};
+pub use member::{Answer, Membership, Serve};
 pub use secret::Secret;
 
 use crate::{Error, Rank, Result};

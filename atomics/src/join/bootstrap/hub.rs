@@ -89,7 +89,9 @@ impl Hub {
             members: vec![MemberState::Empty; size as usize],
             parts: vec![None; size as usize],
             asked: BTreeSet::new(),
-            failed: None,
+            failed: Vec::new(),
+            unsilenced: BTreeMap::new(),
+            finishing: BTreeSet::new(),
             ending: None,
             crowded: false,
         };
@@ -260,7 +262,12 @@ struct HubState {
     parts: Vec<Option<Vec<u8>>>,
     /// Requests without an answer: the receiver, the sender, and the number.
     asked: BTreeSet<(Rank, Rank, [u8; 8])>,
-    failed: Option<Rank>,
+    /// The ranks that have failed, in the order in which all members learn of them.
+    failed: Vec<Rank>,
+    /// For each of these ranks that is not silent yet: the ranks that have not said that they are done with it.
+    unsilenced: BTreeMap<Rank, BTreeSet<Rank>>,
+    /// The ranks that are about to leave.
+    finishing: BTreeSet<Rank>,
     /// The time since which the hub only waits until its last frames are sent.
     ending: Option<Instant>,
     /// True if the hub has reported that strangers crowd it.
@@ -546,12 +553,11 @@ impl HubState {
             Some(_) => return Err(format!("rank {rank} has joined before, as another process")),
         }
         self.members[rank as usize] = MemberState::Joined(number);
-        let failed = self.failed;
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
         connection.who = Who::Member(Rank(rank));
         connection.send(frame(kind::WELCOME, &[]));
-        if let Some(rank) = failed {
-            connection.send(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+        for failed in &self.failed {
+            connection.send(frame(kind::FAILED, &[&failed.0.to_le_bytes()]));
         }
         Ok(())
     }
@@ -565,6 +571,19 @@ impl HubState {
                 true
             }
             kind::REQUEST | kind::ANSWER => self.pass_on(rank, kind, body),
+            kind::SILENT => {
+                let Some((failed, [])) = wire::number(body) else { return false };
+                if let Some(left) = self.unsilenced.get_mut(&Rank(failed)) {
+                    left.remove(&rank);
+                }
+                self.report_silence();
+                true
+            }
+            kind::FINISH => {
+                self.finishing.insert(rank);
+                self.finish();
+                true
+            }
             kind::DEPART => {
                 self.gone(rank, MemberState::Departed);
                 self.finish_exchange();
@@ -644,6 +663,34 @@ impl HubState {
         for (to, from, number) in mine {
             self.refuse(to, from, &number, "has left");
         }
+        // No rank waits for this one any longer.
+        for left in self.unsilenced.values_mut() {
+            left.remove(&rank);
+        }
+        self.report_silence();
+        self.finish();
+    }
+
+    /// Reports the failed ranks for which no live rank executes anything any more.
+    fn report_silence(&mut self) {
+        let silent: Vec<Rank> =
+            self.unsilenced.iter().filter(|(_, left)| left.is_empty()).map(|(&rank, _)| rank).collect();
+        for rank in silent {
+            self.unsilenced.remove(&rank);
+            self.notify_all(frame(kind::SILENT, &[&rank.0.to_le_bytes()]));
+        }
+    }
+
+    /// Lets the ranks leave, once all ranks that are still there are about to.
+    fn finish(&mut self) {
+        let are_finishing = (0..).map(Rank).zip(&self.members).all(|(rank, place)| match place {
+            MemberState::Departed | MemberState::Failed => true,
+            MemberState::Joined(_) | MemberState::Empty => self.finishing.contains(&rank),
+        });
+        if are_finishing && !self.finishing.is_empty() {
+            self.finishing.clear();
+            self.notify_all(frame(kind::FINISH, &[]));
+        }
     }
 
     fn tell(&mut self, rank: Rank, frame: Vec<u8>) {
@@ -654,11 +701,18 @@ impl HubState {
         }
     }
 
+    /// Notifies all ranks that a rank has failed, once.
     fn announce(&mut self, rank: Rank) {
-        if self.failed.is_none() {
-            self.failed = Some(rank);
-            self.notify_all(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+        if self.failed.contains(&rank) {
+            return;
         }
+        self.failed.push(rank);
+        self.notify_all(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+        let is_there = |(_, place): &(Rank, &MemberState)| matches!(place, MemberState::Joined(_));
+        let there = (0..).map(Rank).zip(&self.members).filter(is_there).map(|(rank, _)| rank);
+        self.unsilenced.insert(rank, there.collect());
+        // It is silent at once if it was the last one.
+        self.report_silence();
     }
 
     fn notify_all(&mut self, frame: Vec<u8>) {

@@ -1,11 +1,11 @@
 //! A rank's connection to the hub, and the thread that listens to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,15 +15,31 @@ use super::wire::{self, CHALLENGE, Frames, GREETING, HANDSHAKE, HELLO, HUB, MAGI
 use super::{Hub, Invitation};
 use crate::{Error, Rank, Result, Topology};
 
-/// No rank has failed.
-const NO_RANK: u32 = u32::MAX;
-/// The hub is gone, and its host was not a rank.
-const LAUNCHER: u32 = u32::MAX - 1;
+/// The number of failures once the hub is gone. From then on no rank learns of a failure.
+const HUB_GONE: u32 = u32::MAX;
 
 /// A rank's answer to a request of another rank, or the reason why it cannot answer.
 pub type Answer = std::result::Result<Vec<u8>, String>;
 
-type Server = Box<dyn FnMut(Rank, &[u8]) -> Answer + Send>;
+type Server = Box<dyn Serve + Send>;
+
+/// The tasks of a rank for the other ranks, which the bootstrap's thread executes while the rank runs its own code.
+pub trait Serve {
+    /// Answers a request of a rank that has not failed.
+    fn answer(&mut self, from: Rank, request: &[u8]) -> Answer;
+
+    /// Ends everything that a failed rank may still have under way here.
+    fn retire(&mut self, failed: Rank);
+}
+
+/// A server that only answers.
+impl<F: FnMut(Rank, &[u8]) -> Answer> Serve for F {
+    fn answer(&mut self, from: Rank, request: &[u8]) -> Answer {
+        self(from, request)
+    }
+
+    fn retire(&mut self, _: Rank) {}
+}
 
 /// A request that has arrived before there was a server for it.
 struct Early {
@@ -37,16 +53,25 @@ struct ReceivedFrames {
     gathered: Option<Vec<Vec<u8>>>,
     answers: HashMap<u64, Answer>,
     early: Vec<Early>,
+    /// The ranks that have failed, in the hub's order.
+    failed: Vec<Rank>,
+    /// Those for which no live rank executes anything any more.
+    silent: BTreeSet<Rank>,
+    /// True if all live ranks are about to leave.
+    is_finished: bool,
 }
 
 struct Shared {
     rank: Rank,
+    /// The rank that hosts the hub; none if that is the launcher.
+    host: Option<Rank>,
     stream: TcpStream,
     /// One frame at a time.
     writing: Mutex<()>,
     /// One exchange at a time.
     exchanging: Mutex<()>,
-    failed: AtomicU32,
+    /// The number of ranks that have failed, or [`HUB_GONE`]. It changes only while the state is locked.
+    failures: AtomicU32,
     state: Mutex<ReceivedFrames>,
     changed: Condvar,
     server: Mutex<Option<Server>>,
@@ -65,6 +90,8 @@ pub struct Membership {
     listener: Option<JoinHandle<()>>,
     /// The hub, in the rank that hosts the meeting.
     hub: Option<Hub>,
+    /// True if all live ranks are about to leave.
+    is_finished: AtomicBool,
 }
 
 impl fmt::Debug for Membership {
@@ -101,22 +128,22 @@ impl Membership {
         let reader = stream.try_clone().map_err(failed)?;
         let shared = Arc::new(Shared {
             rank,
+            // When the hub is gone, the rank that hosts it is gone, too.
+            host: invitation.host,
             stream,
             writing: Mutex::new(()),
             exchanging: Mutex::new(()),
-            failed: AtomicU32::new(NO_RANK),
+            failures: AtomicU32::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
             server: Mutex::new(None),
         });
-        // When the hub is gone, the rank that hosts it is gone, too.
-        let gone = invitation.host.map_or(LAUNCHER, |host| host.0);
         let listener = std::thread::Builder::new()
             .name("rmalab-member".into())
             .spawn({
                 let shared = Arc::clone(&shared);
                 move || {
-                    if catch_unwind(AssertUnwindSafe(|| shared.listen(reader, gone))).is_err() {
+                    if catch_unwind(AssertUnwindSafe(|| shared.listen(reader))).is_err() {
                         shared.server_panicked();
                     }
                 }
@@ -131,6 +158,7 @@ impl Membership {
             shared,
             listener: Some(listener),
             hub,
+            is_finished: AtomicBool::new(false),
         };
         let deadline = Instant::now() + patience;
         let hosts = match membership.exchange(host.as_bytes(), Some((deadline, patience))) {
@@ -199,16 +227,18 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] with the text of the other rank's refusal, or when it has left. [`Error::PeerFailed`] when a
-    /// rank has failed.
+    /// [`Error::World`] with the text of the other rank's refusal, or when it has left. [`Error::PeerFailed`] when it
+    /// has failed.
     pub fn request(&self, to: Rank, bytes: &[u8]) -> Result<Vec<u8>> {
         check_length(bytes)?;
+        self.check_rank(to)?;
         let number = u64::from(self.numbers.fetch_add(1, Ordering::Relaxed));
         self.shared.send(&frame(kind::REQUEST, &[&to.0.to_le_bytes(), &number.to_le_bytes(), bytes]))?;
-        let answer = self.shared.wait(None, |state| state.answers.remove(&number))?;
+        // The hub answers for a rank that has left.
+        let answer = self.shared.wait(None, |shared, _| shared.check_hub(), |state| state.answers.remove(&number))?;
         answer.or_else(|why| {
             // For a failed rank, the hub reports that it has left after it has reported the failure.
-            self.check()?;
+            self.check_rank(to)?;
             Err(Error::world(format!("{to}: {why}")))
         })
     }
@@ -218,6 +248,12 @@ impl Membership {
     /// It must not wait for other ranks itself, since it receives nothing from them in that time. If it panics, its
     /// rank has failed.
     pub fn serve(&self, server: impl FnMut(Rank, &[u8]) -> Answer + Send + 'static) {
+        self.serve_until_failures(server);
+    }
+
+    /// Like [`serve`](Self::serve), with a server that also learns which ranks have failed. It gets no request of such a
+    /// rank afterwards.
+    pub fn serve_until_failures(&self, server: impl Serve + Send + 'static) {
         let mut place = lock(&self.shared.server);
         *place = Some(Box::new(server));
         // Only here is the state locked after the server. So a request comes either before or after this.
@@ -237,6 +273,76 @@ impl Membership {
         self.shared.check()
     }
 
+    /// Returns a number that changes with each failure, and when the hub goes. It is 0 before. This is one load.
+    #[inline]
+    pub fn failures(&self) -> u32 {
+        self.shared.failures.load(Ordering::Acquire)
+    }
+
+    /// Returns the ranks that have failed, in the order in which the hub has learned of them.
+    pub fn failed(&self) -> Vec<Rank> {
+        lock(&self.shared.state).failed.clone()
+    }
+
+    /// Returns an error if `rank` has failed, or if the hub is gone. Without any failure this is one load.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`], and [`Error::World`] when the launcher has gone away.
+    #[inline]
+    pub fn check_rank(&self, rank: Rank) -> Result<()> {
+        match self.failures() {
+            0 => Ok(()),
+            _ => self.check_listed(rank),
+        }
+    }
+
+    #[cold]
+    fn check_listed(&self, rank: Rank) -> Result<()> {
+        if lock(&self.shared.state).failed.contains(&rank) {
+            return Err(Error::PeerFailed { rank });
+        }
+        self.check_hub()
+    }
+
+    /// Returns an error if the hub is gone. From then on no rank learns of a failure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`] when a rank has hosted it, and [`Error::World`] when the launcher has.
+    pub fn check_hub(&self) -> Result<()> {
+        self.shared.check_hub()
+    }
+
+    /// Waits until all live ranks know that the ranks `failed`, which are known here to have failed, have failed, and their
+    /// servers have [retired](Serve::retire) them. A live rank that has no server counts as having done so.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check_hub`](Self::check_hub).
+    pub fn await_silence(&self, failed: impl Iterator<Item = Rank>) -> Result<()> {
+        let failed: Vec<Rank> = failed.collect();
+        let are_silent =
+            |state: &mut ReceivedFrames| failed.iter().all(|rank| state.silent.contains(rank)).then_some(());
+        self.shared.wait(None, |shared, _| shared.check_hub(), are_silent)
+    }
+
+    /// Waits until all live ranks have called it, before they leave. Ranks that have left are not waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`] once the number of [failures](Self::failures) is no longer `known`, and [`Error::World`] when the
+    /// launcher has gone away.
+    pub fn finish(&self, known: u32) -> Result<()> {
+        self.shared.send(&frame(kind::FINISH, &[]))?;
+        let unchanged = |shared: &Shared, state: &ReceivedFrames| {
+            if shared.failures.load(Ordering::Relaxed) == known { Ok(()) } else { shared.check_all(state) }
+        };
+        self.shared.wait(None, unchanged, |state| state.is_finished.then_some(()))?;
+        self.is_finished.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Leaves the job as failed: all other ranks get the failure.
     pub fn fail(self) {
         self.leave(true);
@@ -246,6 +352,12 @@ impl Membership {
     #[cfg(test)]
     pub(super) fn cut(&self) {
         let _ = self.shared.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Sends a request, and does not wait for its answer.
+    #[cfg(test)]
+    pub(super) fn send_request(&self, to: Rank, bytes: &[u8]) {
+        self.shared.send(&frame(kind::REQUEST, &[&to.0.to_le_bytes(), &u64::MAX.to_le_bytes(), bytes])).unwrap();
     }
 
     /// Reports to all ranks that this rank has failed, or that it leaves. Only the first report counts.
@@ -260,7 +372,7 @@ impl Membership {
         let _one = lock(&self.shared.exchanging);
         self.check()?;
         self.shared.send(&frame(kind::GATHER, &[bytes]))?;
-        let parts = self.shared.wait(until, |state| state.gathered.take())?;
+        let parts = self.shared.wait(until, Shared::check_all, |state| state.gathered.take())?;
         if parts.len() == self.size as usize {
             Ok(parts)
         } else {
@@ -274,7 +386,7 @@ impl Drop for Membership {
         let failed = std::thread::panicking();
         // This is read before the rank leaves, since the hub ends the connection of a rank that has left, which looks
         // like the hub's end.
-        let told = self.check().is_err();
+        let told = self.check().is_err() && !self.is_finished.load(Ordering::Relaxed);
         self.leave(failed);
         if let Some(mut hub) = self.hub.take() {
             if failed || told {
@@ -295,9 +407,32 @@ impl Drop for Membership {
 impl Shared {
     #[inline]
     fn check(&self) -> Result<()> {
-        match self.failed.load(Ordering::Acquire) {
-            NO_RANK => Ok(()),
-            failed => Err(failure(failed)),
+        match self.failures.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(self.first_failure(&lock(&self.state))),
+        }
+    }
+
+    #[cold]
+    fn first_failure(&self, state: &ReceivedFrames) -> Error {
+        match state.failed.first() {
+            Some(&rank) => Error::PeerFailed { rank },
+            None => hub_gone(self.host),
+        }
+    }
+
+    /// Like [`check`](Self::check), while the state is locked.
+    fn check_all(&self, state: &ReceivedFrames) -> Result<()> {
+        match self.failures.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(self.first_failure(state)),
+        }
+    }
+
+    fn check_hub(&self) -> Result<()> {
+        match self.failures.load(Ordering::Acquire) {
+            HUB_GONE => Err(hub_gone(self.host)),
+            _ => Ok(()),
         }
     }
 
@@ -309,10 +444,11 @@ impl Shared {
         })
     }
 
-    /// Waits until `take` returns a value.
+    /// Waits until `take` returns a value, or `check` an error.
     fn wait<T>(
         &self,
         until: Option<(Instant, Duration)>,
+        check: impl Fn(&Shared, &ReceivedFrames) -> Result<()>,
         mut take: impl FnMut(&mut ReceivedFrames) -> Option<T>,
     ) -> Result<T> {
         let mut state = lock(&self.state);
@@ -320,7 +456,7 @@ impl Shared {
             if let Some(taken) = take(&mut state) {
                 return Ok(taken);
             }
-            self.check()?;
+            check(self, &state)?;
             state = match until {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some((deadline, patience)) => {
@@ -337,22 +473,22 @@ impl Shared {
     }
 
     /// The listening thread.
-    fn listen(&self, mut reader: TcpStream, gone: u32) {
+    fn listen(&self, mut reader: TcpStream) {
         let mut frames = Frames::default();
         loop {
             loop {
                 match frames.next() {
                     Ok(Some((kind, body))) => {
                         if self.hear(kind, body).is_none() {
-                            return self.failed(gone);
+                            return self.hub_is_gone();
                         }
                     }
                     Ok(None) => break,
-                    Err(_) => return self.failed(gone),
+                    Err(_) => return self.hub_is_gone(),
                 }
             }
             if !matches!(frames.read(&mut reader), Ok(true)) {
-                return self.failed(gone);
+                return self.hub_is_gone();
             }
         }
     }
@@ -361,14 +497,46 @@ impl Shared {
     fn server_panicked(&self) {
         // If this fails, the hub is gone, and there is nothing to notify.
         let _ = self.send(&frame(kind::FAILED, &[]));
-        self.failed(self.rank.0);
+        self.note_failure(self.rank);
+        // No other failure will be noticed.
+        self.hub_is_gone();
     }
 
-    fn failed(&self, who: u32) {
-        let state = lock(&self.state);
-        let _ = self.failed.compare_exchange(NO_RANK, who, Ordering::Release, Ordering::Relaxed);
+    fn note_failure(&self, rank: Rank) {
+        let mut state = lock(&self.state);
+        if !state.failed.contains(&rank) {
+            state.failed.push(rank);
+            self.failures.fetch_add(1, Ordering::Release);
+        }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The listening thread ends.
+    fn hub_is_gone(&self) {
+        let mut state = lock(&self.state);
+        if let Some(host) = self.host
+            && !state.failed.contains(&host)
+        {
+            state.failed.push(host);
+        }
+        self.failures.store(HUB_GONE, Ordering::Release);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Ends everything that a failed rank may have under way here, and reports it to the hub.
+    fn retire(&self, rank: Rank) {
+        // This rank knows of the failure before the others may rely on that.
+        self.note_failure(rank);
+        let mut server = lock(&self.server);
+        lock(&self.state).early.retain(|early| early.from != rank);
+        if let Some(server) = server.as_mut() {
+            server.retire(rank);
+        }
+        drop(server);
+        // If this fails, the hub is gone, and no rank relies on it.
+        let _ = self.send(&frame(kind::SILENT, &[&rank.0.to_le_bytes()]));
     }
 
     /// Handles a frame of the hub; `None` for an invalid frame.
@@ -404,7 +572,16 @@ impl Shared {
                     self.answer(server.as_mut(), Rank(from), number, bytes);
                 }
             }
-            kind::FAILED => self.failed(wire::number(body)?.0),
+            kind::FAILED => self.retire(Rank(wire::number(body)?.0)),
+            kind::SILENT => {
+                let (rank, _) = wire::number(body)?;
+                lock(&self.state).silent.insert(Rank(rank));
+                self.changed.notify_all();
+            }
+            kind::FINISH => {
+                lock(&self.state).is_finished = true;
+                self.changed.notify_all();
+            }
             _ => return None,
         }
         Some(())
@@ -412,7 +589,7 @@ impl Shared {
 
     fn answer(&self, server: Option<&mut Server>, from: Rank, number: u64, bytes: &[u8]) {
         let Some(server) = server else { return };
-        let (refused, answer) = match server(from, bytes) {
+        let (refused, answer) = match server.answer(from, bytes) {
             Ok(answer) if answer.len() <= MOST => (0, answer),
             Ok(answer) => (1, format!("an answer of {} bytes is too long", answer.len()).into_bytes()),
             Err(mut why) => {
@@ -426,10 +603,10 @@ impl Shared {
 }
 
 #[cold]
-fn failure(failed: u32) -> Error {
-    match failed {
-        LAUNCHER => Error::world("the launcher of this job has gone away, and with it the ranks' meeting"),
-        rank => Error::PeerFailed { rank: Rank(rank) },
+fn hub_gone(host: Option<Rank>) -> Error {
+    match host {
+        Some(rank) => Error::PeerFailed { rank },
+        None => Error::world("the launcher of this job has gone away, and with it the ranks' meeting"),
     }
 }
 

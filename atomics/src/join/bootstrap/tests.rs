@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -164,6 +165,166 @@ fn a_connection_that_ends_without_farewell_is_a_death() {
         assert!(matches!(member.barrier(), Err(Error::PeerFailed { rank: Rank(1) })));
         other.join().unwrap();
     });
+}
+
+/// A server that counts, for all ranks, the failed ranks for which it is done.
+struct Retiring(&'static AtomicU32);
+
+impl Serve for Retiring {
+    fn answer(&mut self, _: Rank, request: &[u8]) -> Answer {
+        Ok(request.to_vec())
+    }
+
+    fn retire(&mut self, _: Rank) {
+        std::thread::sleep(Duration::from_millis(20));
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn until_failures(member: &Membership, failures: u32) {
+    while member.failures() < failures {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn live_ranks_go_on_after_one_death_after_another() {
+    static RETIRED: AtomicU32 = AtomicU32::new(0);
+    job(5, |member| {
+        member.serve_until_failures(Retiring(&RETIRED));
+        member.barrier().unwrap();
+        for (dead, number) in [(3, 1), (0, 2)] {
+            if member.rank() == Rank(dead) {
+                member.cut();
+                std::mem::forget(member);
+                return;
+            }
+            until_failures(&member, number);
+            assert_eq!(member.failed()[number as usize - 1], Rank(dead), "all learn of them in one order");
+            assert!(matches!(member.check_rank(Rank(dead)), Err(Error::PeerFailed { rank }) if rank == Rank(dead)));
+            assert!(matches!(member.request(Rank(dead), b""), Err(Error::PeerFailed { rank }) if rank == Rank(dead)));
+            // The first failure is the error of those who do not go on.
+            assert!(matches!(member.check(), Err(Error::PeerFailed { rank: Rank(3) })));
+            member.await_silence([Rank(dead)].into_iter()).unwrap();
+            let retired = RETIRED.load(Ordering::SeqCst);
+            assert!(retired >= [4, 4 + 3][number as usize - 1], "{retired} servers have retired {dead}");
+            for live in [1, 2, 4].map(Rank) {
+                member.check_rank(live).unwrap();
+                assert_eq!(member.request(live, b"are you there?").unwrap(), b"are you there?");
+            }
+        }
+        member.finish(2).unwrap();
+        assert_eq!(member.failed(), [Rank(3), Rank(0)]);
+    });
+}
+
+#[test]
+fn a_rank_that_dies_before_it_is_done_with_a_failed_rank_is_not_waited_for() {
+    static RETIRED: AtomicU32 = AtomicU32::new(0);
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+    impl Serve for Stuck {
+        fn answer(&mut self, _: Rank, _: &[u8]) -> Answer {
+            Err("not asked".into())
+        }
+        fn retire(&mut self, _: Rank) {
+            let _ = self.0.recv();
+        }
+    }
+    job(4, |member| {
+        let (keep, wait) = std::sync::mpsc::channel();
+        if member.rank() == Rank(1) {
+            member.serve_until_failures(Stuck(wait));
+        } else {
+            member.serve_until_failures(Retiring(&RETIRED));
+        }
+        member.barrier().unwrap();
+        match member.rank() {
+            Rank(2) => {
+                member.cut();
+                std::mem::forget(member);
+            }
+            Rank(1) => {
+                until_failures(&member, 1);
+                member.cut();
+                drop(keep);
+                std::mem::forget(member);
+            }
+            _ => {
+                until_failures(&member, 1);
+                member.await_silence([Rank(2)].into_iter()).unwrap();
+                // Rank 1 has never said that it is done, so its failure is known by now.
+                assert_eq!(member.failed(), [Rank(2), Rank(1)]);
+                member.await_silence([Rank(1)].into_iter()).unwrap();
+                member.finish(2).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn an_early_request_of_a_failed_rank_is_not_answered() {
+    let asked: &'static _ = Box::leak(Box::new(std::sync::Mutex::new(Vec::new())));
+    job(3, |member| {
+        member.barrier().unwrap();
+        match member.rank() {
+            Rank(1) => {
+                member.send_request(Rank(0), b"early");
+                // The hub passes it on before it reports the failure.
+                member.fail();
+            }
+            Rank(2) => {
+                member.send_request(Rank(0), b"early");
+                until_failures(&member, 1);
+                member.await_silence([Rank(1)].into_iter()).unwrap();
+                member.finish(1).unwrap();
+            }
+            _ => {
+                until_failures(&member, 1);
+                member.await_silence([Rank(1)].into_iter()).unwrap();
+                member.serve(|from, _| {
+                    asked.lock().unwrap().push(from);
+                    Ok(Vec::new())
+                });
+                member.finish(1).unwrap();
+            }
+        }
+    });
+    assert!(!asked.lock().unwrap().contains(&Rank(1)), "{asked:?}");
+}
+
+#[test]
+fn a_rank_about_to_leave_waits_for_the_live_ones_unless_there_is_news() {
+    let here = AtomicU32::new(0);
+    job(3, |member| {
+        match member.rank() {
+            Rank(1) => {
+                member.cut();
+                std::mem::forget(member);
+            }
+            // It knows of no failure, so it does not wait.
+            Rank(0) => assert!(matches!(member.finish(0), Err(Error::PeerFailed { rank: Rank(1) }))),
+            _ => {
+                until_failures(&member, 1);
+                // Rank 0 has left, or will.
+                member.finish(1).unwrap();
+            }
+        }
+    });
+    job(4, |member| {
+        here.fetch_add(1, Ordering::SeqCst);
+        member.finish(0).unwrap();
+        assert_eq!(here.load(Ordering::SeqCst), 4);
+    });
+}
+
+#[test]
+fn without_the_hub_no_rank_is_silenced() {
+    let hub = Hub::open(HERE, 1).unwrap();
+    let member = join(hub.invitation(), 0, 1).unwrap();
+    drop(hub);
+    let error = member.await_silence([Rank(7)].into_iter()).unwrap_err();
+    assert!(error.to_string().contains("launcher"), "{error}");
+    assert!(member.check_rank(Rank(0)).is_err() && member.check_hub().is_err() && member.finish(0).is_err());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::join::environment::Environment;
 use crate::{Error, Result};
 
 /// The start of a connection: its kind and version.
-pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x02";
+pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x03";
 
 /// The largest contribution of a rank to an exchange, or message to another rank, in bytes.
 pub(crate) const MOST: usize = 64 << 10;
@@ -56,6 +56,11 @@ pub(super) mod kind {
     pub(in crate::join::bootstrap) const DEPART: u8 = 6;
     /// From a member: it leaves as failed. From the hub: this rank has failed.
     pub(in crate::join::bootstrap) const FAILED: u8 = 7;
+    /// From a member: it knows that this rank has failed, and executes nothing more for it. From the hub: all live ranks
+    /// have said so.
+    pub(in crate::join::bootstrap) const SILENT: u8 = 8;
+    /// From a member: it is about to leave. From the hub: all live ranks are.
+    pub(in crate::join::bootstrap) const FINISH: u8 = 9;
 }
 
 /// A frame of several parts.
