@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rmalab_atomics::bootstrap::{Hub, Invitation, Membership};
+use rmalab_atomics::conformance::survivors_go_on;
 use rmalab_atomics::verbs::{Attach, Verbs};
 use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result, Time, Until, bulk};
 
@@ -109,6 +110,13 @@ fn a_rank_of_the_other_tests() {
 }
 
 fn play(scenario: &str, ra: &Verbs) -> Result<()> {
+    if scenario == "survivors" {
+        let die = || {
+            say("ready");
+            std::thread::sleep(PATIENCE);
+        };
+        return survivors_go_on(ra, die).map_err(|failure| Error::world(failure.to_string()));
+    }
     let word = ra.heap().alloc(8, 8)?;
     let bulk = ra.heap().alloc(BULK as u64, 8)?;
     let collectives = Collectives::new(ra)?;
@@ -152,9 +160,90 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
         ("network", _) => loop {
             ra.fetch_add(Rank(0).at(word), 1)?;
         },
+        ("given-up", 0 | 2) => go_on_without_rank_1(ra, word, bulk),
         _ => loop {
             std::thread::sleep(PATIENCE);
         },
+    }
+}
+
+/// Loses rank 1 amid operations on it and on a live rank. No operation on the live rank is lost, and no resource of the
+/// others stays in use.
+fn go_on_without_rank_1(ra: &Verbs, word: Disp, bulk: Disp) -> Result<()> {
+    let (dead, live) = (Rank(1), Rank(2 - ra.rank().0));
+    let is_its_failure =
+        |result: Result<()>| assert!(matches!(result, Err(Error::PeerFailed { rank: Rank(1) })), "{result:?}");
+    let (mut started, mut data) = (0, vec![ra.rank().0 as u8; BULK]);
+    let error = loop {
+        let mut results = [0; 512];
+        let worked = bulk::scope(ra, |scope| {
+            scope.put(dead.at(bulk), &data)?;
+            for pair in results.chunks_exact_mut(2) {
+                let [first, second] = pair else { unreachable!("chunks of 2") };
+                scope.fetch_add(live.at(word), 1, first)?;
+                started += 1;
+                scope.fetch_store(dead.at(word), 1, second)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = worked {
+            break error;
+        }
+    };
+    is_its_failure(Err(error));
+    is_its_failure(ra.pause(1));
+    // What was given up is an error until the failure is acknowledged.
+    is_its_failure(ra.flush_all());
+    let failed = ra.failed()?;
+    ra.acknowledge(&failed)?;
+    ra.silence(&failed)?;
+    ra.flush_all()?;
+    for _ in 0..2 {
+        is_its_failure(ra.fetch_add(dead.at(word), 1).map(drop));
+        is_its_failure(ra.get(dead.at(word)).map(drop));
+        is_its_failure(ra.put(dead.at(word), 1));
+        is_its_failure(ra.flush(dead));
+        is_its_failure(ra.put_bytes(dead.at(bulk), &data));
+        is_its_failure(ra.get_bytes(dead.at(bulk), &mut data));
+    }
+    ra.flush_all()?;
+    ra.pause(1)?;
+    // More parts than there are slots for them.
+    for value in 0..40 {
+        data.fill(value);
+        ra.post_bytes(live.at(bulk), &data)?;
+    }
+    ra.flush(live)?;
+    let mut back = vec![0; BULK];
+    ra.get_bytes(live.at(bulk), &mut back)?;
+    assert!(back == data, "bulk data at a live rank");
+    let found = ra.get(live.at(word))?;
+    assert_eq!(found, started, "additions at a live rank were lost, or done twice");
+    // Dropping the world waits for the other rank, so that this one does not take its memory away.
+    Ok(())
+}
+
+#[test]
+fn survivors_of_a_killed_rank_go_on() {
+    let mut world = start("survivors", 4, |_, _| ());
+    assert_eq!(world.line(1, PATIENCE), "ready");
+    world.ranks[1].child.kill().unwrap();
+    for rank in [0, 2, 3] {
+        assert_eq!(world.line(rank, PATIENCE), "ended", "rank {rank}");
+    }
+}
+
+#[test]
+fn a_rank_that_goes_on_has_lost_only_what_it_did_at_the_dead_rank() {
+    for shared in ["0", "1"] {
+        let mut world = start("given-up", 3, |_, command| {
+            command.env("RMALAB_NODE_SHARED", shared);
+        });
+        world.all_ready();
+        world.ranks[1].child.kill().unwrap();
+        for rank in [0, 2] {
+            assert_eq!(world.line(rank, PATIENCE), "ended", "rank {rank}");
+        }
     }
 }
 

@@ -120,7 +120,8 @@ mod bounce;
 mod bulk;
 mod connection;
 mod device;
-mod failed;
+mod failures;
+mod fault;
 mod guesses;
 mod landing;
 mod memory;
@@ -150,7 +151,8 @@ pub use attach::Attach;
 use bounce::BouncePool;
 use connection::{Connection, Posted};
 use device::{Device, Region};
-use failed::Failed;
+use failures::Deaths;
+use fault::Fault;
 use guesses::Guesses;
 use memory::Memory;
 use queue_pair::LocalPort;
@@ -174,7 +176,8 @@ pub struct Statistics {
 /// One rank of a world over RDMA verbs; see [the module](self).
 ///
 /// Dropping it waits until all ranks are dropped, like `MPI_Finalize`, so that no rank loses memory on which it still
-/// operates. It does not wait if a rank has failed, or if this rank is panicking. It reports a panic to the others.
+/// operates. Ranks whose failure this rank has acknowledged are not waited for. It does not wait if another rank has
+/// failed, or if this rank is panicking. It reports a panic to the others.
 pub struct Verbs {
     view: WorldView,
     // Connections are dropped before the memory of their requests, and so is the membership with its answering thread.
@@ -188,8 +191,9 @@ pub struct Verbs {
     /// Entries of a connection's completion queue: with as many entries as requests it is never full.
     completions: u32,
     failing_part: Option<u64>,
-    /// The failure that broke a connection: all later operations fail.
-    failed: RefCell<Option<Failed>>,
+    /// The fault after which all operations fail.
+    fault: RefCell<Option<Fault>>,
+    deaths: Deaths,
     /// The number of the current burst of puts.
     burst: Cell<u64>,
     /// The time at which the device was last asked for events.
@@ -291,14 +295,14 @@ impl Fabric for Verbs {
 
     fn done(&self, request: &Request) -> Result<bool> {
         let Some((rank, number)) = read_request(request) else { return Ok(true) };
-        let done = self.with_there(rank, |connection| {
+        self.with_there(rank, |connection| {
             connection.poll()?;
-            Ok(connection.pending(number).is_none())
-        })?;
-        if !done {
-            self.check()?;
-        }
-        Ok(done)
+            let done = connection.pending(number).is_none();
+            if !done {
+                self.check_rank(Rank(rank))?;
+            }
+            Ok(done)
+        })
     }
 
     fn finish(&self, request: Request) -> Result<()> {
@@ -343,7 +347,7 @@ impl Fabric for Verbs {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras { registration: Some(self), ..Extras::default() }
+        Extras { registration: Some(self), failures: Some(self), ..Extras::default() }
     }
 }
 
@@ -356,7 +360,7 @@ impl Drop for Verbs {
             // The bootstrap reports any failure to the other ranks, and no caller is left here to take an error.
             self.close_all();
             let _ = self.complete(None);
-            let _ = membership.barrier();
+            let _ = membership.finish(self.deaths.settled());
         }
     }
 }

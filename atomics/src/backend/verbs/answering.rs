@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::device::{Completions, Device, Region};
 use super::memory::Memory;
 use super::message::{self, Opened};
 use super::queue_pair::{LocalPort, QueuePair};
 use super::shared;
+use crate::Rank;
+use crate::join::bootstrap::{Answer, Serve};
 
 /// The answering ends of the queue pairs that other ranks have requested.
 pub(super) struct Answering {
     // The pairs are dropped before their queue.
-    pub(super) pairs: Vec<QueuePair>,
+    pub(super) pairs: FxHashMap<Rank, Vec<QueuePair>>,
     pub(super) queue: Completions,
     pub(super) device: Arc<Device>,
     pub(super) local_port: LocalPort,
@@ -20,9 +24,9 @@ pub(super) struct Answering {
     pub(super) _region: Arc<Region>,
 }
 
-impl Answering {
+impl Serve for Answering {
     /// Makes the other end of the pair in a request, ready to receive.
-    pub(super) fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, from: Rank, request: &[u8]) -> Answer {
         if *request == message::SHARE {
             return shared::description(self.shared.file()).map(|shared| message::shared(&shared));
         }
@@ -30,7 +34,12 @@ impl Answering {
         let pair = QueuePair::new(&self.device, self.local_port, &self.queue, 1).map_err(|error| error.to_string())?;
         pair.connect(&peer).map_err(|error| error.to_string())?;
         let answer = message::answer(&pair.endpoint(), &self.memory);
-        self.pairs.push(pair);
+        self.pairs.entry(from).or_default().push(pair);
         Ok(answer)
+    }
+
+    /// Destroys the pairs of a failed rank. Nothing that it has posted takes effect here afterwards.
+    fn retire(&mut self, failed: Rank) {
+        self.pairs.remove(&failed);
     }
 }

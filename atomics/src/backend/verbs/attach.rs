@@ -3,10 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::answering::Answering;
 use super::bounce::BouncePool;
 use super::bulk::{SLOT_BYTES, SLOTS};
 use super::device::{Completions, DEVICE, Device, Region};
+use super::failures::Deaths;
 use super::guesses::Guesses;
 use super::landing::DEPTH;
 use super::memory::Memory;
@@ -268,7 +271,8 @@ impl Verbs {
             local_port,
             completions,
             failing_part,
-            failed: RefCell::default(),
+            fault: RefCell::default(),
+            deaths: Deaths::default(),
             burst: Cell::new(0),
             looked: Cell::new(None),
             guesses: Guesses::default(),
@@ -289,8 +293,8 @@ impl Verbs {
 
     /// Begins to answer the others, and checks that all agree.
     fn open(&self) -> Result<()> {
-        let mut answering = Answering {
-            pairs: Vec::new(),
+        let answering = Answering {
+            pairs: FxHashMap::default(),
             queue: Completions::new(&self.device, 1)?,
             device: Arc::clone(&self.device),
             local_port: self.local_port,
@@ -299,7 +303,7 @@ impl Verbs {
             _region: Arc::clone(&self.region),
         };
         let membership = self.membership();
-        membership.serve(move |_, bytes| answering.answer(bytes));
+        membership.serve_until_failures(answering);
         let mine = (self.view.segment(), self.local_port.port.ethernet);
         let card = [&mine.0.to_le_bytes()[..], &[mine.1.into()]].concat();
         for (rank, card) in (0..).map(Rank).zip(membership.allgather(&card)?) {

@@ -9,7 +9,7 @@ use super::device::Region;
 use super::memory::FRONT;
 use super::queue_pair::{INLINE, Work};
 use super::request::request;
-use super::waiting::SpinWait;
+use super::waiting::{Awaited, SpinWait};
 use crate::backend::mapped::copy;
 use crate::model::fabric::{Bytes, DONE, Span};
 use crate::{Error, Rank, Request, Result};
@@ -80,7 +80,7 @@ impl Verbs {
         for (number, part) in (0..).zip(bytes.chunks(SLOT_BYTES)) {
             // If this part fails, the earlier parts are copies.
             self.may_fail(number)?;
-            let slot = self.slot()?;
+            let slot = self.slot(rank)?;
             slot.copy_in(part);
             let target = target.plus(number * SLOT_BYTES as u64);
             self.with_room(rank, |connection| {
@@ -129,7 +129,7 @@ impl Verbs {
     ///
     /// The conditions of [`read`](Self::read), until the request is complete or given up.
     unsafe fn read_part(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<u64> {
-        let slot = self.slot()?;
+        let slot = self.slot(rank)?;
         self.with_room(rank, |connection| {
             // SAFETY: `dest` is valid by the caller's promise.
             Ok(unsafe { connection.bulk(target, Work::Read, len, BulkPart { slot, arrives: Some((dest, len)) })? })
@@ -146,8 +146,8 @@ impl Verbs {
         }
     }
 
-    /// Returns a free slot. While all are in use, waits for operations that are under way.
-    fn slot(&self) -> Result<Slot<Region>> {
+    /// Returns a free slot, for an operation on `target`. While all are in use, waits for operations that are under way.
+    fn slot(&self, target: Rank) -> Result<Slot<Region>> {
         let mut spin_wait = SpinWait::default();
         loop {
             if let Some(slot) = self.bounce.acquire() {
@@ -155,10 +155,18 @@ impl Verbs {
             }
             let busy: Vec<u32> =
                 self.peers.borrow().iter().filter(|(_, peer)| peer.holds()).map(|(&rank, _)| rank).collect();
-            for rank in busy {
-                self.with(Rank(rank), |connection| connection.poll())?;
+            for rank in busy.into_iter().map(Rank) {
+                let polled = self.with(rank, |connection| {
+                    connection.poll()?;
+                    Ok(self.check_rank(rank)?)
+                });
+                match polled {
+                    // Its slots are free now. A flush returns the error.
+                    Err(Error::PeerFailed { rank: failed }) if failed == rank && rank != target => {}
+                    other => other?,
+                }
             }
-            spin_wait.turn(self)?;
+            spin_wait.turn(self, Awaited::Rank(target))?;
         }
     }
 }

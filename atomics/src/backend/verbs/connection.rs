@@ -19,7 +19,7 @@ use super::landing::{DEPTH, Landing};
 use super::message::{Endpoint, Opened};
 use super::queue_pair::{LocalPort, QueuePair, Remote, Work};
 use super::request::NUMBERS;
-use crate::{Error, Result};
+use crate::{Error, Rank, Result};
 
 /// The memory that a request holds until it is complete.
 enum Hold {
@@ -99,6 +99,7 @@ pub(super) struct Connection {
     pair: QueuePair,
     queue: Completions,
     landing: Landing,
+    peer: Rank,
     holds: VecDeque<(u64, Hold)>,
     memory: Opened,
     /// The number of the last request that was posted.
@@ -116,13 +117,14 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Makes a queue pair that waits for its peer, with room for `completions` completions.
-    pub(super) fn new(device: &Arc<Device>, local_port: LocalPort, completions: u32) -> Result<Connection> {
+    pub(super) fn new(device: &Arc<Device>, local_port: LocalPort, peer: Rank, completions: u32) -> Result<Connection> {
         let queue = Completions::new(device, completions)?;
         let pair = QueuePair::new(device, local_port, &queue, DEPTH as u32)?;
         Ok(Connection {
             pair,
             queue,
             landing: Landing::new(device)?,
+            peer,
             holds: VecDeque::new(),
             memory: Opened { address: 0, key: 0 },
             posted: 0,
@@ -132,6 +134,10 @@ impl Connection {
             again: 0,
             count: Posted::default(),
         })
+    }
+
+    pub(super) fn peer(&self) -> Rank {
+        self.peer
     }
 
     pub(super) fn endpoint(&self) -> Endpoint {

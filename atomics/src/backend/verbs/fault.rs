@@ -1,4 +1,5 @@
-//! The failures that end all operations, and how a rank detects them.
+//! Faults, which end all operations of this rank, and how a rank detects them. The failure of another rank is none, see
+//! [failures](super::failures).
 
 use std::time::{Duration, Instant};
 
@@ -6,25 +7,26 @@ use super::connection::Broken;
 use super::{Verbs, device, queue_pair};
 use crate::{Error, Rank, Result};
 
-/// The failure that ends all operations.
+/// The fault that ends all operations.
 #[derive(Clone, Debug)]
-pub(super) enum Failed {
+pub(super) enum Fault {
+    /// This rank does not answer, and the bootstrap has not reported its failure.
     Peer(Rank),
     Other(Box<str>),
 }
 
-impl Failed {
-    pub(super) fn of(error: &Error) -> Failed {
+impl Fault {
+    pub(super) fn of(error: &Error) -> Fault {
         match error {
-            Error::PeerFailed { rank } => Failed::Peer(*rank),
-            other => Failed::Other(other.to_string().into()),
+            Error::PeerFailed { rank } => Fault::Peer(*rank),
+            other => Fault::Other(other.to_string().into()),
         }
     }
 
     pub(super) fn error(&self) -> Error {
         match self {
-            Failed::Peer(rank) => Error::PeerFailed { rank: *rank },
-            Failed::Other(words) => Error::World(words.clone()),
+            Fault::Peer(rank) => Error::PeerFailed { rank: *rank },
+            Fault::Other(words) => Error::World(words.clone()),
         }
     }
 }
@@ -36,12 +38,21 @@ const EVENTS: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Verbs {
-    /// Returns an error if any rank has failed.
+    /// Returns an error if any rank has failed, and this rank has not acknowledged that failure.
     #[inline]
     pub(super) fn check(&self) -> Result<()> {
-        match &*self.failed.borrow() {
-            None => self.membership().check(),
-            Some(failed) => Err(failed.error()),
+        match &*self.fault.borrow() {
+            None => self.check_failures(),
+            Some(fault) => Err(fault.error()),
+        }
+    }
+
+    /// Returns an error if `rank` has failed, acknowledged or not.
+    #[inline]
+    pub(super) fn check_rank(&self, rank: Rank) -> Result<()> {
+        match &*self.fault.borrow() {
+            None => self.membership().check_rank(rank),
+            Some(fault) => Err(fault.error()),
         }
     }
 
@@ -51,39 +62,44 @@ impl Verbs {
         if self.looked.get().is_none_or(|then| now.duration_since(then) >= EVENTS) {
             self.looked.set(Some(now));
             if let Err(error) = self.device.look() {
-                return Err(self.has_failed(Failed::of(&error)));
+                return Err(self.note(Fault::of(&error)));
             }
         }
         Ok(())
     }
 
-    /// Stores the first failure, and returns it.
+    /// Stores the first fault, and returns it.
     #[cold]
-    pub(super) fn has_failed(&self, failed: Failed) -> Error {
-        self.failed.borrow_mut().get_or_insert(failed).error()
+    pub(super) fn note(&self, fault: Fault) -> Error {
+        self.fault.borrow_mut().get_or_insert(fault).error()
     }
 
     /// Returns the reason why the connection to `rank` broke.
     #[cold]
     pub(super) fn explain(&self, rank: Rank, broken: Broken) -> Error {
         let status = match broken {
-            Broken::Error(error) => return self.has_failed(Failed::of(&error)),
+            // It comes from the check for this rank.
+            Broken::Error(error @ Error::PeerFailed { .. }) => return error,
+            Broken::Error(error) => return self.note(Fault::of(&error)),
             Broken::Status(status) => status,
         };
-        // The bootstrap knows which rank has died, and the device knows whether it has failed.
+        // The bootstrap knows whether the rank has died, and the device knows whether it has failed.
         let start = Instant::now();
         while start.elapsed() < GRACE {
-            if let Err(error) = self.check().and_then(|()| self.device.look()) {
-                return self.has_failed(Failed::of(&error));
+            if let Err(error) = self.check_rank(rank) {
+                return error;
+            }
+            if let Err(error) = self.device.look() {
+                return self.note(Fault::of(&error));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         if !queue_pair::is_local(status) {
-            return self.has_failed(Failed::Peer(rank));
+            return self.note(Fault::Peer(rank));
         }
         let words = device::status_words(status);
         let name = self.device.name();
-        self.has_failed(Failed::Other(format!("verbs: a request to {rank} failed on device {name}: {words}").into()))
+        self.note(Fault::Other(format!("verbs: a request to {rank} failed on device {name}: {words}").into()))
     }
 }
 
@@ -92,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_is_returned_forever() {
-        let told = |error: &Error| Failed::of(error).error().to_string();
+    fn a_fault_is_returned_forever() {
+        let told = |error: &Error| Fault::of(error).error().to_string();
         assert_eq!(told(&Error::PeerFailed { rank: Rank(4) }), "rank 4 has failed");
         assert_eq!(told(&Error::world("verbs: device rxe0: gone")), "verbs: device rxe0: gone");
     }

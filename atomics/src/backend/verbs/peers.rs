@@ -1,11 +1,11 @@
-//! The connections to peers, which are made with the first operation and dropped with the first failure.
+//! The connections to peers, which are made with the first operation, and dropped when their peer has failed.
 
 use std::sync::atomic::{Ordering, fence};
 
 use rustc_hash::FxHashMap;
 
 use super::connection::{Broken, Connection, Posted};
-use super::waiting::SpinWait;
+use super::waiting::{Awaited, SpinWait};
 use super::{Verbs, message};
 use crate::{Error, Rank, Result};
 
@@ -22,6 +22,7 @@ impl Verbs {
                     Err(broken) => {
                         self.drop_connection(&mut peers, rank);
                         drop(peers);
+                        self.deaths.give_up(rank);
                         Err(self.explain(rank, broken))
                     }
                 };
@@ -42,7 +43,7 @@ impl Verbs {
             let mut spin_wait = SpinWait::default();
             while connection.is_full() {
                 if !connection.poll()? {
-                    spin_wait.turn(self)?;
+                    spin_wait.turn(self, Awaited::Rank(rank))?;
                 }
             }
             body(connection)
@@ -58,8 +59,8 @@ impl Verbs {
     /// Connects to `rank`. The thread of that rank's bootstrap makes the other end.
     #[cold]
     pub(super) fn connect(&self, rank: Rank) -> Result<()> {
-        self.check()?;
-        let mut connection = Connection::new(&self.device, self.local_port, self.completions)?;
+        self.check_rank(rank)?;
+        let mut connection = Connection::new(&self.device, self.local_port, rank, self.completions)?;
         let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
         let (peer, memory) = message::read_answer(&answer)
             .ok_or_else(|| Error::world(format!("verbs: this version does not know the answer of {rank}")))?;
@@ -78,7 +79,7 @@ impl Verbs {
         if self.peers.borrow().contains_key(&rank) {
             return self.with(Rank(rank), body);
         }
-        self.check().map(|()| true)
+        self.check_rank(Rank(rank)).map(|()| true)
     }
 
     /// Posts the request that a flush waits for.
@@ -88,7 +89,7 @@ impl Verbs {
             let mut spin_wait = SpinWait::default();
             while connection.flush_posts() && connection.is_full() {
                 if !connection.poll()? {
-                    spin_wait.turn(self)?;
+                    spin_wait.turn(self, Awaited::Rank(Rank(rank)))?;
                 }
             }
             connection.flush()?;
@@ -100,7 +101,7 @@ impl Verbs {
     pub(super) fn flush_there(&self, rank: u32) -> Result<()> {
         if !self.peers.borrow().contains_key(&rank) {
             // Operations of a connection that is gone were given up.
-            return self.check();
+            return self.check_rank(Rank(rank));
         }
         let mut idle = false;
         while !idle {
@@ -120,21 +121,22 @@ impl Verbs {
     pub(super) fn flush_everywhere(&self) -> Result<()> {
         let peers: Vec<u32> = self.peers.borrow().keys().copied().collect();
         // Operations of a broken connection are lost, even if the caller ignored that error.
-        let mut result = self.failed.borrow().as_ref().map_or(Ok(()), |failed| Err(failed.error()));
+        let mut result = self.fault.borrow().as_ref().map_or(Ok(()), |fault| Err(fault.error()));
         // All requests are posted before the first wait, so that all targets work at the same time.
         for &peer in &peers {
             result = result.and(self.start_flush(peer));
         }
         for &peer in &peers {
-            let flushed = if result.is_ok() { self.flush_there(peer) } else { Ok(()) };
+            // The operations on a rank that has failed are given up by this, and the others are completed.
+            let flushed = if self.fault.borrow().is_none() { self.flush_there(peer) } else { Ok(()) };
             result = result.and(flushed);
         }
-        if result.is_err() {
-            // Operations under way are given up.
+        if self.fault.borrow().is_some() {
+            // All operations under way are given up.
             let mut peers = self.peers.borrow_mut();
             let ranks: Vec<u32> = peers.keys().copied().collect();
             ranks.into_iter().for_each(|rank| self.drop_connection(&mut peers, Rank(rank)));
         }
-        result
+        result.and(self.deaths.check_given_up())
     }
 }

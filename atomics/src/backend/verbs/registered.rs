@@ -39,7 +39,7 @@ use super::connection::Target;
 use super::device::Region;
 use super::memory::{CAPACITY, ENTRY};
 use super::queue_pair::{Remote, Work};
-use super::waiting::SpinWait;
+use super::waiting::{Awaited, SpinWait};
 use crate::backend::mapped::copy;
 use crate::model::fabric::{Fabric, Registration};
 use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, UserMemory};
@@ -177,7 +177,8 @@ impl Registration for Verbs {
         let (index, (memory, region)) = self.close(key)?;
         let mut spin_wait = SpinWait::default();
         while self.is_pinned(index) {
-            if let Err(error) = spin_wait.turn(self) {
+            // The pin of a rank that has failed never ends, even if this rank has acknowledged the failure.
+            if let Err(error) = spin_wait.turn(self, Awaited::Any).and_then(|()| self.membership().check()) {
                 // I4.
                 std::mem::forget((memory, region));
                 return Err(error);
@@ -191,7 +192,7 @@ impl Registration for Verbs {
 
     fn pin(&self, owner: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
         self.view.check_rank(Operation::Pin, owner)?;
-        self.check()?;
+        self.check_rank(owner)?;
         let refused = Error::NotRegistered { rank: owner, key };
         let Some(index) = index(key) else { return Err(refused) };
         let state = Self::entry(index, STATE);

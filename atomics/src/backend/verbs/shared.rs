@@ -65,7 +65,7 @@ impl Verbs {
         }
         let memory = self.map(rank)?;
         let range = memory.as_ref().and_then(|memory| memory.range(disp, len));
-        // The mapping stays as long as this rank, so pointers into it stay valid.
+        // The mapping stays until this rank acknowledges a failure of the other, which is a separate call.
         self.neighbours.borrow_mut().insert(rank.0, memory);
         Ok(range)
     }
@@ -73,7 +73,7 @@ impl Verbs {
     /// Maps the memory of another rank of this host; `None` where that is impossible.
     #[cold]
     fn map(&self, rank: Rank) -> Result<Option<Rc<Memory>>> {
-        self.check()?;
+        self.check_rank(rank)?;
         let answer = self.membership().request(rank, &message::SHARE)?;
         let Some(shared) = message::read_shared(&answer) else { return Ok(None) };
         if shared.bytes != self.memory.len() as u64 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Verbs;
 use super::connection::{Broken, Connection};
 use crate::model::fabric::{Fabric, Word};
-use crate::{Result, Time, Until};
+use crate::{Rank, Result, Time, Until};
 
 /// The number of polls before a waiting rank yields the processor.
 ///
@@ -20,6 +20,16 @@ const SLEEP: Duration = Duration::from_micros(50);
 /// The time of one uncontended word operation, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 2_000;
 
+/// The ranks whose failure ends a wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Awaited {
+    /// Only this one, whose adapter executes the awaited operation. A failure of another rank neither ends nor gives up
+    /// an operation.
+    Rank(Rank),
+    /// Any rank, since any of them may have to act first.
+    Any,
+}
+
 /// The number of polls of a waiting rank so far.
 #[derive(Default)]
 pub(super) struct SpinWait(u32);
@@ -27,7 +37,7 @@ pub(super) struct SpinWait(u32);
 impl SpinWait {
     /// Waits between two polls, longer each time.
     #[inline]
-    pub(super) fn turn(&mut self, verbs: &Verbs) -> Result<()> {
+    pub(super) fn turn(&mut self, verbs: &Verbs, awaited: Awaited) -> Result<()> {
         if self.0 < SPINS {
             self.0 += 1;
             // Only sometimes: an emulated processor leaves its loop for a pause instruction.
@@ -36,12 +46,15 @@ impl SpinWait {
             }
             return Ok(());
         }
-        self.slow_turn(verbs)
+        self.slow_turn(verbs, awaited)
     }
 
     #[cold]
-    fn slow_turn(&mut self, verbs: &Verbs) -> Result<()> {
-        verbs.check()?;
+    fn slow_turn(&mut self, verbs: &Verbs, awaited: Awaited) -> Result<()> {
+        match awaited {
+            Awaited::Rank(rank) => verbs.check_rank(rank)?,
+            Awaited::Any => verbs.check()?,
+        }
         if self.0 < SPINS + YIELDS {
             self.0 += 1;
             std::thread::yield_now();
@@ -75,7 +88,7 @@ impl Verbs {
             if deadline.is_some_and(|deadline| self.clock() >= deadline) {
                 return self.check().map(|()| None);
             }
-            spin_wait.turn(self)?;
+            spin_wait.turn(self, Awaited::Any)?;
         }
     }
 
@@ -85,11 +98,12 @@ impl Verbs {
         let mut spin_wait = SpinWait::default();
         while !connection.is_done(number) {
             if !connection.poll()? {
-                spin_wait.turn(self)?;
+                spin_wait.turn(self, Awaited::Rank(connection.peer()))?;
             }
         }
         Ok(())
     }
+
     /// Waits between two polls.
     pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
         self.check()?;
