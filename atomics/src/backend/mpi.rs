@@ -222,6 +222,7 @@ fn join(session: Option<Session>, comm: Comm, segment: u64, given: Result<Option
         atomic_puts: true,
         passive_progress: false,
         asymmetric_fence: false,
+        lasting_memory: false,
         shares_processors: false,
     };
     let topology = given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0))));

@@ -108,6 +108,8 @@ pub struct Capabilities {
     pub passive_progress: bool,
     /// True if a rank can fence for all other ranks: [`RemoteAtomics::fence_everywhere`].
     pub asymmetric_fence: bool,
+    /// True if the memory of a rank that has failed stays readable and writable. If not, operations on it fail.
+    pub lasting_memory: bool,
     /// True if there were more ranks than processors when the world began, so that a waiting rank keeps others from running. All ranks
     /// have the same value. Without shared memory it is false.
     pub shares_processors: bool,
@@ -125,6 +127,7 @@ impl Capabilities {
             atomic_puts: true,
             passive_progress: true,
             asymmetric_fence: false,
+            lasting_memory: true,
             shares_processors: false,
         }
     }
@@ -212,8 +215,10 @@ impl<F: Fabric> WholeWorld for F {
 /// 2. [`acknowledge`](Self::acknowledge) makes this rank's waits go on. They end again when another rank fails.
 /// 3. [`silence`](Self::silence) returns when no operation of these ranks can still take effect, at any rank.
 ///
-/// The memory of a rank that has failed stays readable and writable on backends whose ranks share memory, but a portable program does not
-/// use it. A backend that cannot go on after a failure returns [`Unsupported`](crate::Error::Unsupported) from all three.
+/// With [`Capabilities::lasting_memory`], the memory of a rank that has failed stays readable and writable. Elsewhere every operation on
+/// it returns [`PeerFailed`](crate::Error::PeerFailed), also once the failure is acknowledged. What this rank had under way there is given up:
+/// a [`flush_all`](Self::flush_all) returns that error until then. Operations on live ranks go on, and nothing of them is lost. A backend that
+/// cannot go on after a failure returns [`Unsupported`](crate::Error::Unsupported) from all three.
 pub trait RemoteAtomics: Fabric + WholeWorld {
     /// Returns this rank.
     #[inline(always)]
@@ -426,8 +431,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
     /// Returns the ranks that are known here to have failed, except this rank itself. A rank that is known stays known.
     ///
-    /// While no rank has failed, this is one load. It does not check the other processes itself. Waits and pauses do that, twice
-    /// a second.
+    /// While no rank has failed, this is one load. It does not check the other processes itself. On one host, waits and pauses do that, twice
+    /// a second. Over a network, the hub where the ranks have met reports a failure to all of them.
     ///
     /// # Errors
     ///
@@ -444,7 +449,8 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     /// # Errors
     ///
     /// [`NotFailed`](crate::Error::NotFailed) for a rank that is not known here to have failed. The call then acknowledges
-    /// none. [`Unsupported`](crate::Error::Unsupported).
+    /// none. [`Unsupported`](crate::Error::Unsupported). Over `verbs`, the failure of the process that hosts the hub cannot be acknowledged:
+    /// [`PeerFailed`](crate::Error::PeerFailed) if that is a rank, and [`Error::World`] if it is the launcher.
     fn acknowledge(&self, failed: &Failed) -> Result<()> {
         survival(self.extras())?.acknowledge(failed)
     }
@@ -456,6 +462,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     /// # Errors
     ///
     /// [`NotFailed`](crate::Error::NotFailed) for a rank that is not known here to have failed. [`Unsupported`](crate::Error::Unsupported).
+    /// Over `verbs`, the error of [`acknowledge`](Self::acknowledge) without the hub.
     fn silence(&self, failed: &Failed) -> Result<()> {
         survival(self.extras())?.silence(failed)
     }

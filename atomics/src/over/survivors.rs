@@ -8,17 +8,28 @@
 //!
 //! # State
 //!
-//! | word | home | written by | value |
+//! | words | homes | written by | value |
 //! | --- | --- | --- | --- |
-//! | decided | rank 0 | the first rank that shrinks | 0, or its number plus one |
-//! | proposal, ⌈p / 64⌉ words | each rank | its rank, once | the failures that it knew when it shrank, a bit for each rank |
+//! | decided, ⌈p / 63⌉ words | each rank, or rank 0 if memory [lasts](crate::Capabilities::lasting_memory) | the first rank that shrinks there | 0; then a bit for each rank that has failed, and bit 63 |
+//!
+//! # Agreement
+//!
+//! Each rank proposes the failures that it knows and has silenced. It goes through all homes in the order of the ranks, skips
+//! those that have failed, and puts its proposal there by a compare-and-swap. Where it finds another proposal, it goes
+//! on with that one. The last one is the decision. This is consensus from shared objects of which some fail: M. Herlihy,
+//! Wait-free synchronization, TOPLAS 13(1), 1991, section 3 (a compare-and-swap decides); P. Jayanti, T. D. Chandra, S. Toueg,
+//! Fault-tolerant wait-free shared objects, JACM 45(3), 1998 (all objects in one order outlast all but one of them).
 //!
 //! # Invariants
 //!
-//! * I1. `decided` changes once, by a compare-and-swap, after the proposal of the rank that it names is complete. So all ranks that
-//!   shrink read the same proposal.
+//! * I1. A word of a home that lives changes once. All ranks that have come through it have the same proposal for it
+//!   afterwards, and put that into all later homes. Of two ranks that decide, the later one has lived until then, so it is
+//!   such a home for both. So all decide alike.
 //! * I2. A proposal names only ranks that have failed, so every live rank is a member.
-//! * I3. The words and the arena are reserved while all ranks live. So the survivors need not agree on their later allocations.
+//! * I3. A rank reads the failures that it proposes after a silence. So it knows all failures of the first silence that a
+//!   shrinking rank has made, and each proposal has them. Therefore the decision names a rank, even if its words come
+//!   from different ranks. All live ranks know the failures in a proposal, since they were silenced.
+//! * I4. The words and the arena are reserved while all ranks live. So the survivors need not agree on their later allocations.
 
 use crate::{Disp, Error, Failed, Rank, RemoteAtomics, Result, Subset, WORD};
 
@@ -46,7 +57,6 @@ use crate::{Disp, Error, Failed, Rank, RemoteAtomics, Result, Subset, WORD};
 pub struct Survivors<'a, A: RemoteAtomics + ?Sized> {
     parent: &'a A,
     decided: Disp,
-    proposal: Disp,
     arena: Disp,
     arena_bytes: u64,
 }
@@ -60,10 +70,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
     /// [`Unsupported`](Error::Unsupported) on a backend that ends with its first failure, and [`OutOfMemory`](Error::OutOfMemory).
     pub fn reserve(parent: &'a A, arena_bytes: u64) -> Result<Survivors<'a, A>> {
         parent.failed()?;
-        let words = 1 + u64::from(parent.size()).div_ceil(64);
-        let decided = parent.heap().alloc(words * WORD, WORD)?;
+        let decided = parent.heap().alloc(words(parent.size()) * WORD, WORD)?;
         let arena = Subset::reserve_arena(parent, arena_bytes)?;
-        Ok(Survivors { parent, decided, proposal: decided.word(1), arena, arena_bytes })
+        Ok(Survivors { parent, decided, arena, arena_bytes })
     }
 
     /// Makes a world of the ranks that have not failed, numbered in their old order. Acknowledges the failures, and silences the ranks that
@@ -73,36 +82,30 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
     /// until its rank has acknowledged the failure. All of them get the same world. A rank that fails later may be a member. Waits of the new
     /// world then return that failure.
     ///
-    /// The parent's rank 0 may be among the failed ranks, since its memory stays on the backends that go on after
-    /// failures.
+    /// Any of the parent's ranks may be among the failed ranks. Over `verbs` there is one limit: the process that hosts the hub
+    /// of the job has to live. That is the launcher of this crate; other launchers leave it to rank 0.
+    ///
+    /// It costs a compare-and-swap for each 63 ranks, on backends without [lasting memory](crate::Capabilities::lasting_memory) at each rank.
     ///
     /// # Errors
     ///
     /// [`Error::World`] when no rank is known to have failed, and the errors of the network.
     pub fn shrink(self) -> Result<(Subset<'a, A>, Failed)> {
-        let (parent, me) = (self.parent, self.parent.rank());
-        let known = parent.failed()?;
+        let parent = self.parent;
+        let mut known = parent.failed()?;
         if known.is_empty() {
             return Err(Error::world("shrink: no rank is known to have failed, so all ranks can go on in their world"));
         }
-        let at = |word: u64| self.proposal.word(word);
-        for word in 0..u64::from(parent.size()).div_ceil(64) {
-            let of_word = known.iter().filter(|rank| u64::from(rank.0) / 64 == word);
-            let bits = of_word.fold(0, |bits, rank| bits | 1 << (rank.0 % 64));
-            parent.put(me.at(at(word)), bits)?;
+        // I3. The failures are acknowledged only once they are decided: waits of the new world end with all others.
+        loop {
+            parent.silence(&known)?;
+            let now = parent.failed()?;
+            if now == known {
+                break;
+            }
+            known = now;
         }
-        // I1: other ranks read the proposal once they have seen the decision.
-        parent.flush(me)?;
-        let first = match parent.compare_and_swap(Rank(0).at(self.decided), 0, u64::from(me.0) + 1)? {
-            0 => me,
-            first => Rank(first as u32 - 1),
-        };
-        let mut failed = Vec::new();
-        for word in 0..u64::from(parent.size()).div_ceil(64) {
-            let bits = parent.get(first.at(at(word)))?;
-            failed.extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| Rank(word as u32 * 64 + bit)));
-        }
-        let failed: Failed = failed.into_iter().collect();
+        let failed = self.agree(&known)?;
         parent.acknowledge(&failed)?;
         parent.silence(&failed)?;
         let members: Vec<Rank> = (0..parent.size()).map(Rank).filter(|&rank| !failed.contains(rank)).collect();
@@ -110,14 +113,54 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
         let subset = Subset::over(parent, &members, self.arena, self.arena_bytes)?.expect("a live rank survives");
         Ok((subset, failed))
     }
+
+    /// Returns the failures on which all survivors agree. `known` were silenced.
+    fn agree(&self, known: &Failed) -> Result<Failed> {
+        let parent = self.parent;
+        let mut proposal: Vec<u64> = (0..words(parent.size()))
+            .map(|word| {
+                let of_word = known.iter().filter(|rank| u64::from(rank.0) / BITS == word);
+                of_word.fold(DECIDED, |bits, rank| bits | 1 << (u64::from(rank.0) % BITS))
+            })
+            .collect();
+        let homes = if parent.capabilities().lasting_memory { 1 } else { parent.size() };
+        'homes: for home in (0..homes).map(Rank) {
+            for (word, proposed) in (0..).zip(&mut proposal) {
+                match parent.compare_and_swap(home.at(self.decided.word(word)), 0, *proposed) {
+                    Ok(0) => {}
+                    Ok(decided) => *proposed = decided,
+                    Err(Error::PeerFailed { .. }) if parent.failed()?.contains(home) => continue 'homes,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let ranks = (0..parent.size()).map(Rank);
+        Ok(ranks
+            .filter(|rank| proposal[(u64::from(rank.0) / BITS) as usize] >> (u64::from(rank.0) % BITS) & 1 == 1)
+            .collect())
+    }
+}
+
+/// The ranks of a word of the decision.
+const BITS: u64 = 63;
+/// The bit of each word that is decided.
+const DECIDED: u64 = 1 << 63;
+
+/// Returns the number of words of a decision of `size` ranks.
+fn words(size: u32) -> u64 {
+    u64::from(size).div_ceil(BITS)
 }
 
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+    use std::sync::Mutex;
+
     use super::*;
-    use crate::{Collectives, Mapped, World};
+    use crate::model::fabric::{Bytes, Completion, Delay, Extras, Fabric, Failures, Span, Word, WordOp, WorldView};
+    use crate::over::crashing::Unwound;
+    use crate::{Capabilities, Collectives, Crashing, Mapped, Request, Time, Until, World};
 
     const DIED: &str = "it dies";
 
@@ -168,6 +211,140 @@ mod tests {
                 Collectives::new(&three).unwrap().allreduce(&mut sum, |a, b| a + b).unwrap();
                 assert_eq!(sum, [0b01111 & !(1 << first)]);
             });
+        }
+    }
+
+    /// A handle of ranks whose memory is lost with them.
+    struct Forgetful<'a> {
+        inner: &'a dyn RemoteAtomics,
+        view: WorldView,
+    }
+
+    impl<'a> Forgetful<'a> {
+        fn new(inner: &'a dyn RemoteAtomics) -> Forgetful<'a> {
+            let capabilities = Capabilities { lasting_memory: false, ..inner.capabilities() };
+            Forgetful { inner, view: inner.view().clone().with_capabilities(capabilities) }
+        }
+
+        fn check(&self, rank: Rank) -> Result<()> {
+            if self.inner.failed()?.contains(rank) { Err(Error::PeerFailed { rank }) } else { Ok(()) }
+        }
+    }
+
+    impl Fabric for Forgetful<'_> {
+        fn view(&self) -> &WorldView {
+            &self.view
+        }
+
+        fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+            self.check(at.rank())?;
+            // A rank may also fail between the check and the operation, which is then done at memory that is lost.
+            self.inner.word(at, op)
+        }
+
+        unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+            self.check(at.rank())?;
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.inner.start_word(at, op, result) }
+        }
+
+        unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+            self.check(at.rank())?;
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.inner.transfer(at, bytes, until) }
+        }
+
+        fn done(&self, request: &Request) -> Result<bool> {
+            self.inner.done(request)
+        }
+
+        fn finish(&self, request: Request) -> Result<()> {
+            self.inner.finish(request)
+        }
+
+        fn complete(&self, target: Option<Rank>) -> Result<()> {
+            self.inner.complete(target)
+        }
+
+        fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+            self.inner.wait_on(own, until, deadline)
+        }
+
+        fn delay(&self, delay: Delay) -> Result<()> {
+            self.inner.delay(delay)
+        }
+
+        fn clock(&self) -> Time {
+            self.inner.clock()
+        }
+
+        fn extras(&self) -> Extras<'_> {
+            Extras { failures: Some(self as &dyn Failures), ..Extras::default() }
+        }
+    }
+
+    impl Failures for Forgetful<'_> {
+        fn failed(&self) -> Result<Failed> {
+            self.inner.failed()
+        }
+
+        fn acknowledge(&self, failed: &Failed) -> Result<()> {
+            self.inner.acknowledge(failed)
+        }
+
+        fn silence(&self, failed: &Failed) -> Result<()> {
+            self.inner.silence(failed)
+        }
+    }
+
+    /// Rank 1 of 4 dies, and `victim` ahead of its operation `ahead_of` while it shrinks. Returns whether that was reached.
+    fn shrinks_amid_deaths(victim: Rank, ahead_of: u64) -> bool {
+        let decided = Mutex::new(Vec::new());
+        let died = Mutex::new(false);
+        with_deaths(4, |ra| {
+            let ra = &Forgetful::new(ra);
+            let ra = &Crashing::new(ra, None);
+            let reserved = Survivors::reserve(ra, 64 << 10).unwrap();
+            if ra.rank() == Rank(1) {
+                die();
+            }
+            until_a_failure(ra);
+            if ra.rank() == victim {
+                ra.arm_unwind(ahead_of);
+            }
+            let shrunk = catch_unwind(AssertUnwindSafe(|| reserved.shrink().unwrap()));
+            ra.arm(None);
+            let (survivors, failed) = shrunk.unwrap_or_else(|panic| {
+                assert!(panic.is::<Unwound>());
+                *died.lock().unwrap() = true;
+                die()
+            });
+            assert!(failed.contains(Rank(1)), "{failed}");
+            decided.lock().unwrap().push(failed.clone());
+            // The world works, or ends with the failure of its member.
+            let used = Collectives::new(&survivors).and_then(|all| all.barrier());
+            let lost_member = survivors.inner(victim).is_some() && *died.lock().unwrap();
+            match used {
+                Ok(()) => assert!(!lost_member),
+                Err(error) => assert!(lost_member && matches!(error, Error::PeerFailed { rank } if rank == victim)),
+            }
+        });
+        let decided = decided.into_inner().unwrap();
+        assert!(decided.iter().all(|failed| *failed == decided[0]), "{victim} ahead of {ahead_of}: {decided:?}");
+        died.into_inner().unwrap()
+    }
+
+    #[test]
+    fn survivors_agree_whichever_rank_fails_meanwhile_and_takes_its_memory_along() {
+        for victim in [0, 2, 3].map(Rank) {
+            let last = (1..).find(|&number| !shrinks_amid_deaths(victim, number)).unwrap();
+            // A call about failures, a silence, and another call; then a word of each other home; and two calls again.
+            assert!(last > 3 + 3 + 2, "a rank makes {} operations to shrink", last - 1);
+            for number in 1..last {
+                for _ in 0..20 {
+                    shrinks_amid_deaths(victim, number);
+                }
+            }
         }
     }
 

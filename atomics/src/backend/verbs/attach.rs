@@ -221,6 +221,7 @@ fn view(
         atomic_puts: false,
         passive_progress: true,
         asymmetric_fence: false,
+        lasting_memory: false,
         shares_processors: false,
     };
     WorldView::new(membership.rank(), segment, capabilities, topology, SymmetricHeap::new(segment))
