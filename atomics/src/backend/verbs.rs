@@ -176,8 +176,8 @@ pub struct Statistics {
 /// One rank of a world over RDMA verbs; see [the module](self).
 ///
 /// Dropping it waits until all ranks are dropped, like `MPI_Finalize`, so that no rank loses memory on which it still
-/// operates. Ranks whose failure this rank has acknowledged are not waited for. It does not wait if another rank has
-/// failed, or if this rank is panicking. It reports a panic to the others.
+/// operates. Ranks that have failed are not waited for. It does not wait if this rank has [failed](Self::fail) or is
+/// panicking, or if its adapter has. It reports a panic to the others.
 pub struct Verbs {
     view: WorldView,
     // Connections are dropped before the memory of their requests, and so is the membership with its answering thread.
@@ -355,12 +355,12 @@ impl Drop for Verbs {
     fn drop(&mut self) {
         if let Some(membership) = &self.membership
             && !std::thread::panicking()
-            && self.check().is_ok()
+            && self.fault.borrow().is_none()
         {
             // The bootstrap reports any failure to the other ranks, and no caller is left here to take an error.
             self.close_all();
             let _ = self.complete(None);
-            let _ = membership.finish(self.deaths.settled());
+            let _ = membership.finish();
         }
     }
 }

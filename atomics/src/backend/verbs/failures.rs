@@ -39,10 +39,6 @@ pub(super) struct Deaths {
 }
 
 impl Deaths {
-    pub(super) fn settled(&self) -> u32 {
-        self.settled.get()
-    }
-
     /// Notes that the operations on `rank` were given up.
     pub(super) fn give_up(&self, rank: Rank) {
         self.given_up.borrow_mut().insert(rank);

@@ -327,18 +327,14 @@ impl Membership {
         self.shared.wait(None, |shared, _| shared.check_hub(), are_silent)
     }
 
-    /// Waits until all live ranks have called it, before they leave. Ranks that have left are not waited for.
+    /// Waits until all live ranks have called it, before they leave. Ranks that have left or failed are not waited for.
     ///
     /// # Errors
     ///
-    /// [`Error::PeerFailed`] once the number of [failures](Self::failures) is no longer `known`, and [`Error::World`] when the
-    /// launcher has gone away.
-    pub fn finish(&self, known: u32) -> Result<()> {
+    /// The errors of [`check_hub`](Self::check_hub).
+    pub fn finish(&self) -> Result<()> {
         self.shared.send(&frame(kind::FINISH, &[]))?;
-        let unchanged = |shared: &Shared, state: &ReceivedFrames| {
-            if shared.failures.load(Ordering::Relaxed) == known { Ok(()) } else { shared.check_all(state) }
-        };
-        self.shared.wait(None, unchanged, |state| state.is_finished.then_some(()))?;
+        self.shared.wait(None, |shared, _| shared.check_hub(), |state| state.is_finished.then_some(()))?;
         self.is_finished.store(true, Ordering::Relaxed);
         Ok(())
     }

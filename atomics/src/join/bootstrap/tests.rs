@@ -213,7 +213,7 @@ fn live_ranks_go_on_after_one_death_after_another() {
                 assert_eq!(member.request(live, b"are you there?").unwrap(), b"are you there?");
             }
         }
-        member.finish(2).unwrap();
+        member.finish().unwrap();
         assert_eq!(member.failed(), [Rank(3), Rank(0)]);
     });
 }
@@ -255,7 +255,7 @@ fn a_rank_that_dies_before_it_is_done_with_a_failed_rank_is_not_waited_for() {
                 // Rank 1 has never said that it is done, so its failure is known by now.
                 assert_eq!(member.failed(), [Rank(2), Rank(1)]);
                 member.await_silence([Rank(1)].into_iter()).unwrap();
-                member.finish(2).unwrap();
+                member.finish().unwrap();
             }
         }
     });
@@ -276,7 +276,7 @@ fn an_early_request_of_a_failed_rank_is_not_answered() {
                 member.send_request(Rank(0), b"early");
                 until_failures(&member, 1);
                 member.await_silence([Rank(1)].into_iter()).unwrap();
-                member.finish(1).unwrap();
+                member.finish().unwrap();
             }
             _ => {
                 until_failures(&member, 1);
@@ -285,7 +285,7 @@ fn an_early_request_of_a_failed_rank_is_not_answered() {
                     asked.lock().unwrap().push(from);
                     Ok(Vec::new())
                 });
-                member.finish(1).unwrap();
+                member.finish().unwrap();
             }
         }
     });
@@ -293,27 +293,29 @@ fn an_early_request_of_a_failed_rank_is_not_answered() {
 }
 
 #[test]
-fn a_rank_about_to_leave_waits_for_the_live_ones_unless_there_is_news() {
-    let here = AtomicU32::new(0);
-    job(3, |member| {
+fn ranks_about_to_leave_wait_for_the_live_ones() {
+    let left = AtomicU32::new(0);
+    job(5, |member| {
         match member.rank() {
+            // It dies while others wait.
             Rank(1) => {
+                std::thread::sleep(Duration::from_millis(20));
                 member.cut();
                 std::mem::forget(member);
             }
-            // It knows of no failure, so it does not wait.
-            Rank(0) => assert!(matches!(member.finish(0), Err(Error::PeerFailed { rank: Rank(1) }))),
-            _ => {
+            // It leaves without a word.
+            Rank(2) => {}
+            Rank(3) => {
                 until_failures(&member, 1);
-                // Rank 0 has left, or will.
-                member.finish(1).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                assert_eq!(left.load(Ordering::SeqCst), 0, "a rank has left before this one");
+                member.finish().unwrap();
+            }
+            _ => {
+                member.finish().unwrap();
+                left.fetch_add(1, Ordering::SeqCst);
             }
         }
-    });
-    job(4, |member| {
-        here.fetch_add(1, Ordering::SeqCst);
-        member.finish(0).unwrap();
-        assert_eq!(here.load(Ordering::SeqCst), 4);
     });
 }
 
@@ -324,7 +326,7 @@ fn without_the_hub_no_rank_is_silenced() {
     drop(hub);
     let error = member.await_silence([Rank(7)].into_iter()).unwrap_err();
     assert!(error.to_string().contains("launcher"), "{error}");
-    assert!(member.check_rank(Rank(0)).is_err() && member.check_hub().is_err() && member.finish(0).is_err());
+    assert!(member.check_rank(Rank(0)).is_err() && member.check_hub().is_err() && member.finish().is_err());
 }
 
 #[test]
