@@ -6,7 +6,9 @@
 //! `ENOTRECOVERABLE`).
 //!
 //! A recoverable lock asks for failures only where it waits. So without a failure it costs as much as the lock that it extends. Its
-//! words have to outlive the ranks: over processes of one host and over threads the memory of a rank stays after its failure.
+//! words have to outlive the ranks. Between threads and between processes of one host, the memory of a rank stays after its failure. Over
+//! `verbs` it is lost: the lock goes on unless its home fails, and then every call returns
+//! [`PeerFailed`](rmalab_atomics::Error::PeerFailed) with the home.
 //!
 //! # A guard that is dropped
 //!
@@ -48,7 +50,8 @@ pub trait Recoverable: RawMutex {
     /// # Errors
     ///
     /// [`Unsupported`](rmalab_atomics::Error::Unsupported) on a backend that ends with its first failure, once this rank has to wait, and
-    /// [`NotRecoverable`](Error::NotRecoverable).
+    /// [`NotRecoverable`](Error::NotRecoverable). [`PeerFailed`](rmalab_atomics::Error::PeerFailed) when the lock's words are lost with their
+    /// home.
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry>;
 
     /// Releases the lock, which this rank holds, and makes it unusable: later acquires return
@@ -133,6 +136,23 @@ pub(crate) fn interruptible(paused: Result<()>) -> Result<()> {
         Err(Error::Atomics(AtomicsError::PeerFailed { .. })) => Ok(()),
         other => other,
     }
+}
+
+/// Returns the result of an operation on a word of a rank that may have failed. `None`: it has failed, and its memory is lost.
+pub(crate) fn unless_lost<T>(result: rmalab_atomics::Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(AtomicsError::PeerFailed { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns an error if the lock's words at `home` are lost, for a rank that does not read them while it waits.
+pub(crate) fn check_home<A: RemoteAtomics + ?Sized>(ra: &A, home: Rank, failed: &Failed) -> Result<()> {
+    if failed.contains(home) && !ra.capabilities().lasting_memory {
+        return Err(AtomicsError::PeerFailed { rank: ra.world_rank(home) }.into());
+    }
+    Ok(())
 }
 
 /// Returns the error of a plain acquire after a rank that has failed inside.

@@ -217,13 +217,23 @@ impl RobustMcs {
             if next as u32 != 0 {
                 // A repair may change the link.
                 if ra.compare_and_swap(self.node.next_of(self.pointer()), next, GRANTED)? == next {
-                    ra.put(self.node.grant_of(next), next >> 32 | self.leaves)?;
+                    let granted = ra.put(self.node.grant_of(next), next >> 32 | self.leaves);
+                    if self.recovers {
+                        // A rank that has failed is as good as granted, and the ranks behind it repair.
+                        recoverable::unless_lost(granted)?;
+                    } else {
+                        granted?;
+                    }
                     return self.leave(ra);
                 }
             } else {
                 // A failure that this rank has acknowledged does not end the wait for the link.
-                if self.recovers && !recoverable::acknowledged(ra)?.is_empty() && self.leave_to_another(ra)? {
-                    return Ok(());
+                if self.recovers {
+                    let failed = recoverable::acknowledged(ra)?;
+                    recoverable::check_home(ra, self.tail.rank, &failed)?;
+                    if !failed.is_empty() && self.leave_to_another(ra)? {
+                        return Ok(());
+                    }
                 }
                 self.changes(ra, self.node.next, self.open())?;
             }
@@ -246,17 +256,25 @@ impl RobustMcs {
     fn wait_behind<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut before: u64) -> Result<Entry> {
         let mut linked = false;
         loop {
-            if self.recovers && recoverable::acknowledged(ra)?.contains(rank_of(before)) {
-                match self.repair(ra)? {
-                    Placed::Inside(entry) => return Ok(entry),
-                    Placed::Behind(other, has_link) => (before, linked) = (other, has_link),
-                    Placed::NotRecoverable => return self.give_up(ra),
+            if self.recovers {
+                let failed = recoverable::acknowledged(ra)?;
+                recoverable::check_home(ra, self.tail.rank, &failed)?;
+                if failed.contains(rank_of(before)) {
+                    match self.repair(ra)? {
+                        Placed::Inside(entry) => return Ok(entry),
+                        Placed::Behind(other, has_link) => (before, linked) = (other, has_link),
+                        Placed::NotRecoverable => return self.give_up(ra),
+                    }
+                    continue;
                 }
-                continue;
             }
             if !linked {
-                ra.put(self.node.next_of(before), self.pointer())?;
-                linked = true;
+                match ra.put(self.node.next_of(before), self.pointer()) {
+                    Ok(()) => linked = true,
+                    // It has failed, and is known to by now.
+                    Err(AtomicsError::PeerFailed { .. }) if self.recovers => continue,
+                    Err(error) => return Err(error.into()),
+                }
             }
             let grant = ra.get(self.node.grant_of(self.pointer()))?;
             if grant == self.number {

@@ -201,7 +201,10 @@ impl RobustTicket {
         let serving = lock & SERVING;
         let others = (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank() && !failed.contains(rank));
         for rank in others {
-            let announced = ra.get(rank.at(self.announced).unwatched())?;
+            let Some(announced) = recoverable::unless_lost(ra.get(rank.at(self.announced).unwatched()))? else {
+                // It has failed meanwhile. The next turn goes without it.
+                return Ok(());
+            };
             // By I2, a live rank with that ticket announces it, or has released it since, and then the swap fails.
             if announced == TAKES || announced == announcement(serving) {
                 return Ok(());

@@ -1,6 +1,6 @@
 //! The repair of the robust MCS mutex, by one rank at a time. It moves ranks that wait behind failed ranks.
 
-use rmalab_atomics::{Failed, Rank, RemoteAtomics};
+use rmalab_atomics::{Error as AtomicsError, Failed, Rank, RemoteAtomics};
 
 use super::{GRANTED, NOT_RECOVERABLE, RobustMcs};
 use crate::qnode::{NIL, rank_of};
@@ -28,8 +28,13 @@ impl RobustMcs {
         let done = loop {
             let failed = recoverable::acknowledged(ra)?;
             ra.silence(&failed)?;
-            if let Some(done) = body(self, ra, &failed)? {
-                break done;
+            recoverable::check_home(ra, self.tail.rank, &failed)?;
+            match body(self, ra, &failed) {
+                Ok(Some(done)) => break done,
+                Ok(None) => {}
+                // A rank has failed meanwhile, whose announcement is lost. The next round goes without it.
+                Err(Error::Atomics(AtomicsError::PeerFailed { .. })) => {}
+                Err(error) => return Err(error),
             }
             // A repair may take any number of rounds, so it has to bound its puts under way.
             ra.flush(self.node.me)?;
@@ -145,7 +150,9 @@ impl RobustMcs {
             for word_ref in word_refs.iter().filter(|word_ref| word_ref.what == HAS && word_ref.behind != NIL) {
                 if failed.contains(rank_of(word_ref.behind)) && !lock.is_granted(ra, word_ref.rank)? {
                     lock.node.own(ra).put(NEXT, GRANTED)?;
-                    ra.fetch_store(lock.node.grant_of(word_ref.rank), word_ref.rank >> 32 | lock.leaves)?;
+                    // A rank that has failed is as good as granted.
+                    let grant = word_ref.rank >> 32 | lock.leaves;
+                    recoverable::unless_lost(ra.fetch_store(lock.node.grant_of(word_ref.rank), grant))?;
                     lock.leave(ra)?;
                     return Ok(Some(true));
                 }

@@ -1,0 +1,181 @@
+//! Robust locks over RDMA verbs, where the memory of a killed rank is lost: the survivors go on.
+//!
+//! Needs an RDMA device and fails without one; Soft-RoCE in a virtual machine will do (`scripts/soft-roce`).
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use rmalab_atomics::verbs::Verbs;
+use rmalab_atomics::{Address, Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, WORD, World};
+use rmalab_locks::recoverable::{Acquired, RobustGuard, RobustMutex};
+use rmalab_locks::{Error, RawMutex, Recoverable, Result, RobustMcs, RobustTas, RobustTicket};
+
+const RANKS: u32 = 3;
+/// The rank with the lock's words.
+const HOME: Rank = Rank(2);
+/// The acquisitions of each rank.
+const TURNS: u64 = 3;
+/// The result of a rank that has ended with the failure of the lock's home.
+const HOME_LOST: u64 = 1000;
+
+/// The operation ahead of which a rank is killed, and which: `1:17`.
+const CRASH: &str = "RMALAB_TEST_CRASH";
+const LOCK: &str = "RMALAB_TEST_LOCK";
+
+/// Acquires the lock. A rank that learns of a failure inside makes the two words equal; no other rank finds them different.
+fn enter<'l, 'a, L: Recoverable>(
+    mutex: &'l mut RobustMutex<'a, Crashing<'a, Verbs>, L>,
+    ra: &Crashing<'a, Verbs>,
+    [left, right]: [Address; 2],
+    told: &mut u64,
+) -> Result<RobustGuard<'l, 'a, Crashing<'a, Verbs>, L>> {
+    let acquired = mutex.acquire()?;
+    let sum = ra.get(left)?;
+    let is_torn = sum != ra.get(right)?;
+    match acquired {
+        Acquired::Clean(guard) => {
+            assert!(!is_torn, "{}: not told of torn data", ra.rank());
+            Ok(guard)
+        }
+        Acquired::OwnerDead(inconsistent) => {
+            *told += 1;
+            ra.put(right, sum)?;
+            ra.flush(right.rank)?;
+            Ok(inconsistent.consistent())
+        }
+    }
+}
+
+/// Acquires [`TURNS`] times, and adds one to two words inside, one after the other. Then waits for the other live ranks. Returns how
+/// often it was told of a failure inside.
+fn play<L: Recoverable>(ra: &Crashing<'_, Verbs>) -> Result<u64>
+where
+    L::Params: Default,
+{
+    let words = ra.heap().alloc(3 * WORD, WORD)?;
+    let [left, right, done] = [0, 1, 2].map(|word| HOME.at(words.word(word)));
+    let mut told = 0;
+    let mut mutex = RobustMutex::<_, L>::create(ra, HOME, L::Params::default())?;
+    for _ in 0..TURNS {
+        let guard = enter(&mut mutex, ra, [left, right], &mut told)?;
+        let sum = ra.get(left)? + 1;
+        for word in [left, right] {
+            ra.put(word, sum)?;
+            ra.flush(word.rank)?;
+        }
+        guard.release()?;
+    }
+    ra.fetch_add(done, 1 << ra.rank().0)?;
+    let failed = loop {
+        let failed = ra.failed()?;
+        ra.acknowledge(&failed)?;
+        let are_done = ra.get(done)?;
+        if (0..RANKS).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
+            break failed;
+        }
+        let _ = ra.pause(64);
+    };
+    // It may have failed after the last acquisition of the other ranks.
+    let guard = enter(&mut mutex, ra, [left, right], &mut told)?;
+    let sum = ra.get(left)?;
+    let survivors = u64::from(RANKS) - failed.iter().count() as u64;
+    assert!((TURNS * survivors..=TURNS * u64::from(RANKS)).contains(&sum), "{failed} failed, and the sum is {sum}");
+    guard.release()?;
+    Ok(told)
+}
+
+fn be_a_rank() {
+    let crash = std::env::var(CRASH).unwrap();
+    let (victim, number) = crash.split_once(':').unwrap();
+    let lock = std::env::var(LOCK).unwrap();
+    let world = World::processes(RANKS).over::<Verbs>();
+    let ended = world.run(|ra| {
+        let ahead_of = (victim.parse() == Ok(ra.rank().0)).then(|| number.parse().unwrap());
+        let ra = &Crashing::new(ra, ahead_of);
+        let played = match lock.as_str() {
+            RobustTas::NAME => play::<RobustTas>(ra),
+            RobustTicket::NAME => play::<RobustTicket>(ra),
+            RobustMcs::NAME => play::<RobustMcs>(ra),
+            other => panic!("{other}?"),
+        };
+        match played {
+            Err(Error::Atomics(AtomicsError::PeerFailed { rank: HOME })) => HOME_LOST,
+            other => other.unwrap(),
+        }
+    });
+    ended.unwrap();
+}
+
+/// Kills `victim` ahead of its operation `number`. Returns whether it came that far, and the results of the others.
+fn kill(test: &str, lock: &str, victim: Rank, number: u64) -> (bool, Vec<u64>) {
+    let job = Launcher::new(RANKS)
+        .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture"])
+        .env(CRASH, format!("{}:{number}", victim.0))
+        .env(LOCK, lock)
+        .hub(true)
+        .output(Output::Discard)
+        // The survivors go on. The deadline only ends a run that hangs.
+        .grace(Duration::from_secs(60))
+        .time_limit(Duration::from_secs(60))
+        .spawn()
+        .unwrap();
+    let outcome = job.wait().unwrap();
+    let what = format!("{lock}, {victim} ahead of operation {number}");
+    let died = outcome.first_failure.is_some();
+    if let Some(first) = outcome.first_failure {
+        assert_eq!(first, victim, "{what}: {}", outcome.describe(first));
+        assert_eq!(outcome.statuses[victim.index()].signal(), Some(9), "{what}");
+    }
+    let others = (0..RANKS).map(Rank).filter(|&rank| !died || rank != victim);
+    let results = others.map(|rank| {
+        let result = String::from_utf8_lossy(&outcome.results[rank.index()]);
+        result.parse().unwrap_or_else(|_| panic!("{what}: {}", outcome.describe(rank)))
+    });
+    (died, results.collect())
+}
+
+fn is_a_rank() -> bool {
+    let is_a_rank = std::env::var_os(CRASH).is_some();
+    if is_a_rank {
+        be_a_rank();
+    }
+    is_a_rank
+}
+
+const LOCKS: [&str; 3] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME];
+
+#[test]
+fn ranks_are_killed_at_some_operations() {
+    if is_a_rank() {
+        return;
+    }
+    for lock in LOCKS {
+        let mut told = 0;
+        let last = (1..200).step_by(5).find(|&number| {
+            let (died, results) = kill("ranks_are_killed_at_some_operations", lock, Rank(1), number);
+            let sum: u64 = results.iter().sum();
+            assert!(sum <= u64::from(died), "{lock}: {results:?} after {number}");
+            told += sum;
+            !died
+        });
+        // Each acquisition has at least six operations of the lock and of the section.
+        assert!(last.is_none_or(|last| last > 6 * TURNS), "{lock}: rank 1 has only {last:?} operations");
+        println!("{lock}: {last:?} operations, {told} times the next rank was told of a failure inside");
+        assert!(told > 0, "{lock}: no rank was told");
+    }
+}
+
+#[test]
+fn no_rank_waits_for_a_lock_whose_home_is_lost() {
+    if is_a_rank() {
+        return;
+    }
+    for lock in LOCKS {
+        for number in [5, 16] {
+            let (died, results) = kill("no_rank_waits_for_a_lock_whose_home_is_lost", lock, HOME, number);
+            assert!(died && results == [HOME_LOST; 2], "{lock}: {results:?}");
+        }
+    }
+}
