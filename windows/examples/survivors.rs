@@ -5,13 +5,17 @@
 //! the old window's memory. They look for every key whose insertion was complete, and go on inserting, including lost keys.
 //!
 //! `cargo run -p rmalab-windows --example survivors -- 100` does that a hundred times, in a hundred jobs of four processes.
+//! With `--backend verbs`, the processes communicate over RDMA, and the memory of the lost rank is lost with it. After
+//! another `--` comes the command that starts the ranks, if they are on several hosts:
+//! `survivors --backend verbs 10 -- rmalab launch --hosts a:2,b:2 --interface eth0 --grace 2m --`.
 
 use std::error::Error;
-use std::process::exit;
-use std::time::Duration;
+use std::ffi::OsString;
+use std::process::{Command, exit};
+use std::time::{Duration, Instant};
 
 use rmalab_atomics::{
-    Crashing, Error as AtomicsError, Launcher, Mapped, Output, Rank, RemoteAtomics, Survivors, World, shm,
+    Backend, Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, Survivors, started_as,
 };
 use rmalab_windows::{Error as WindowError, LockKind, Result, Team, Window, WindowDisp};
 
@@ -20,8 +24,13 @@ const RANKS: u32 = 4;
 const KEYS: u64 = 40;
 /// The slots of each rank: room for all keys.
 const SLOTS: u64 = RANKS as u64 * KEYS;
-/// The rank that is killed, and the operation ahead of which it is killed: `1:17`.
-const CRASH: &str = "SURVIVORS_CRASH";
+/// The time that a job may take, and its survivors.
+const LIMIT: Duration = Duration::from_secs(120);
+/// The exit code of a job whose first failure is a rank that SIGKILL has ended.
+const KILLED: i32 = 128 + 9;
+
+/// The handle of a rank, which may be killed ahead of an operation.
+type Handle<'a> = Crashing<'a, dyn RemoteAtomics + 'a>;
 
 // Each rank's part, in words: the number of keys that each rank has inserted, then the slots. A slot is a key, its value,
 // and 1 once both are written.
@@ -113,9 +122,9 @@ impl<A: RemoteAtomics + ?Sized> Table<'_, '_, A> {
 
 /// Inserts this rank's keys, and then looks for them repeatedly, until a rank fails.
 fn serve(
-    ra: &Crashing<'_, Mapped>,
-    team: &Team<'_, Crashing<'_, Mapped>>,
-    table: &Table<'_, '_, Crashing<'_, Mapped>>,
+    ra: &Handle<'_>,
+    team: &Team<'_, Handle<'_>>,
+    table: &Table<'_, '_, Handle<'_>>,
     ahead_of: Option<u64>,
 ) -> Result<()> {
     // A rank that fails from here on finds all others with their part of the table.
@@ -133,13 +142,11 @@ fn serve(
     Ok(())
 }
 
-fn run(ra: &Mapped) -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
-    let crash = std::env::var(CRASH)?;
-    let (victim, number) = crash.split_once(':').ok_or("RANK:NUMBER")?;
-    let ahead_of = if victim.parse() == Ok(ra.rank().0) { Some(number.parse()?) } else { None };
+fn run(ra: &dyn RemoteAtomics, (victim, number): (u32, u64)) -> Outcome {
+    let ahead_of = (ra.rank() == Rank(victim)).then_some(number);
     let ra = &Crashing::new(ra, None);
     // Reserves room for the world of the survivors while all ranks live.
-    let reserved = Survivors::reserve(ra, 1 << 20)?;
+    let reserved = Survivors::reserve(ra, 1 << 18)?;
     let team = Team::new(ra)?;
     let window = Window::builder(&team).disp_unit(8).allocate(8 * PART)?;
     let table = Table { window: &window, numbers: (0..RANKS).map(|rank| Some(Rank(rank))).collect() };
@@ -182,6 +189,7 @@ fn run(ra: &Mapped) -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
         }
     }
     active(&team, &mut window)?;
+    println!("{} {GOES_ON}", ra.rank());
     if me == Rank(0) {
         println!("{failed} was killed: {kept} keys are kept");
     }
@@ -213,40 +221,98 @@ fn active<A: RemoteAtomics + ?Sized>(team: &Team<'_, A>, window: &mut Window<'_,
     check(window, 100 + before.0)
 }
 
+/// What each survivor prints at its end.
+const GOES_ON: &str = "has lost no key, and goes on to its end";
+
 /// Runs a job, in which `victim` is killed ahead of its operation `number`.
-fn lose(victim: u32, number: u64) -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
-    let job = Launcher::new(RANKS)
-        .command(std::env::current_exe()?, [""; 0])
-        .env(CRASH, format!("{victim}:{number}"))
-        .output(Output::Inherit)
-        .grace(Duration::from_secs(60))
-        .time_limit(Duration::from_secs(60))
-        .spawn()?;
-    let outcome = job.wait()?;
+fn lose(options: &Options, victim: u32, number: u64) -> Outcome {
+    let start = Instant::now();
     let what = format!("rank {victim} ahead of operation {number}");
-    if outcome.first_failure != Some(Rank(victim)) {
-        return Err(format!("{what}: the first failure is {:?}", outcome.first_failure).into());
-    }
-    for rank in (0..RANKS).filter(|&rank| rank != victim) {
-        if !outcome.statuses[rank as usize].success() {
-            return Err(format!("{what}: {}", outcome.describe(Rank(rank))).into());
+    let program = std::env::current_exe()?;
+    let arguments = ["--backend", options.backend.name(), "--crash", &format!("{victim}:{number}")];
+    match options.launcher.split_first() {
+        Some((launcher, rest)) => {
+            let output = Command::new(launcher).args(rest).arg(program).args(arguments).output()?;
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            print!("{stdout}");
+            let survivors = stdout.matches(GOES_ON).count();
+            if output.status.code() != Some(KILLED) || survivors != RANKS as usize - 1 {
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                return Err(format!("{what}: {survivors} have gone on, {}: {stderr}", output.status).into());
+            }
+        }
+        None => {
+            let job = Launcher::new(RANKS)
+                .command(program, arguments)
+                .hub(options.backend.meets())
+                .output(Output::Inherit)
+                .grace(LIMIT)
+                .time_limit(LIMIT)
+                .spawn()?;
+            let outcome = job.wait()?;
+            if outcome.first_failure != Some(Rank(victim)) {
+                return Err(format!("{what}: the first failure is {:?}", outcome.first_failure).into());
+            }
+            for rank in (0..RANKS).filter(|&rank| rank != victim) {
+                if !outcome.statuses[rank as usize].success() {
+                    return Err(format!("{what}: {}", outcome.describe(Rank(rank))).into());
+                }
+            }
         }
     }
+    println!("{what}: the job took {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn main() -> std::result::Result<(), Box<dyn Error + Send + Sync>> {
-    if shm::launched_size()?.is_some() {
-        World::processes(RANKS).try_run(run)?;
-        return Ok(());
+type Outcome = std::result::Result<(), Box<dyn Error + Send + Sync>>;
+
+struct Options {
+    backend: Backend,
+    times: u64,
+    /// The victim and the number of its operation, for a rank.
+    crash: Option<(u32, u64)>,
+    /// The command that starts the ranks; empty for this program itself.
+    launcher: Vec<OsString>,
+}
+
+fn options(mut args: impl Iterator<Item = OsString>) -> std::result::Result<Options, Box<dyn Error + Send + Sync>> {
+    let mut options = Options { backend: Backend::Shm, times: 4, crash: None, launcher: Vec::new() };
+    while let Some(option) = args.next() {
+        let text = option.to_str().ok_or("an argument is not text")?;
+        let mut value =
+            || args.next().and_then(|value| value.into_string().ok()).ok_or(format!("{text}: has no value"));
+        match text {
+            "--backend" => {
+                options.backend = value()?.parse()?;
+                options.backend.check_built()?;
+            }
+            "--crash" => {
+                let value = value()?;
+                let (victim, number) = value.split_once(':').ok_or("--crash: give RANK:NUMBER")?;
+                options.crash = Some((victim.parse()?, number.parse()?));
+            }
+            "--" => options.launcher = args.by_ref().collect(),
+            _ => {
+                options.times = text.parse().map_err(|error| format!("the argument is a number of deaths: {error}"))?;
+            }
+        }
     }
-    let times = std::env::args().nth(1).map_or(Ok(4), |times| times.parse::<u64>()).unwrap_or_else(|error| {
-        eprintln!("the argument is a number of deaths: {error}");
+    Ok(options)
+}
+
+fn main() -> Outcome {
+    let options = options(std::env::args_os().skip(1)).unwrap_or_else(|error| {
+        eprintln!("{error}");
         exit(2)
     });
+    if let (Some(_), Some(crash)) = (started_as()?, options.crash) {
+        options.backend.try_run(RANKS, |ra| run(ra, crash))?;
+        return Ok(());
+    }
+    let times = options.times;
     for time in 0..times {
         // All ranks in turn, and operation numbers from the first insertion to the last and beyond.
-        lose((time % u64::from(RANKS)) as u32, 1 + time * 37 % 2_000)?;
+        lose(&options, (time % u64::from(RANKS)) as u32, 1 + time * 197 % 2_000)?;
     }
     println!("{times} times a rank was lost, and no key that did not live there");
     Ok(())
