@@ -621,6 +621,9 @@ pub(crate) struct LaunchArgs {
     /// Length of every rank's segment, in bytes or with a unit: 64K, 16M, 1G
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) segment: Option<u64>,
+    /// The time in which the other ranks may end, or go on, after one rank has failed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) grace: Duration,
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "part", value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) program: Vec<std::ffi::OsString>,

@@ -77,7 +77,7 @@ fn hosts(arguments: &LaunchArgs) -> Result<Option<Vec<Host>>> {
 fn on_this_host(arguments: &LaunchArgs) -> Result<i32> {
     let (program, rest) = arguments.program.split_first().expect("clap requires a program");
     let size = arguments.n.expect("clap requires a number of ranks where no hosts are named");
-    let mut launcher = Launcher::new(size).hub(true).command(program, rest);
+    let mut launcher = Launcher::new(size).hub(true).grace(arguments.grace).command(program, rest);
     for (name, value) in &arguments.env {
         launcher = launcher.env(name, value);
     }
@@ -93,7 +93,8 @@ fn on_this_host(arguments: &LaunchArgs) -> Result<i32> {
 fn on_hosts(arguments: &LaunchArgs, hosts: Vec<Host>) -> Result<i32> {
     let (program, rest) = arguments.program.split_first().expect("clap requires a program");
     let job = Hosts::new(hosts, arguments.n).map_err(|error| Error::usage(error.to_string()))?;
-    let mut job = job.command(program, rest).remote_shell(arguments.rsh.split_whitespace().map(Into::into).collect());
+    let remote_shell = arguments.rsh.split_whitespace().map(Into::into).collect();
+    let mut job = job.command(program, rest).remote_shell(remote_shell).grace(arguments.grace);
     for (name, value) in &arguments.env {
         job = job.env(name, value);
     }
