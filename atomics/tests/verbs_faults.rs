@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -48,25 +48,27 @@ impl Drop for Process {
 fn start(scenario: &str, size: u32, change: impl Fn(u32, &mut Command)) -> Ranks {
     let hub = Hub::open(HERE, size).unwrap();
     let invitation = hub.invitation().to_text();
-    let rank = |rank: u32| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["a_rank_of_the_other_tests", "--exact", "--ignored", "--nocapture"]);
-        command.env(PART, format!("{scenario} {rank} {size} {invitation}"));
-        change(rank, &mut command);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-        let output: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
-                // The output of the test framework around it is ignored.
-                if let Some((_, words)) = line.split_once("rank says: ") {
-                    let _ = sender.send(words.to_owned());
-                }
+    let ranks = (0..size).map(|rank| start_rank(scenario, rank, size, &invitation, &change)).collect();
+    Ranks { _hub: hub, ranks }
+}
+
+fn start_rank(scenario: &str, rank: u32, size: u32, invitation: &str, change: impl Fn(u32, &mut Command)) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["a_rank_of_the_other_tests", "--exact", "--ignored", "--nocapture"]);
+    command.env(PART, format!("{scenario} {rank} {size} {invitation}"));
+    change(rank, &mut command);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let output: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
+            // The output of the test framework around it is ignored.
+            if let Some((_, words)) = line.split_once("rank says: ") {
+                let _ = sender.send(words.to_owned());
             }
-        });
-        Process { child, lines }
-    };
-    Ranks { _hub: hub, ranks: (0..size).map(rank).collect() }
+        }
+    });
+    Process { child, lines }
 }
 
 impl Ranks {
@@ -161,6 +163,28 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
             ra.fetch_add(Rank(0).at(word), 1)?;
         },
         ("given-up", 0 | 2) => go_on_without_rank_1(ra, word, bulk),
+        ("silence", 1) => loop {
+            for target in [0, 2].map(Rank) {
+                // It does not wait, so it does not notice that the hub is gone.
+                ra.fetch_add(target.at(word), 1)?;
+            }
+        },
+        ("silence", _) => {
+            let mine = ra.rank().at(word);
+            let failed = loop {
+                let failed = ra.failed()?;
+                if !failed.is_empty() {
+                    break failed;
+                }
+                ra.get(mine)?;
+            };
+            ra.silence(&failed)?;
+            let silent = ra.get(mine)?;
+            assert!(silent > 0, "it has put nothing");
+            std::thread::sleep(Duration::from_millis(500));
+            assert_eq!(ra.get(mine)?, silent, "an operation took effect after the silence");
+            ra.acknowledge(&failed)
+        }
         _ => loop {
             std::thread::sleep(PATIENCE);
         },
@@ -221,6 +245,56 @@ fn go_on_without_rank_1(ra: &Verbs, word: Disp, bulk: Disp) -> Result<()> {
     assert_eq!(found, started, "additions at a live rank were lost, or done twice");
     // Dropping the world waits for the other rank, so that this one does not take its memory away.
     Ok(())
+}
+
+/// Passes all bytes on between a new address and the hub, until it is cut.
+struct Proxy {
+    invitation: Invitation,
+    streams: mpsc::Receiver<TcpStream>,
+}
+
+impl Proxy {
+    fn new(to: &Invitation) -> Proxy {
+        let listener = TcpListener::bind((HERE, 0)).unwrap();
+        let invitation = Invitation { hub: listener.local_addr().unwrap(), ..to.clone() };
+        let (sender, streams) = mpsc::channel();
+        let hub = to.hub;
+        std::thread::spawn(move || {
+            let (rank, _) = listener.accept().unwrap();
+            let there = TcpStream::connect(hub).unwrap();
+            for (from, to) in [(&rank, &there), (&there, &rank)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                sender.send(from.try_clone().unwrap()).unwrap();
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+        });
+        Proxy { invitation, streams }
+    }
+
+    /// Ends the hub's side only. The rank does not notice, and goes on.
+    fn cut(self) {
+        let [rank, hub] = [0, 1].map(|_| self.streams.recv().unwrap());
+        hub.shutdown(Shutdown::Both).unwrap();
+        // Its other end closes with the test.
+        std::mem::forget(rank);
+    }
+}
+
+/// A rank that has lost its connection to the hub goes on with its puts. They take effect until it is silent, and never
+/// afterwards.
+#[test]
+fn a_silenced_rank_has_no_effect_even_if_it_lives() {
+    let hub = Hub::open(HERE, 3).unwrap();
+    let proxy = Proxy::new(hub.invitation());
+    let invitation = |rank| if rank == 1 { proxy.invitation.to_text() } else { hub.invitation().to_text() };
+    let ranks = (0..3).map(|rank| start_rank("silence", rank, 3, &invitation(rank), |_, _| ())).collect();
+    let mut world = Ranks { _hub: hub, ranks };
+    world.all_ready();
+    proxy.cut();
+    for rank in [0, 2] {
+        assert_eq!(world.line(rank, PATIENCE), "ended", "rank {rank}");
+    }
+    assert_eq!(world.ranks[1].child.try_wait().unwrap(), None, "rank 1 lives, and puts");
 }
 
 #[test]
