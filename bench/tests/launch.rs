@@ -360,6 +360,28 @@ fn the_host_reports_a_missing_program() {
 }
 
 #[test]
+fn the_others_have_the_requested_time_after_a_failure() {
+    // Rank 1 fails once rank 0 is ready. Rank 0 goes on for 4 seconds, unless it is stopped before.
+    const RANKS: &str = r#"
+        if [ "$RMALAB_RANK" = 1 ]; then
+            until [ -e "$0/ready" ]; do sleep 0.01; done
+            exit 3
+        fi
+        trap "echo was stopped; exit 0" TERM
+        touch "$0/ready"
+        sleep 4 & wait
+        echo goes on
+    "#;
+    for (grace, says) in [("1s", "[0] was stopped\n"), ("60s", "[0] goes on\n")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = rmalab(&["launch", "-n", "2", "--grace", grace, "--", "sh", "-c", RANKS]);
+        let output = command.arg(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{grace}: {}", stderr(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), says, "{grace}");
+    }
+}
+
+#[test]
 fn a_program_that_does_not_start_gives_a_shells_exit_codes() {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str| {
