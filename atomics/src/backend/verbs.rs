@@ -99,9 +99,12 @@
 //!
 //! # Failures
 //!
-//! A failed request makes its queue pair unusable. The rank first asks the bootstrap whether a rank has died. The
+//! A failed request makes its queue pair unusable. The rank first asks the bootstrap whether the peer has died. The
 //! bootstrap knows it at once, but an adapter needs seconds of retries to find that the peer does not answer. Before an
 //! error is returned, the queue pair is destroyed, so that the adapter no longer accesses any slot of its requests.
+//! Connections to other ranks stay, and a rank may go on without the peer (verbs/failures.rs). All other errors of a
+//! connection end all operations (verbs/fault.rs), as does a peer that does not answer while the bootstrap knows of no
+//! death.
 //!
 //! # Bindings
 //!

@@ -654,6 +654,6 @@ impl<F: Fabric> RemoteAtomics for F {}
 fn survival(extras: Extras<'_>) -> Result<&dyn Failures> {
     extras.failures.ok_or(Error::Unsupported {
         what: "going on after the failure of a rank",
-        why: "this backend ends with it; use threads or processes of one host",
+        why: "this backend ends with it; use threads, processes of one host, or verbs",
     })
 }
