@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rmalab_atomics::bootstrap::{Hub, Invitation, Membership};
 use rmalab_atomics::conformance::survivors_go_on;
 use rmalab_atomics::verbs::{Attach, Verbs};
-use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result, Time, Until, bulk};
+use rmalab_atomics::{Collectives, Disp, Error, Failed, Rank, RemoteAtomics, Result, Time, Until, bulk};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -163,6 +163,22 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
             ra.fetch_add(Rank(0).at(word), 1)?;
         },
         ("given-up", 0 | 2) => go_on_without_rank_1(ra, word, bulk),
+        ("two", 2) => {
+            let operate = |rank: u32| match ra.fetch_add(Rank(rank).at(word), 1) {
+                Err(Error::PeerFailed { rank }) => rank.0,
+                other => panic!("{other:?}"),
+            };
+            while ra.failed()?.iter().count() < 2 {
+                ra.get(ra.rank().at(word))?;
+            }
+            // The first failure is the cause, and the others may be its consequences.
+            assert_eq!([operate(0), operate(1)], [1, 1]);
+            ra.acknowledge(&Failed::from_iter([Rank(1)]))?;
+            assert_eq!([operate(0), operate(1)], [0, 0], "not acknowledged yet");
+            ra.acknowledge(&Failed::from_iter([Rank(0)]))?;
+            assert_eq!([operate(0), operate(1)], [0, 1]);
+            ra.flush_all()
+        }
         ("silence", 1) => loop {
             for target in [0, 2].map(Rank) {
                 // It does not wait, so it does not notice that the hub is gone.
@@ -295,6 +311,18 @@ fn a_silenced_rank_has_no_effect_even_if_it_lives() {
         assert_eq!(world.line(rank, PATIENCE), "ended", "rank {rank}");
     }
     assert_eq!(world.ranks[1].child.try_wait().unwrap(), None, "rank 1 lives, and puts");
+}
+
+#[test]
+fn an_operation_on_a_failed_rank_names_the_first_failure() {
+    let mut world = start("two", 3, |_, _| ());
+    world.all_ready();
+    for rank in [1, 0] {
+        world.ranks[rank].child.kill().unwrap();
+        // The hub learns of one after the other.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(world.line(2, PATIENCE), "ended");
 }
 
 #[test]

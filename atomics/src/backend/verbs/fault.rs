@@ -47,11 +47,12 @@ impl Verbs {
         }
     }
 
-    /// Returns an error if `rank` has failed, acknowledged or not.
+    /// Returns an error if `rank` has failed, acknowledged or not. The error names the first failure that is not
+    /// acknowledged, which may be the cause of this one, or otherwise `rank`.
     #[inline]
     pub(super) fn check_rank(&self, rank: Rank) -> Result<()> {
         match &*self.fault.borrow() {
-            None => self.membership().check_rank(rank),
+            None => self.membership().check_rank(rank).map_err(|error| self.check_failures().err().unwrap_or(error)),
             Some(fault) => Err(fault.error()),
         }
     }

@@ -137,6 +137,6 @@ impl Verbs {
             let ranks: Vec<u32> = peers.keys().copied().collect();
             ranks.into_iter().for_each(|rank| self.drop_connection(&mut peers, Rank(rank)));
         }
-        result.and(self.deaths.check_given_up())
+        result.and_then(|()| if self.deaths.has_given_up() { self.check() } else { Ok(()) })
     }
 }
