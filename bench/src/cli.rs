@@ -169,7 +169,10 @@ Check locks in every order of their ranks' operations, and show the steps that b
 
 Without an argument, every lock is checked in its standard configurations: some ranks acquire and release it a few times, \
 and the search covers every order of their operations and of the network's. A table has the results. A passed check is a \
-proof for this scenario on this model of the network, and for nothing else.";
+proof for this scenario on this model of the network, and for nothing else.
+
+The schedules of the network sc are those of late-puts in which each put arrives at once. So without --lock, a scenario that is \
+searched under late-puts is not searched under sc as well; --network sc,late-puts searches both.";
 
 const VERIFY_MANUAL: &str = "\
 Scenarios:

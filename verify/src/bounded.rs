@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call, Executor};
 
+use crate::actor::answer_to;
 use crate::play::{DATA, Event, Player};
 use crate::subject::WORDS;
 use crate::workload::Bind;
@@ -22,6 +23,10 @@ pub(crate) struct Bounded<'p> {
 
 impl Executor for Bounded<'_> {
     fn call(&self, call: Call) -> Answer {
+        // A call that the rank repeats was tested before.
+        if let Some(word) = self.player.repeats(&call) {
+            return answer_to(&call, word);
+        }
         if let Some(at) = call.address(self.rank)
             && at.disp != DATA
             && !self.bind.owns(at.disp, WORDS, self.ranks)
@@ -33,6 +38,10 @@ impl Executor for Bounded<'_> {
 }
 
 impl Player for Bounded<'_> {
+    fn repeats(&self, call: &Call) -> Option<u64> {
+        self.player.repeats(call)
+    }
+
     fn event(&self, event: Event, handle: &dyn Debug) {
         self.player.event(event, handle);
     }

@@ -151,10 +151,10 @@ impl Check {
 
     /// The answer to `call` if it is a silent step: no rank can observe when it happens. The clock of a rank with deadlines moves
     /// (`is_timed`). Where ranks fail, a pause may end with the news of a failure.
-    pub(crate) fn silent(&self, is_timed: bool, call: Call) -> Option<Answer> {
+    pub(crate) fn silent(&self, is_timed: bool, call: &Call) -> Option<Answer> {
         let late = matches!(self.network, Network::LatePuts | Network::UnorderedBulk);
         let crashes = self.scenario.crashes() > 0;
-        match call {
+        match *call {
             Call::Pause { .. } if !crashes => Some(Answer::Done),
             Call::Failed if !crashes => Some(Answer::Word(0)),
             Call::Acknowledge { ranks } | Call::Silence { ranks } if !crashes => Some(Answer::Word(ranks)),

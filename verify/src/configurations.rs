@@ -295,7 +295,7 @@ const MCS_RW: &[Row] = &[
     (LatePuts, Plain, &["2R2Wx2", "2R1Wxinf"]),
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
-    (Sc, Long, &["2R2Wxinf"]),
+    (Sc, Long, &["3R2Wx2", "2R2Wxinf"]),
     (LatePuts, Long, &["2R2Wxinf"]),
 ];
 

@@ -63,7 +63,7 @@ pub mod subject;
 pub mod window_programs;
 mod workload;
 
-pub use actor::{Actor, Move, Reported};
+pub use actor::{Actor, Move};
 pub use check::Check;
 pub use clock::{LAPSE, deadline};
 pub use counterexample::{Choice, Counterexample};

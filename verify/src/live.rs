@@ -295,7 +295,7 @@ impl Live {
                         let unfenced = call.address(rank).and_then(|at| self.fenced(rank, at, before));
                         let player = &mut self.players[rank.index()];
                         player.status.answered();
-                        player.asked |= self.check.silent(player.actor.is_timed(), call).is_none();
+                        player.asked |= self.check.silent(player.actor.is_timed(), &call).is_none();
                         (events, violation) = self.resume(rank, answer);
                         violation = unfenced.or(violation);
                         Effect::Answered(call, answer)
@@ -315,7 +315,7 @@ impl Live {
     fn resume(&mut self, rank: Rank, answer: Answer) -> (Vec<Event>, Option<Violation>) {
         let moved = self.players[rank.index()].actor.resume(answer);
         let mut violation = None;
-        let events: Vec<Event> = moved.events.iter().map(|reported| reported.event).collect();
+        let events = moved.events;
         for &event in &events {
             let Status { acquisition, phase, .. } = self.players[rank.index()].status;
             self.players[rank.index()].status.record(event);

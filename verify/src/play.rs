@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use rmalab_atomics::controlled::{Controlled, Executor};
+use rmalab_atomics::controlled::{Call, Controlled, Executor};
 use rmalab_atomics::{Address, Disp, Rank, Time};
 
 use crate::Access;
@@ -46,6 +46,12 @@ pub enum Event {
 
 /// Carries out a rank's calls, and receives its events.
 pub trait Player: Executor {
+    /// If the rank repeats calls that it has made before, returns the word of the answer to `call`. [`call`](Executor::call) has the same
+    /// answer, or that of a new call.
+    fn repeats(&self, _call: &Call) -> Option<u64> {
+        None
+    }
+
     /// This rank reports `event`.
     ///
     /// For an event between two calls of acquire and release, `handle` shows everything that the lock's code on this

@@ -7,6 +7,7 @@ mod document;
 mod engine;
 mod outcome;
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 pub use engine::Engine;
@@ -40,8 +41,8 @@ pub struct Selection {
     pub scenarios: Vec<Scenario>,
     /// The number of ranks that may fail, instead of the scenarios'; for the standard configurations, a filter.
     pub crashes: Option<u32>,
-    /// The networks: a filter of the standard configurations. By default all of these; `sc` and `late-puts` for given
-    /// scenarios.
+    /// The networks: a filter of the standard configurations. By default all of these, except for searches under `sc`
+    /// that other searches include, if no locks are named; `sc` and `late-puts` for given scenarios.
     pub networks: Vec<Network>,
     /// The critical sections, likewise; by default `empty` for given scenarios.
     pub sections: Vec<Section>,
@@ -138,6 +139,9 @@ impl Selection {
                 "no lock has a standard configuration that fits the other options, or supports such a scenario",
             ));
         }
+        if self.locks.is_empty() && self.networks.is_empty() && mutant.is_none() {
+            leave_out_included(&mut jobs);
+        }
         Ok(jobs)
     }
 
@@ -182,6 +186,25 @@ impl Selection {
         }
         all
     }
+}
+
+/// Leaves out each search under `sc` that a search of the same scenario under `late-puts` includes: its schedules are
+/// those in which each put arrives at once. Locks outside of this workspace are still searched under both, since their
+/// counterexamples are simpler under `sc`.
+fn leave_out_included(jobs: &mut Vec<Job>) {
+    let is_searched =
+        |job: &Job| job.engine == Engine::Explorer && !job.options.order && job.options.preemptions.is_none();
+    let key = |job: &Job| {
+        let Check { subject, scenario, section, .. } = &job.check;
+        (subject.name(), scenario.to_string(), *section, job.options.search)
+    };
+    let late = |job: &&Job| is_searched(job) && job.check.network == Network::LatePuts;
+    let late: HashSet<_> = jobs.iter().filter(late).map(key).collect();
+    let of_workspace: HashSet<_> = subjects().iter().map(Subject::name).collect();
+    jobs.retain(|job| {
+        let is_included = is_searched(job) && job.check.network == Network::Sc && late.contains(&key(job));
+        !(is_included && of_workspace.contains(job.check.subject.name()))
+    });
 }
 
 /// The most ranks of a check. Engines keep a state of each, and could not finish with this many.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rmalab::compare::OPERATIONS;
 use rmalab::verify::{Selection, section_name};
 use rmalab::{Info, Kind, Registry};
+use rmalab_verify::Network;
 
 use crate::page::{read, root};
 
@@ -29,7 +30,11 @@ fn checks(name: &str) -> BTreeSet<[String; 5]> {
 
 /// The explorer's standard checks, optionally with the long ones.
 fn standard(long: bool) -> BTreeSet<[String; 5]> {
-    let selection = Selection { long, ..Selection::default() };
+    let selection = Selection { long, networks: Network::ALL.to_vec(), ..Selection::default() };
+    names_of(&selection)
+}
+
+fn names_of(selection: &Selection) -> BTreeSet<[String; 5]> {
     let jobs = selection.jobs(&Registry::standard(), &Default::default()).expect("the standard checks exist");
     let name = |job: &rmalab::verify::Job| {
         let check = &job.check;
@@ -44,6 +49,22 @@ fn standard(long: bool) -> BTreeSet<[String; 5]> {
         names.map(str::to_owned)
     };
     jobs.iter().map(name).collect()
+}
+
+#[test]
+fn without_the_name_of_a_lock_only_searches_that_others_include_are_left_out() {
+    let (all, made) = (standard(true), names_of(&Selection { long: true, ..Selection::default() }));
+    assert!(made.is_subset(&all));
+    let of_late_puts = |check: &[String; 5]| {
+        let mut check = check.clone();
+        check[2] = Network::LatePuts.to_string();
+        check
+    };
+    let left_out: Vec<_> = all.difference(&made).collect();
+    assert!(left_out.len() > 100);
+    for check in left_out {
+        assert!(check[2] == "sc" && made.contains(&of_late_puts(check)), "{check:?}");
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Effort {
     }
 }
 
-/// The number of new runs of the code that [`Effort::Quick`] allows: they take about two seconds.
+/// The number of new runs of the code that [`Effort::Quick`] allows: they take about a second.
 const RUNS: u64 = 300_000;
 
 /// The number of states that [`Effort::Few`] allows.

@@ -231,7 +231,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
 /// Returns whether the next step of `rank` is silent for the search.
 fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
     let call = live.calls().nth(rank.index()).flatten();
-    call.is_some_and(|call| space.check.silent(space.check.has_clock(rank), call).is_some())
+    call.is_some_and(|call| space.check.silent(space.check.has_clock(rank), &call).is_some())
 }
 
 /// The result of a step.

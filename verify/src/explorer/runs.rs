@@ -17,13 +17,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call, RankTurn};
 use rmalab_atomics::coroutine::Turn;
-use rmalab_atomics::{Rank, Until};
 use rustc_hash::FxBuildHasher;
 
 use super::node::Failure;
-use crate::actor::{Actor, Move, Prompt, RESTART};
+pub(super) use crate::actor::RESTARTS;
+use crate::actor::{Actor, Move, Prompt, answer_to, tells, word_of};
 use crate::check::Check;
 use crate::outcome::Limit;
 use crate::panics::panicked;
@@ -152,7 +153,7 @@ impl Runs {
         for rank in (0..check.active()).map(Rank) {
             let mut actor = Actor::new(check, rank)?;
             actor.be_terse(true);
-            let (stop, _) = runs.resume(&mut actor, Answer::Done);
+            let stop = runs.resume(&mut actor, Answer::Done);
             actor.stop();
             runs.add(None, 0, stop, None);
         }
@@ -181,10 +182,10 @@ impl Runs {
         };
         actor.be_terse(false);
         let answer =
-            before.and_then(|before| self.stop(before).call).map_or(Answer::Done, |call| answer_to(call, answer));
-        let (_, text) = self.resume(&mut actor, answer);
+            before.and_then(|before| self.stop(before).call).map_or(Answer::Done, |call| answer_to(&call, answer));
+        self.resume(&mut actor, answer);
+        let handle = self.number(&actor.handle());
         actor.stop();
-        let handle = self.number(&text);
         self.last[run as usize].handle = handle;
         Ok(handle)
     }
@@ -227,7 +228,7 @@ impl Runs {
 
     /// Returns whether there are several answers to `call`.
     fn may_tell(&self, call: Call) -> bool {
-        call.answers_a_word() || tells(call) && self.check.scenario.crashes() > 0
+        call.answers_a_word() || tells(&call) && self.check.scenario.crashes() > 0
     }
 
     /// Learning may take long between two states of the search, so it also checks the limits.
@@ -294,8 +295,9 @@ impl Runs {
     fn extend(&mut self, actor: &mut Actor, at: Run, answer: u64, shows: bool) -> Run {
         let call = self.stop(at).call.expect("a run that is continued has made a call");
         actor.be_terse(!shows);
-        let (stop, handle) = self.resume(actor, answer_to(call, answer));
-        let run = self.add(Some(at), answer, stop, shows.then_some(&handle));
+        let stop = self.resume(actor, answer_to(&call, answer));
+        let text = (shows && stop.is_boundary()).then(|| actor.handle());
+        let run = self.add(Some(at), answer, stop, text.as_deref());
         match &mut self.last[at as usize].first {
             first if *first == UNKNOWN => *first = run,
             _ => _ = self.others.insert((at, answer), run),
@@ -307,7 +309,7 @@ impl Runs {
         let answers = match stop.call {
             None => Answers::None,
             Some(call) if self.may_tell(call) => Answers::Several,
-            Some(call) if tells(call) => Answers::OneTold,
+            Some(call) if tells(&call) => Answers::OneTold,
             Some(_) => Answers::One,
         };
         let kind = Kind { is_boundary: stop.is_boundary(), answers };
@@ -414,27 +416,25 @@ impl Runs {
                 left = Some(i);
                 break;
             }
-            let (stop, _) = self.resume(&mut actor, answer_to(call, answer));
+            let stop = self.resume(&mut actor, answer_to(&call, answer));
             next = stop.call.filter(|_| !stop.is_boundary());
         }
         actor.stop();
         Ok(left)
     }
 
-    /// Runs the actor to the next call that is a step. Returns the handle after the last event, too.
-    fn resume(&mut self, actor: &mut Actor, answer: Answer) -> (Stop, String) {
+    /// Runs the actor to the next call that is a step.
+    fn resume(&mut self, actor: &mut Actor, answer: Answer) -> Stop {
         // Where ranks fail, a pause is a step.
         let paused = matches!(actor.last_call(), Some(Call::Pause { .. }));
         let mut stop = Stop { events: Vec::new(), paused, call: None, broken: None };
-        let mut handle = String::new();
         let mut answer = answer;
         for _ in 0..SILENT {
             let Move { events, turn } = actor.resume(answer);
-            for reported in events {
-                if !matches!(reported.event, Event::Saw { .. }) {
-                    handle = reported.handle;
-                }
-                stop.events.push(reported.event);
+            if stop.events.is_empty() {
+                stop.events = events;
+            } else {
+                stop.events.extend(events);
             }
             match turn {
                 Turn::Calls(call) => {
@@ -442,7 +442,7 @@ impl Runs {
                     let time_stands = !actor.is_timed();
                     self.seen.deadline |= time_stands && matches!(call, Call::WaitUntil { deadline: Some(_), .. });
                     self.seen.clock |= time_stands && call == Call::Now;
-                    match self.check.silent(actor.is_timed(), call) {
+                    match self.check.silent(actor.is_timed(), &call) {
                         Some(silent) if !stop.is_inside() => {
                             stop.paused |= matches!(call, Call::Pause { .. });
                             answer = silent;
@@ -454,18 +454,18 @@ impl Runs {
                         }
                         _ => {
                             let broken = at_once(&stop.events);
-                            return (Stop { call: Some(call), broken, ..stop }, handle);
+                            return Stop { call: Some(call), broken, ..stop };
                         }
                     }
                 }
                 ended => {
                     let broken = broken_by(ended).or_else(|| at_once(&stop.events));
-                    return (Stop { broken, ..stop }, handle);
+                    return Stop { broken, ..stop };
                 }
             }
         }
         let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
-        (Stop { broken: Some((Property::Invariant, seen)), ..stop }, handle)
+        Stop { broken: Some((Property::Invariant, seen)), ..stop }
     }
 }
 
@@ -535,18 +535,18 @@ impl Script {
     fn is_followed(&self, call: Option<Call>, broken: Option<&(Property, String)>) -> bool {
         let stop = self.stop();
         let broken = broken.cloned().or_else(|| at_once(&stop.events));
-        self.at + 1 == self.moves.len() && self.is_at(call) && stop.broken == broken
+        self.at + 1 == self.moves.len() && self.is_at(call.as_ref()) && stop.broken == broken
     }
 
     /// Returns whether the rank, which makes `call` or ends, is at its next stop.
-    fn is_at(&self, call: Option<Call>) -> bool {
+    fn is_at(&self, call: Option<&Call>) -> bool {
         let stop = self.stop();
-        !self.deviates && self.events == stop.events.len() && self.paused == stop.paused && call == stop.call
+        !self.deviates && self.events == stop.events.len() && self.paused == stop.paused && call == stop.call.as_ref()
     }
 }
 
 impl Prompt for Script {
-    fn answer(&mut self, call: Call) -> Option<Answer> {
+    fn answer(&mut self, call: &Call) -> Option<u64> {
         if self.over {
             return None;
         }
@@ -556,12 +556,12 @@ impl Prompt for Script {
         {
             self.silent += 1;
             self.paused |= matches!(call, Call::Pause { .. });
-            if call == Call::Now {
+            if *call == Call::Now {
                 let (now, step) = self.clock;
                 self.clock.0 += step;
-                return Some(Answer::Word(now));
+                return Some(now);
             }
-            return Some(silent);
+            return Some(word_of(call, silent));
         }
         let answer = self.moves[self.at].1;
         if self.at + 1 == self.moves.len() || !self.is_at(Some(call)) {
@@ -572,7 +572,7 @@ impl Prompt for Script {
         (self.events, self.silent, self.is_inside) = (0, 0, false);
         // Where ranks fail, a pause is a step.
         self.paused = matches!(call, Call::Pause { .. });
-        Some(answer_to(call, answer))
+        Some(answer)
     }
 
     fn takes(&mut self, event: Event) -> bool {
@@ -587,46 +587,5 @@ impl Prompt for Script {
             _ => {}
         }
         true
-    }
-}
-
-/// The word that encodes the answer by which a rank fails and comes back. It stands for nothing else.
-pub(super) const RESTARTS: u64 = 0xfa11_ed01_0000_0000;
-
-/// The upper half of a word that encodes the failure of a rank, whose number is the lower half.
-const FAILURE: u64 = 0xfa11_ed00;
-
-/// Returns whether the answer to `call` has a word, or may report a failure.
-fn tells(call: Call) -> bool {
-    call.answers_a_word() || matches!(call, Call::Pause { .. })
-}
-
-/// The word that encodes the answer to `call`. A wait that timed out has a word that does not end it, and that
-/// permutations of ranks leave as it is.
-pub(super) fn word_of(call: Call, answer: Answer) -> u64 {
-    match (answer, call) {
-        (Answer::Word(word), Call::WaitUntil { .. }) => {
-            assert!(word >> 32 != FAILURE, "{word:#x} stands for the failure of a rank, and for nothing else");
-            word
-        }
-        (Answer::Word(word), _) => {
-            assert!(word != RESTARTS, "{word:#x} stands for the return of a rank, and for nothing else");
-            word
-        }
-        (Answer::PeerFailed(rank), _) => FAILURE << 32 | u64::from(rank.0),
-        (Answer::TimedOut, Call::WaitUntil { until: Until::Ne(word), .. }) => word,
-        (Answer::TimedOut, Call::WaitUntil { until, .. }) if until.holds(0) => u64::MAX,
-        _ => 0,
-    }
-}
-
-/// The answer to `call` that `word` encodes.
-pub(super) fn answer_to(call: Call, word: u64) -> Answer {
-    match call {
-        _ if word == RESTARTS => RESTART,
-        Call::WaitUntil { .. } | Call::Pause { .. } if word >> 32 == FAILURE => Answer::PeerFailed(Rank(word as u32)),
-        Call::WaitUntil { until, deadline: Some(_), .. } if !until.holds(word) => Answer::TimedOut,
-        _ if call.answers_a_word() => Answer::Word(word),
-        _ => Answer::Done,
     }
 }

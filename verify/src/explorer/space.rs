@@ -12,9 +12,10 @@ use super::node::{Edge, Failure, Node, NodeId};
 use super::options::Options;
 use super::order;
 use super::permutation::Permutation;
-use super::runs::{Runs, word_of};
+use super::runs::Runs;
 use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
+use crate::actor::word_of;
 use crate::counterexample::Choice;
 use crate::network::{Memory, Network};
 use crate::outcome::{GAVE_UP, RE_ENTERED, TOGETHER, TOLD, TOOK_OVER, WAITED};
@@ -492,7 +493,7 @@ impl<'s> Walker<'s> {
         let Some(answer) = self.next.memory.carry_out(self.space.check.network, rank.index(), &issued) else {
             return Ok(None);
         };
-        let edge = self.edge(from, word_of(issued.call, answer))?;
+        let edge = self.edge(from, word_of(&issued.call, answer))?;
         if let Some(violation) = issued.call.address(rank).and_then(|_| self.fenced(state, rank, issued.slot)) {
             self.next.locals[rank.index()] = edge.to;
             return Ok(Some(violation));

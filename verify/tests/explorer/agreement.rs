@@ -1,9 +1,11 @@
 //! All search options give the same verdict.
 
+use rmalab_verify::configurations::configurations;
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
-use rmalab_verify::{Check, Livelocks, Network, Property, subject};
+use rmalab_verify::{Check, Choice, Live, Livelocks, Network, Property, subject, subjects};
 
+use crate::bypass::random;
 use crate::{check, plain, run, verdict};
 
 /// A lock, a scenario, and the number of permutations of ranks that preserve the scenario.
@@ -88,4 +90,50 @@ fn longer_all_search_options_agree() {
             }
         }
     }
+}
+
+/// A schedule under `sc` is one under `late-puts` in which each put arrives at once: the same choices, words and progress.
+#[test]
+fn every_schedule_of_sc_is_one_of_late_puts() {
+    let mut seed = 1;
+    let mut deepest = 0;
+    for subject in subjects() {
+        let scenarios: Vec<_> = configurations(&subject).into_iter().filter(|one| one.network == Network::Sc).collect();
+        for one in scenarios {
+            let of = |network| Live::new(&Check { network, ..one.check(&subject) }).unwrap();
+            let name = format!("{} {}", subject.name(), one.scenario);
+            for _ in 0..4 {
+                let (mut sc, mut late) = (of(Network::Sc), of(Network::LatePuts));
+                for step in 0..200 {
+                    let choices = sc.choices();
+                    assert_eq!(choices, late.choices(), "{name}, step {step}");
+                    if choices.is_empty() {
+                        break;
+                    }
+                    let choice = choices[random(&mut seed, choices.len())];
+                    let (one, other) = (sc.take(choice).unwrap(), late.take(choice).unwrap());
+                    assert_eq!((one.events, one.status, one.violation), (other.events, other.status, other.violation));
+                    while let Some(arrival) = late.choices().into_iter().find(is_arrival) {
+                        late.take(arrival).unwrap();
+                        deepest = deepest.max(step);
+                    }
+                    assert_eq!(words(&sc), words(&late), "{name}, step {step}");
+                    assert!(sc.calls().eq(late.calls()), "{name}, step {step}");
+                }
+            }
+        }
+    }
+    assert!(deepest > 50, "puts were posted: {deepest}");
+}
+
+/// The words that are not zero, in the order of their addresses.
+fn words(live: &Live) -> Vec<(u32, u64, u64)> {
+    let of = live.words().filter(|(_, word)| *word != 0);
+    let mut words: Vec<_> = of.map(|(at, word)| (at.rank.0, at.disp.0, word)).collect();
+    words.sort_unstable();
+    words
+}
+
+fn is_arrival(choice: &Choice) -> bool {
+    matches!(choice, Choice::Arrive { .. })
 }

@@ -98,7 +98,7 @@ fn the_bypass_does_not_depend_on_reductions() {
 }
 
 /// Random numbers (G. Marsaglia, "Xorshift RNGs", 2003).
-fn random(seed: &mut u64, below: usize) -> usize {
+pub(crate) fn random(seed: &mut u64, below: usize) -> usize {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;

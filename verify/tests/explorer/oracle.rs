@@ -17,8 +17,8 @@ use rmalab_verify::explorer::Options;
 use rmalab_verify::network::{Issued, Memory};
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Actor, Check, Form, Livelocks, Network, Phase, Property, Reported, Slots, Status, Subject, Workload, deadline,
-    subject, subjects,
+    Actor, Check, Form, Livelocks, Network, Phase, Property, Slots, Status, Subject, Workload, deadline, subject,
+    subjects,
 };
 
 use crate::protocols::{Bakery, GetThenPut, Handover, LateWaiter, OneBit, Peterson, lock};
@@ -29,7 +29,7 @@ struct History {
     /// The parent and the last answer.
     before: Option<(usize, Answer)>,
     /// The events since the last answer.
-    events: Vec<Reported>,
+    events: Vec<Event>,
     /// The reason why the code ended too early.
     broken: bool,
     call: Option<(Call, Issued)>,
@@ -37,8 +37,8 @@ struct History {
     pauses: usize,
     /// The explorer's equivalence class of it. `None` if the next step is silent for the explorer.
     merged: Option<usize>,
-    /// The last history on the path with a class, its answer, and the last event since then.
-    since: (usize, Answer, Option<Reported>),
+    /// The last history on the path with a class, its answer, and the last event since then with the handle.
+    since: (usize, Answer, Option<(Event, String)>),
 }
 
 /// The identity of a local state at a boundary, where only a handle is left of the past: the answers since the last
@@ -110,6 +110,7 @@ impl Oracle {
         for &answer in answers.iter().rev() {
             moved = actor.resume(answer);
         }
+        let handle = actor.handle().to_owned();
         actor.stop();
         let (call, broken) = match moved.turn {
             Turn::Calls(call) => (Some(call), false),
@@ -130,24 +131,24 @@ impl Oracle {
                 None => parent_is.since.clone(),
             });
         }
-        for reported in &moved.events {
-            status.record(reported.event);
+        for &event in &moved.events {
+            status.record(event);
         }
-        let last = moved.events.iter().rev().find(|reported| !matches!(reported.event, Event::Saw { .. })).cloned();
+        let last = moved.events.iter().rev().find(|event| !matches!(event, Event::Saw { .. }));
         let mut since = since.unwrap_or((usize::MAX, Answer::Done, None));
-        if last.is_some() {
-            since.2 = last;
+        if let Some(&event) = last {
+            since.2 = Some((event, handle));
         }
         let mut merged = None;
         if call.is_none_or(|(call, _)| !is_silent(&self.check, rank, call)) {
             let key = match &since {
                 (usize::MAX, ..) => Merged::Start(rank),
-                (_, _, Some(reported)) => Merged::Boundary(
+                (_, _, Some((event, handle))) => Merged::Boundary(
                     rank,
                     status.acquisition,
                     // Only its handle distinguishes a rank that left from a rank that gave up.
-                    if matches!(reported.event, Event::GaveUp { .. }) { Event::Left } else { reported.event },
-                    reported.handle.clone(),
+                    if matches!(event, Event::GaveUp { .. }) { Event::Left } else { *event },
+                    handle.clone(),
                     call.map(|(call, _)| call),
                 ),
                 (parent, answer, None) => Merged::Answered(*parent, *answer),
@@ -188,13 +189,13 @@ impl Oracle {
             statuses[rank.index()] = self.histories[before].status;
             statuses[rank.index()].answered();
         }
-        for reported in &history.events {
+        for &event in &history.events {
             let acquisition = statuses[rank.index()].acquisition;
-            statuses[rank.index()].record(reported.event);
-            if matches!(reported.event, Event::GaveUp { .. }) && self.is_early(state, rank, acquisition, before) {
+            statuses[rank.index()].record(event);
+            if matches!(event, Event::GaveUp { .. }) && self.is_early(state, rank, acquisition, before) {
                 return Some(Property::NoEarlyFailure);
             }
-            let broken = match reported.event {
+            let broken = match event {
                 Event::Entered => self.check.exclusion(rank, &statuses),
                 Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
                 _ => None,
