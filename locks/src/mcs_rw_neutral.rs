@@ -9,9 +9,9 @@
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
 //!   readers directly before it. No rank starves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency: 2R+2W×2,
-//!   3R+1W×1 and 3R×1+1W×2. Its order: 2R+1W×1 and 1R+2W×1. With posted puts that arrive late: 2R+2W×2. With data and
-//!   bulk puts in any order: 1R+1W×2. Without either repair it violates mutual exclusion: see docs/results/mutants.md,
+//! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency: 4R+1W×2,
+//!   3R+2W×2. Its order: 2R+1W×1 and 1R+2W×1. With posted puts that arrive late: 2R+2W×2. With data and bulk puts in any
+//!   order: 1R+1W×2. Without either repair it violates mutual exclusion: see docs/results/mutants.md,
 //!   and the counterexamples in verify/counterexamples.
 //! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (63,641,931
 //!   states), 3R×1+1W×2 (15,450,108) and 1R+2W×2. With posted puts that arrive late (in order to each target): 2R×1+1W×2 and

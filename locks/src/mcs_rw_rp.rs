@@ -11,7 +11,7 @@
 //!   first served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively. Under sequential consistency and with
-//!   posted puts that arrive late: 2R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
+//!   posted puts that arrive late: 3R+2W×2. Its order, sequentially consistent: 2R+1W×1 and 1R+2W×1. With data and bulk
 //!   puts in any order: 1R+1W×2. Loom has checked it, too: 2R+1W×1 and 1R+2W×1.
 //! - Spin has checked a model of these steps (verify/spin) exhaustively. Under sequential consistency: 2R+2W×2 (6,122,257
 //!   states), 3R+1W×1 and 1R+3W×1. With posted puts that arrive late (in order to each target): 2R+1W×2, 1R+2W×2 and

@@ -296,7 +296,7 @@ const MCS_RW: &[Row] = &[
     (UnorderedBulk, Data, &["1R1Wx2"]),
     (Hca, Plain, &["2R1Wx1"]),
     (Sc, Long, &["3R2Wx2", "2R2Wxinf"]),
-    (LatePuts, Long, &["2R2Wxinf"]),
+    (LatePuts, Long, &["3R2Wx2", "2R2Wxinf"]),
 ];
 
 /// A writer polls and puts at every rank.
