@@ -479,7 +479,7 @@ pub(crate) struct CheckArgs {
     /// Seed of shuttle's random schedules
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(crate) seed: u64,
-    /// Number of search threads [default: one for each processor]
+    /// Number of threads of each search [default: one for each processor; one if there are many checks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Number of searches at the same time [default: one for each processor; 1 with loom and shuttle]

@@ -72,7 +72,12 @@ pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
 
 fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     // Checks all arguments before the search.
-    let jobs = arguments.selection()?.jobs(registry, &arguments.options())?;
+    let mut jobs = arguments.selection()?.jobs(registry, &arguments.options())?;
+    let at_once = arguments.jobs.map_or_else(|| default_jobs(&jobs), usize::from);
+    if arguments.threads.is_none() && at_once > 1 && jobs.len() >= MANY * at_once {
+        jobs.iter_mut().for_each(|job| job.options.threads = 1);
+    }
+    let jobs = jobs;
     let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
     arguments.svg.as_deref().map(writable).transpose()?;
     let outlet = arguments.output.prepare(None)?;
@@ -94,7 +99,6 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     let mut svg = arguments.svg.as_deref();
     // A counterexample that cannot be written must not lose the results of the search.
     let mut unwritten = None;
-    let at_once = arguments.jobs.map_or_else(|| default_jobs(&jobs), usize::from);
     in_turn(&jobs, at_once, &watch, &stop, |job, checked| {
         if let Some(counterexample) = checked.counterexample() {
             let saved = save.as_mut().map_or(Ok(None), |save| save.keep(&checked, counterexample));
@@ -143,6 +147,10 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
 
 /// The exit code when no property is broken, but a limit ended a search.
 const INCOMPLETE: u8 = 3;
+
+/// With this many checks for each check at a time, a check has one thread. Other checks use the other processors, and its numbers of
+/// states do not depend on the order in which threads learn.
+const MANY: usize = 8;
 
 /// The number of checks at the same time, unless an option gives it. Much of a check runs on one thread, which learns the
 /// behaviour of the lock's code.
