@@ -18,10 +18,10 @@
 //! - The memory of each rank does not depend on the number of ranks, except for one word for each level of the tree.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, on two nodes of two ranks, livelocks included. Under
 //!   sequential consistency and with posted puts that arrive late: two lock_alls and two exclusive locks of one target, and of two.
-//!   Sequentially consistent also: three lock_alls and an exclusive lock, and lock_all, exclusive and shared lock twice each. On nodes of one
-//!   rank below a tree of two levels: lock_all and two exclusive locks, two lock_alls and one, lock_all and one twice each. With two leaves
-//!   below each gate, on both networks: two lock_alls and an exclusive lock. The locks of a target alone, on both networks: two exclusive and
-//!   a shared one.
+//!   Sequentially consistent also: three lock_alls and an exclusive lock, two lock_alls and an exclusive lock twice each, and lock_all,
+//!   exclusive and shared lock twice each. On nodes of one rank below a tree of two levels: lock_all and two exclusive locks, two
+//!   lock_alls and one, lock_all and one twice each. With two leaves below each gate, on both networks: two lock_alls and an
+//!   exclusive lock. The locks of a target alone, on both networks: two exclusive and a shared one.
 //! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
 //!   exclusive one can deadlock, even if the locks do not conflict. For example, rank 1 holds A shared and asks for B
 //!   exclusively, rank 2 asks for lock_all, and rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which

@@ -472,7 +472,7 @@ const HIERARCHICAL: &[Row] = &[
     (LatePuts, Plain, &["2A1E@0x1/1", "1A2E@0x1/1", "2E@0 1S@0x1/2", "1A1E@0 1S@1x1/2"]),
     (UnorderedBulk, Data, &["1A1E@1x1/1"]),
     (Hca, Plain, &["1A1E@0 1S@1x1/2"]),
-    (Sc, Long, &["1A1E@0 1A1E@0x1/2", "2A1E@0 1Ax1/2", "2E@0 1S@0x2/2", "2S@0 1E@0x2/2"]),
+    (Sc, Long, &["1A1E@0 1A1E@0x1/2", "2A1E@0 1Ax1/2", "2E@0 1S@0x2/2", "2S@0 1E@0x2/2", "2A1E@0x2/2"]),
     (LatePuts, Long, &["1A1E@0 1A1E@0x1/2", "1A1E@0 1A1E@1x1/2"]),
 ];
 
