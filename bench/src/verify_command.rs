@@ -148,8 +148,8 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
 /// The exit code when no property is broken, but a limit ended a search.
 const INCOMPLETE: u8 = 3;
 
-/// With this many checks for each check at a time, a check has one thread. Other checks use the other processors, and its numbers of
-/// states do not depend on the order in which threads learn.
+/// The least number of checks, for each one at a time, with which each search has one thread. Other searches use the other processors
+/// then, and no number of states depends on the order in which threads learn.
 const MANY: usize = 8;
 
 /// The number of checks at the same time, unless an option gives it. Much of a check runs on one thread, which learns the
