@@ -30,8 +30,8 @@
 //! interleavings are tested.
 //!
 //! Where puts are not atomic with atomics ([`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts)), no put may be lost
-//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks this on such backends, too. Soft-RoCE of Linux 6.1 does lose
-//! such puts.
+//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks this on such backends, too. Soft-RoCE of Linux 6.1 does
+//! lose such puts; the machines of scripts/soft-roce have a later kernel.
 //!
 //! [`peer_death`] is separate, since each backend kills a rank in its own way. [`litmus()`] returns the ordering tests
 //! with their histograms, for a command to print.

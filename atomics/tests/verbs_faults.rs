@@ -426,7 +426,9 @@ fn a_full_completion_queue_is_an_error_of_one_line() {
         ra.put(at, value)?;
         ra.wait_until_deadline(Disp(0), Until::Ge(0), Time(0))
     };
-    let error = (0..1_000).find_map(|value| put(value).err()).or_else(|| ra.pause(0).err());
+    // A rank asks its device for failures at intervals, while it waits.
+    let pauses = || (0..100).find_map(|_| ra.pause(10_000).err());
+    let error = (0..1_000).find_map(|value| put(value).err()).or_else(pauses);
     let error = error.expect("a queue of few entries cannot hold this many").to_string();
     println!("{error}");
     assert!(error.contains("completion queue") && !error.contains('\n'), "{error}");

@@ -11,7 +11,7 @@ cpus=2 memory=2048 timeout=300 verbose='' memlock=''
 extra_environment=() shares=()
 machine_pids=() work=''
 taken=0 image='' status=125 output_label=''
-machine_packages=(qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 util-linux ibverbs-providers libibverbs1)
+machine_packages=(qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux ibverbs-providers libibverbs1)
 
 # The script's own failures: 125, as of env and timeout, so that the command's status is not mistaken for them.
 fail() {

@@ -55,8 +55,9 @@
 //! breaks this rule in Linux 6.1 (6.1.192, rxe_resp.c, `atomic_reply`): it takes a lock, loads the word, compares, and
 //! stores a word in any case. If the comparison has failed, that is the old word. A write takes no lock, so a write
 //! between the load and the store is lost. Four emulated processors lost 5 of 40,000 puts beside 360,000 failed
-//! comparisons of three ranks. Kernels in which `rxe_mr_do_atomic_op` of rxe_mr.c executes atomics (2023) store only if
-//! the comparison has succeeded.
+//! comparisons of three ranks. The mutex `robust-tas` lost its release in one of 130 runs of four ranks, and hung. Kernels
+//! in which `rxe_mr_do_atomic_op` of rxe_mr.c executes atomics (2023) store only if the comparison has succeeded. So the
+//! machines of scripts/soft-roce have a later kernel.
 //!
 //! Soft-RoCE copies written and read bytes with the kernel's `memcpy`. On processors with the flag `erms` that is `rep
 //! movsb`, which guarantees only single bytes: a rank may then see a part of a put of a word. An emulated processor does
