@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::node::Failure;
 use super::options::Options;
 use super::space::{Sometimes, Space, Walker};
-use super::state::State;
 use super::store::{Added, NOWHERE, SHARDS, StateId, Store};
 use super::transitions::{Move, Recorded, Recorder, Transitions};
 use crate::Violation;
@@ -264,10 +263,7 @@ fn expand(
                     Ok(Some(violation)) => shared.end(Ok(End::Violation(id, Some(choice), violation))),
                     Err(failure) => shared.end(Err(failure)),
                 }
-                let next = std::mem::replace(&mut walker.next, State::nothing());
-                let encoded = walker.encode(&next, &mut bytes);
-                walker.next = next;
-                let by = match encoded {
+                let by = match walker.encode_next(&mut bytes) {
                     Ok(by) => by,
                     Err(failure) => return shared.end(Err(failure)),
                 };

@@ -200,10 +200,7 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
         };
         let violation = walker.step(&frame.state, choice)?;
         steps += 1;
-        let next = std::mem::replace(&mut walker.next, State::nothing());
-        let encoded = walker.encode(&next, &mut bytes);
-        walker.next = next;
-        encoded?;
+        walker.encode_next(&mut bytes)?;
         let mut broken = violation;
         let is_new = broken.is_none() && seen.add(&bytes);
         if is_new || broken.is_some() {

@@ -106,8 +106,7 @@ impl Graph<'_> {
             if self.walker.entered {
                 continue;
             }
-            let next = self.walker.next.clone();
-            let back = self.walker.encode(&next, &mut encoded)?.inverse();
+            let back = self.walker.encode_next(&mut encoded)?.inverse();
             let to = self.store.find(&encoded).expect("a complete search has stored every state");
             steps.push(Step { choice, to, back });
         }

@@ -48,12 +48,11 @@ pub(super) fn schedule(
         let mut found = false;
         for &choice in &choices {
             walker.step(&state, choice)?;
-            let next: State = walker.next.clone();
-            let to_representative = walker.encode(&next, &mut bytes)?;
+            let to_representative = walker.encode_next(&mut bytes)?;
             if bytes == *encoding {
                 steps.push(choice);
                 from_representative = to_representative.inverse();
-                state = next;
+                state.copy_from(&walker.next);
                 found = true;
                 break;
             }

@@ -114,11 +114,8 @@ impl Sometimes {
 pub(super) struct Walker<'s> {
     pub(super) space: &'s Space,
     pub(super) automata: Automata,
-    values: Values,
+    encoder: Encoder<'s>,
     owners: Vec<Address>,
-    symmetry: Option<Symmetry>,
-    image: State,
-    least: Vec<u8>,
     pub(super) sometimes: Sometimes,
     /// The result of the last step.
     pub(super) next: State,
@@ -126,6 +123,15 @@ pub(super) struct Walker<'s> {
     pub(super) settled: Vec<Rank>,
     /// True if a rank entered by the last step.
     pub(super) entered: bool,
+}
+
+/// What encodes states, with its buffers.
+struct Encoder<'s> {
+    space: &'s Space,
+    values: Values,
+    symmetry: Option<Symmetry>,
+    image: State,
+    least: Vec<u8>,
 }
 
 impl Space {
@@ -223,11 +229,14 @@ impl<'s> Walker<'s> {
         let mut walker = Walker {
             space,
             automata: Automata::default(),
-            values: Values::default(),
+            encoder: Encoder {
+                space,
+                values: Values::default(),
+                symmetry: (!space.groups.is_empty()).then(|| Symmetry::new(&space.groups)),
+                image: space.blank(),
+                least: Vec::new(),
+            },
             owners: Vec::new(),
-            symmetry: (!space.groups.is_empty()).then(|| Symmetry::new(&space.groups)),
-            image: space.blank(),
-            least: Vec::new(),
             sometimes: Sometimes::default(),
             next: space.blank(),
             settled: Vec::new(),
@@ -260,57 +269,17 @@ impl<'s> Walker<'s> {
     /// Encodes the representative of `state`: without symmetry, this is `state` itself. Returns the permutation that
     /// maps `state` to it.
     pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) -> Result<Permutation, Failure> {
-        let Some(mut symmetry) = self.symmetry.take() else {
-            self.encode_exactly(state, bytes);
-            return Ok(Permutation::IDENTITY);
-        };
-        let found = self.encode_least(&mut symmetry, state, bytes);
-        self.symmetry = Some(symmetry);
-        found
+        self.encoder.encode(&self.automata, state, bytes)
     }
 
-    fn encode_least(
-        &mut self,
-        symmetry: &mut Symmetry,
-        state: &State,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Permutation, Failure> {
-        let space = self.space;
-        if symmetry.lags(state) {
-            symmetry.catch_up(&space.learner())?;
-        }
-        let classes = &self.automata.classes;
-        let candidates = symmetry.candidates(state, |node| classes[node as usize]);
-        let mut image = std::mem::replace(&mut self.image, State::nothing());
-        let mut encoded = std::mem::take(&mut self.least);
-        let mut least = Permutation::IDENTITY;
-        for (i, permutation) in candidates.iter().enumerate() {
-            if *permutation == Permutation::IDENTITY {
-                self.encode_exactly(state, &mut encoded);
-            } else {
-                symmetry.apply(state, permutation, &mut image, |learn| learn(&mut space.learner()))?;
-                self.encode_exactly(&image, &mut encoded);
-            }
-            if i == 0 || encoded < *bytes {
-                std::mem::swap(&mut encoded, bytes);
-                least = *permutation;
-            }
-        }
-        (self.image, self.least) = (image, encoded);
-        Ok(least)
-    }
-
-    fn encode_exactly(&mut self, state: &State, bytes: &mut Vec<u8>) {
-        while let Err(word) = encode(self.space.parts, &self.values, state, bytes) {
-            let mut all = lock(&self.space.values);
-            all.number(word);
-            self.values.catch_up(&all);
-        }
+    /// Encodes the result of the last step.
+    pub(super) fn encode_next(&mut self, bytes: &mut Vec<u8>) -> Result<Permutation, Failure> {
+        self.encoder.encode(&self.automata, &self.next, bytes)
     }
 
     pub(super) fn decode(&mut self, bytes: &[u8], state: &mut State) {
         if !self.try_decode(bytes, state) {
-            self.values.catch_up(&lock(&self.space.values));
+            self.encoder.values.catch_up(&lock(&self.space.values));
             self.catch_up(&self.space.learner());
             assert!(self.try_decode(bytes, state), "a stored state has only known words and slots");
         }
@@ -328,7 +297,7 @@ impl<'s> Walker<'s> {
 
     fn try_decode(&self, bytes: &[u8], state: &mut State) -> bool {
         let owner = |slot| self.owners.get(usize::from(slot)).map(|at| at.rank);
-        decode(self.space.parts, &self.values, owner, bytes, state)
+        decode(self.space.parts, &self.encoder.values, owner, bytes, state)
     }
 
     /// All transitions of `state` within the bound.
@@ -391,11 +360,9 @@ impl<'s> Walker<'s> {
     /// The failures of which `rank` may learn now.
     fn notices(&self, state: &State, rank: usize) -> impl Iterator<Item = Choice> {
         let issued = self.node(state, rank).issued.filter(|_| !state.memory.deaths.is_down(rank));
-        let of = issued.into_iter().flat_map(|issued| (0..self.space.parts.ranks).map(move |of| (issued, of)));
-        let of = of.filter(|(issued, of)| state.memory.may_notice(rank, issued, *of));
-        of.map(move |(_, of)| Choice::Notice { rank: Rank(rank as u32), of: Rank(of as u32) })
-            .collect::<Vec<_>>()
-            .into_iter()
+        (0..self.space.parts.ranks)
+            .filter(move |&of| issued.is_some_and(|issued| state.memory.may_notice(rank, &issued, of)))
+            .map(move |of| Choice::Notice { rank: Rank(rank as u32), of: Rank(of as u32) })
     }
 
     /// Returns whether the deadline of the acquisition of `rank` may pass.
@@ -730,6 +697,41 @@ impl<'s> Walker<'s> {
             let waits = || !self.ready(state, rank) && state.memory.posts[rank].is_empty();
             deaths.is_down(rank) || waits() && self.notices(state, rank).next().is_none()
         })
+    }
+}
+
+impl Encoder<'_> {
+    fn encode(&mut self, automata: &Automata, state: &State, bytes: &mut Vec<u8>) -> Result<Permutation, Failure> {
+        let Encoder { space, values, symmetry, image, least } = self;
+        let mut exactly = |state: &State, bytes: &mut Vec<u8>| {
+            while let Err(word) = encode(space.parts, values, state, bytes) {
+                let mut all = lock(&space.values);
+                all.number(word);
+                values.catch_up(&all);
+            }
+        };
+        let Some(symmetry) = symmetry else {
+            exactly(state, bytes);
+            return Ok(Permutation::IDENTITY);
+        };
+        if symmetry.lags(state) {
+            symmetry.catch_up(&space.learner())?;
+        }
+        let candidates = symmetry.candidates(state, |node| automata.classes[node as usize]);
+        let mut by = Permutation::IDENTITY;
+        for (i, permutation) in candidates.iter().enumerate() {
+            if *permutation == Permutation::IDENTITY {
+                exactly(state, least);
+            } else {
+                symmetry.apply(state, permutation, image, |learn| learn(&mut space.learner()))?;
+                exactly(image, least);
+            }
+            if i == 0 || *least < *bytes {
+                std::mem::swap(least, bytes);
+                by = *permutation;
+            }
+        }
+        Ok(by)
     }
 }
 

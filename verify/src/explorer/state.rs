@@ -26,7 +26,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// An empty placeholder for a state that is temporarily moved out.
+    /// A state without parts.
     pub(super) fn nothing() -> State {
         State { locals: Vec::new(), memory: Memory::default(), run: None, ahead: Ahead::default(), alone: None }
     }
@@ -39,7 +39,10 @@ impl State {
         self.memory.halfway.clone_from(&other.memory.halfway);
         self.memory.clocks.clone_from(&other.memory.clocks);
         self.memory.held.clone_from(&other.memory.held);
-        self.memory.deaths.clone_from(&other.memory.deaths);
+        let (deaths, others) = (&mut self.memory.deaths, &other.memory.deaths);
+        (deaths.down, deaths.untold) = (others.down, others.untold);
+        deaths.known.clone_from(&others.known);
+        deaths.acknowledged.clone_from(&others.acknowledged);
         self.memory.restarts = other.memory.restarts;
         self.run = other.run;
         self.ahead = other.ahead;
