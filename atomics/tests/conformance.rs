@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use rmalab_atomics::conformance::{Failure, checks, litmus, peer_death, survivors_go_on};
+use rmalab_atomics::conformance::{Failure, checks, litmus, peer_death, revocation_ends_waits, survivors_go_on};
 use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
 
 rmalab_atomics::conformance!(local, Mapped, on_threads);
@@ -66,6 +66,12 @@ fn all_ranks_get_the_death_of_a_rank() {
 fn all_other_ranks_go_on_after_a_death() {
     with_a_death(survivors_go_on);
     with_a_death(|ra, die| survivors_go_on(&Counted::new(ra), die));
+}
+
+#[test]
+fn a_revocation_ends_all_waits() {
+    with_a_death(revocation_ends_waits);
+    with_a_death(|ra, die| revocation_ends_waits(&Counted::new(ra), die));
 }
 
 #[test]

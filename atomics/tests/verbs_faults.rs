@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rmalab_atomics::bootstrap::{Hub, Invitation, Membership};
-use rmalab_atomics::conformance::survivors_go_on;
+use rmalab_atomics::conformance::{revocation_ends_waits, survivors_go_on};
 use rmalab_atomics::verbs::{Attach, Verbs};
 use rmalab_atomics::{Collectives, Disp, Error, Failed, Rank, RemoteAtomics, Result, Time, Until, bulk};
 
@@ -112,12 +112,14 @@ fn a_rank_of_the_other_tests() {
 }
 
 fn play(scenario: &str, ra: &Verbs) -> Result<()> {
-    if scenario == "survivors" {
-        let die = || {
-            say("ready");
-            std::thread::sleep(PATIENCE);
-        };
-        return survivors_go_on(ra, die).map_err(|failure| Error::world(failure.to_string()));
+    let die = || {
+        say("ready");
+        std::thread::sleep(PATIENCE);
+    };
+    match scenario {
+        "survivors" => return survivors_go_on(ra, die).map_err(|failure| Error::world(failure.to_string())),
+        "revoked" => return revocation_ends_waits(ra, die).map_err(|failure| Error::world(failure.to_string())),
+        _ => {}
     }
     let word = ra.heap().alloc(8, 8)?;
     let bulk = ra.heap().alloc(BULK as u64, 8)?;
@@ -327,11 +329,13 @@ fn an_operation_on_a_failed_rank_names_the_first_failure() {
 
 #[test]
 fn survivors_of_a_killed_rank_go_on() {
-    let mut world = start("survivors", 4, |_, _| ());
-    assert_eq!(world.line(1, PATIENCE), "ready");
-    world.ranks[1].child.kill().unwrap();
-    for rank in [0, 2, 3] {
-        assert_eq!(world.line(rank, PATIENCE), "ended", "rank {rank}");
+    for scenario in ["survivors", "revoked"] {
+        let mut world = start(scenario, 4, |_, _| ());
+        assert_eq!(world.line(1, PATIENCE), "ready");
+        world.ranks[1].child.kill().unwrap();
+        for rank in [0, 2, 3] {
+            assert_eq!(world.line(rank, PATIENCE), "ended", "{scenario}: rank {rank}");
+        }
     }
 }
 

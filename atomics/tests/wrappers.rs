@@ -175,6 +175,18 @@ impl Failures for Probe {
     fn silence(&self, failed: &Failed) -> Result<()> {
         self.note(format!("silence {failed}"), Ok(()))
     }
+
+    fn generation(&self) -> u32 {
+        self.note("generation".to_owned(), 3)
+    }
+
+    fn enter(&self, generation: u32) {
+        self.note(format!("enter {generation}"), ());
+    }
+
+    fn revoke(&self, generation: u32) -> Result<()> {
+        self.note(format!("revoke {generation}"), Ok(()))
+    }
 }
 
 impl OuterWorld for Probe {

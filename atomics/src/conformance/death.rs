@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Failure, Lab, Outcome, require};
-use crate::{Error, Failed, Rank, RemoteAtomics, Result, Until};
+use crate::{Collectives, Error, Failed, Rank, RemoteAtomics, Result, Survivors, Until};
 
 /// Rank 1 dies in `die`. All other ranks, each blocked in another way, get [`PeerFailed`](Error::PeerFailed) with rank
 /// 1.
@@ -116,6 +116,52 @@ pub fn survivors_go_on<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) ->
 }
 
 const SURVIVAL: &str = "survivors_go_on";
+
+/// Rank 1 dies in `die`. Rank 0 acknowledges that, and waits for an event that never happens. All other ranks revoke the world.
+/// So all of them meet in a world of the survivors.
+///
+/// The conditions of [`peer_death`] apply.
+///
+/// # Errors
+///
+/// The errors of [`peer_death`].
+pub fn revocation_ends_waits<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
+    let body = || -> Outcome {
+        let lab = Lab::new(REVOCATION, ra)?;
+        require!(lab.size() >= 3, "this check needs 3 ranks");
+        let word = lab.alloc(2)?;
+        let reserved = Survivors::reserve(ra, 64 << 10)?;
+        lab.barrier()?;
+        if lab.me() == 1 {
+            ra.wait_until(word, Until::Ge(lab.size() - 1))?;
+            die();
+            require!(false, "this rank should have died here");
+        }
+        ra.fetch_add(Rank(1).at(word), 1)?;
+        let told = ra.wait_until(word, Until::Ne(0));
+        require!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "a wait got {told:?}");
+        if lab.me() == 0 {
+            ra.acknowledge(&ra.failed()?)?;
+            let revoked = ra.wait_until(word, Until::Ne(0));
+            require!(matches!(revoked, Err(Error::Revoked)), "a wait in a revoked world got {revoked:?}");
+            let revoked = ra.pause(1);
+            require!(matches!(revoked, Err(Error::Revoked)), "a pause in a revoked world got {revoked:?}");
+            ra.fetch_add(Rank(2).at(word.word(1)), 1)?;
+        } else {
+            reserved.revoke()?;
+        }
+        let (survivors, failed) = reserved.shrink()?;
+        require!(failed == Failed::from_iter([Rank(1)]), "rank 1 has failed, and the survivors agree on {failed}");
+        let mut sum = [lab.me() + 1];
+        Collectives::new(&survivors)?.allreduce(&mut sum, |a, b| a + b)?;
+        let all = lab.size() * (lab.size() + 1) / 2 - 2;
+        require!(sum == [all], "the sum of the survivors is {sum:?}, not {all}");
+        Ok(())
+    };
+    body().map_err(|stop| stop.explain(REVOCATION, ra))
+}
+
+const REVOCATION: &str = "revocation_ends_waits";
 
 /// Waits, in one of the ways, for an event that never happens.
 fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {

@@ -676,6 +676,20 @@ impl<E: Executor> Failures for Controlled<E> {
     fn silence(&self, failed: &Failed) -> Result<()> {
         known(self.answer(Call::Silence { ranks: mask_of(failed)? })?)
     }
+
+    fn generation(&self) -> u32 {
+        0
+    }
+
+    /// Does nothing: no world is revoked.
+    fn enter(&self, _generation: u32) {}
+
+    fn revoke(&self, _generation: u32) -> Result<()> {
+        Err(Error::Unsupported {
+            what: "revoking a world",
+            why: "engines have no step for it; use threads or processes",
+        })
+    }
 }
 
 impl<E: Executor> AsymmetricFence for Controlled<E> {

@@ -157,6 +157,11 @@ pub enum Error {
         /// has not acknowledged.
         rank: Rank,
     },
+    /// A rank has [revoked](crate::Survivors::revoke) this world, so a wait in it might never end.
+    #[error(
+        "a rank has revoked this world, so no rank waits in it any more; call Survivors::shrink, as the other ranks do"
+    )]
+    Revoked,
     /// A rank acknowledged or silenced a rank that is not known here to have failed.
     #[error("{rank} is not known to have failed; pass on only ranks that failed() has returned on this rank")]
     NotFailed {

@@ -452,6 +452,16 @@ pub trait Failures {
 
     /// See [`RemoteAtomics::silence`].
     fn silence(&self, failed: &Failed) -> Result<()>;
+
+    /// Returns the generation of this rank's world: 0, and one more after each [`shrink`](crate::Survivors::shrink).
+    fn generation(&self) -> u32;
+
+    /// Puts this rank into a world of this generation. Revocations of earlier generations then no longer end its waits.
+    fn enter(&self, generation: u32);
+
+    /// Ends the waits and pauses of every live rank whose generation is not above this one, now and later, with
+    /// [`Revoked`](Error::Revoked). See [`Survivors::revoke`](crate::Survivors::revoke).
+    fn revoke(&self, generation: u32) -> Result<()>;
 }
 
 /// The world around a handle that is over another handle.

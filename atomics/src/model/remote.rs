@@ -651,7 +651,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 impl<F: Fabric> RemoteAtomics for F {}
 
 /// Returns the part that lets a rank go on after a failure, if its backend has it.
-fn survival(extras: Extras<'_>) -> Result<&dyn Failures> {
+pub(crate) fn survival(extras: Extras<'_>) -> Result<&dyn Failures> {
     extras.failures.ok_or(Error::Unsupported {
         what: "going on after the failure of a rank",
         why: "this backend ends with it; use threads, processes of one host, or verbs",

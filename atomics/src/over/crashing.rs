@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::model::fabric::{
     Bytes, Completion, Delay, Extras, Fabric, Failures, Leaving, Span, Word, WordOp, WorldView,
 };
+use crate::model::remote::survival;
 use crate::{Failed, Rank, RemoteAtomics, Request, Result, Time, Until};
 
 /// The payload of a panic by [`Crashing::arm_unwind`].
@@ -181,5 +182,20 @@ impl<A: RemoteAtomics + ?Sized> Failures for Crashing<'_, A> {
     fn silence(&self, failed: &Failed) -> Result<()> {
         self.count();
         self.inner.silence(failed)
+    }
+
+    fn generation(&self) -> u32 {
+        survival(self.inner.extras()).map_or(0, |inner| inner.generation())
+    }
+
+    fn enter(&self, generation: u32) {
+        if let Ok(inner) = survival(self.inner.extras()) {
+            inner.enter(generation);
+        }
+    }
+
+    fn revoke(&self, generation: u32) -> Result<()> {
+        self.count();
+        survival(self.inner.extras())?.revoke(generation)
     }
 }

@@ -37,6 +37,7 @@ use crate::model::fabric::{
     WordOp, WorldView,
 };
 use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
+use crate::model::remote::survival;
 use crate::model::words::LocalWords;
 use crate::{
     Address, Collectives, Disp, Error, Failed, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until,
@@ -523,6 +524,20 @@ impl<A: RemoteAtomics + ?Sized> Failures for Subset<'_, A> {
     fn silence(&self, failed: &Failed) -> Result<()> {
         let outer = failed.iter().map(|rank| self.outer(rank)).collect();
         self.parent.silence(&outer).map_err(|error| self.renamed(error))
+    }
+
+    fn generation(&self) -> u32 {
+        survival(self.parent.extras()).map_or(0, |parent| parent.generation())
+    }
+
+    fn enter(&self, generation: u32) {
+        if let Ok(parent) = survival(self.parent.extras()) {
+            parent.enter(generation);
+        }
+    }
+
+    fn revoke(&self, generation: u32) -> Result<()> {
+        survival(self.parent.extras())?.revoke(generation)
     }
 }
 

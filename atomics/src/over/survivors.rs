@@ -30,7 +30,12 @@
 //!   shrinking rank has made, and each proposal has them. Therefore the decision names a rank, even if its words come
 //!   from different ranks. All live ranks know the failures in a proposal, since they were silenced.
 //! * I4. The words and the arena are reserved while all ranks live. So the survivors need not agree on their later allocations.
+//! * I5. A rank revokes its world only after a silence of the failures that it knows. So a rank that shrinks because of the
+//!   revocation knows them, too. Without any failure, all proposals are empty.
+//! * I6. Worlds have generations, and a revocation names its own one. A rank enters the next generation when it has shrunk. So
+//!   a late revocation ends no wait of the new world.
 
+use crate::model::remote::survival;
 use crate::{Disp, Error, Failed, Rank, RemoteAtomics, Result, Subset, WORD};
 
 /// The memory that the ranks of a world reserve to go on after a failure: room for a world of the survivors.
@@ -59,6 +64,7 @@ pub struct Survivors<'a, A: RemoteAtomics + ?Sized> {
     decided: Disp,
     arena: Disp,
     arena_bytes: u64,
+    generation: u32,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
@@ -69,18 +75,18 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
     ///
     /// [`Unsupported`](Error::Unsupported) on a backend that ends with its first failure, and [`OutOfMemory`](Error::OutOfMemory).
     pub fn reserve(parent: &'a A, arena_bytes: u64) -> Result<Survivors<'a, A>> {
-        parent.failed()?;
+        let generation = survival(parent.extras())?.generation();
         let decided = parent.heap().alloc(words(parent.size()) * WORD, WORD)?;
         let arena = Subset::reserve_arena(parent, arena_bytes)?;
-        Ok(Survivors { parent, decided, arena, arena_bytes })
+        Ok(Survivors { parent, decided, arena, arena_bytes, generation })
     }
 
     /// Makes a world of the ranks that have not failed, numbered in their old order. Acknowledges the failures, and silences the ranks that
     /// have failed. Returns these ranks, by their old numbers.
     ///
-    /// Every live rank calls it once one of its calls has returned [`PeerFailed`](Error::PeerFailed). Every wait of every rank does that
-    /// until its rank has acknowledged the failure. All of them get the same world. A rank that fails later may be a member. Waits of the new
-    /// world then return that failure.
+    /// Every live rank calls it once one of its calls has returned [`PeerFailed`](Error::PeerFailed) or [`Revoked`](Error::Revoked). Every
+    /// wait of every rank does that until its rank has acknowledged the failure, or after a [revocation](Self::revoke). All of them get the
+    /// same world. A rank that fails later may be a member. Waits of the new world then return that failure.
     ///
     /// Any of the parent's ranks may be among the failed ranks. Over `verbs` there is one limit: the process that hosts the hub
     /// of the job has to live. That is the launcher of this crate; other launchers leave it to rank 0.
@@ -89,11 +95,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when no rank is known to have failed, and the errors of the network.
+    /// [`Error::World`] when no rank is known to have failed and the world was not revoked, and the errors of the network.
     pub fn shrink(self) -> Result<(Subset<'a, A>, Failed)> {
         let parent = self.parent;
         let mut known = parent.failed()?;
-        if known.is_empty() {
+        if known.is_empty() && parent.pause(0).is_ok() {
             return Err(Error::world("shrink: no rank is known to have failed, so all ranks can go on in their world"));
         }
         // I3. The failures are acknowledged only once they are decided: waits of the new world end with all others.
@@ -108,10 +114,28 @@ impl<'a, A: RemoteAtomics + ?Sized> Survivors<'a, A> {
         let failed = self.agree(&known)?;
         parent.acknowledge(&failed)?;
         parent.silence(&failed)?;
+        // I6.
+        survival(parent.extras())?.enter(self.generation + 1);
         let members: Vec<Rank> = (0..parent.size()).map(Rank).filter(|&rank| !failed.contains(rank)).collect();
         // I2.
         let subset = Subset::over(parent, &members, self.arena, self.arena_bytes)?.expect("a live rank survives");
         Ok((subset, failed))
+    }
+
+    /// Ends the waits and pauses of all live ranks of this world that have not [shrunk](Self::shrink), with [`Revoked`](Error::Revoked).
+    ///
+    /// One rank calls it, so that all other ranks come to shrink. Without it, a rank that has acknowledged the failure in another way may
+    /// wait forever for a rank that shrinks. Later waits in the world end, too. Operations on words and bytes go on. A rank that has shrunk
+    /// does not notice a later revocation of its old world. Revoking twice is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) under an engine that controls the ranks, and the errors of [`RemoteAtomics::silence`].
+    pub fn revoke(&self) -> Result<()> {
+        let parent = self.parent;
+        // I5.
+        parent.silence(&parent.failed()?)?;
+        survival(parent.extras())?.revoke(self.generation)
     }
 
     /// Returns the failures on which all survivors agree. `known` were silenced.
@@ -295,6 +319,18 @@ mod tests {
         fn silence(&self, failed: &Failed) -> Result<()> {
             self.inner.silence(failed)
         }
+
+        fn generation(&self) -> u32 {
+            survival(self.inner.extras()).unwrap().generation()
+        }
+
+        fn enter(&self, generation: u32) {
+            survival(self.inner.extras()).unwrap().enter(generation);
+        }
+
+        fn revoke(&self, generation: u32) -> Result<()> {
+            survival(self.inner.extras())?.revoke(generation)
+        }
     }
 
     /// Rank 1 of 4 dies, and `victim` ahead of its operation `ahead_of` while it shrinks. Returns whether that was reached.
@@ -347,6 +383,56 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Waits for a word that no rank writes. Returns the error that ends it.
+    fn wait_in_vain(ra: &dyn RemoteAtomics) -> Error {
+        let word = ra.heap().alloc(WORD, WORD).unwrap();
+        ra.wait_until(word, Until::Ne(0)).unwrap_err()
+    }
+
+    #[test]
+    fn a_revocation_ends_the_waits_of_ranks_that_have_acknowledged_the_failure() {
+        with_deaths(4, |ra| {
+            let ra: &dyn RemoteAtomics = ra;
+            let reserved = Survivors::reserve(ra, 256 << 10).unwrap();
+            let late = Survivors::reserve(ra, 64 << 10).unwrap();
+            match ra.rank() {
+                Rank(3) => die(),
+                // The rank goes on by itself, for a wait that only a rank ends which shrinks.
+                Rank(2) => {
+                    until_a_failure(ra);
+                    ra.acknowledge(&ra.failed().unwrap()).unwrap();
+                    assert_eq!(wait_in_vain(ra).to_string(), Error::Revoked.to_string());
+                    assert!(matches!(ra.pause(1), Err(Error::Revoked)), "later waits end, too");
+                    assert_eq!(ra.fetch_add(Rank(0).at(late.decided), 0).unwrap(), 0, "operations on words go on");
+                }
+                Rank(rank) => {
+                    until_a_failure(ra);
+                    // Two ranks revoke at the same time; a third revocation comes late.
+                    assert!(rank < 2);
+                    reserved.revoke().unwrap();
+                }
+            }
+            let (three, failed) = reserved.shrink().unwrap();
+            assert_eq!((three.size(), failed), (3, Failed::from_iter([Rank(3)])));
+            let all = Collectives::new(&three).unwrap();
+            all.barrier().unwrap();
+            if ra.rank() == Rank(0) {
+                late.revoke().unwrap();
+            }
+            all.barrier().unwrap();
+            // The new world can be revoked, too, without a failure.
+            let reserved = Survivors::reserve(&three, 64 << 10).unwrap();
+            if ra.rank() == Rank(1) {
+                reserved.revoke().unwrap();
+            } else {
+                assert!(matches!(wait_in_vain(&three), Error::Revoked));
+            }
+            let (same, failed) = reserved.shrink().unwrap();
+            assert_eq!((same.size(), failed), (3, Failed::default()));
+            Collectives::new(&same).unwrap().barrier().unwrap();
+        });
     }
 
     #[test]

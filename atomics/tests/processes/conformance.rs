@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rmalab_atomics::conformance::{Failure, checks, peer_death, survivors_go_on};
+use rmalab_atomics::conformance::{Failure, checks, peer_death, revocation_ends_waits, survivors_go_on};
 use rmalab_atomics::{Mapped, Rank};
 
 use super::{be_a_rank, here, is_rank_of_another_size, launcher, results, signal_of, world};
@@ -60,4 +60,9 @@ fn all_ranks_get_the_death_of_a_rank() {
 #[test]
 fn all_other_ranks_go_on_after_a_death() {
     with_a_death(here!(), survivors_go_on);
+}
+
+#[test]
+fn a_revocation_ends_all_waits() {
+    with_a_death(here!(), revocation_ends_waits);
 }

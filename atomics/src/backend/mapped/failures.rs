@@ -17,14 +17,22 @@ pub(super) struct Deaths {
     /// The number of all failures when the rank had last acknowledged all of them.
     settled: AtomicU32,
     acknowledged: Mutex<Failed>,
+    /// The generation of this rank's world.
+    generation: AtomicU32,
 }
 
 impl Mapped {
-    /// Returns an error if a rank has failed and this rank has not acknowledged that failure.
+    /// Returns an error if a rank has failed and this rank has not acknowledged that failure, or if its world was revoked.
     #[inline]
     pub(super) fn check_failed(&self) -> Result<()> {
         let failures = self.mapping.failures();
-        if failures == self.cells.deaths.settled.load(Ordering::Relaxed) { Ok(()) } else { self.check_each(failures) }
+        let are_settled = failures == self.cells.deaths.settled.load(Ordering::Relaxed);
+        if are_settled && !self.is_revoked() { Ok(()) } else { self.check_each(failures) }
+    }
+
+    #[inline]
+    fn is_revoked(&self) -> bool {
+        self.mapping.revoked() > self.cells.deaths.generation.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -35,6 +43,7 @@ impl Mapped {
         // The first failed rank, which a program that acknowledges nothing always gets.
         match self.mapping.failed().filter(is_news).or_else(|| self.marked().find(is_news)) {
             Some(rank) => Err(Error::PeerFailed { rank }),
+            None if self.is_revoked() => Err(Error::Revoked),
             None => {
                 deaths.settled.store(failures, Ordering::Relaxed);
                 Ok(())
@@ -73,6 +82,19 @@ impl Failures for Mapped {
     fn silence(&self, failed: &Failed) -> Result<()> {
         self.check_marked(failed)?;
         fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn generation(&self) -> u32 {
+        self.cells.deaths.generation.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self, generation: u32) {
+        self.cells.deaths.generation.store(generation, Ordering::Relaxed);
+    }
+
+    fn revoke(&self, generation: u32) -> Result<()> {
+        self.mapping.revoke(generation);
         Ok(())
     }
 }

@@ -24,12 +24,14 @@ struct Header {
     failed: AtomicU32,
     /// The number of ranks that have failed.
     failures: AtomicU32,
+    /// The highest generation that was revoked, plus one; 0 while none was.
+    revoked: AtomicU32,
     /// 1 if there are more ranks than processors.
     shares_processors: AtomicU32,
 }
 
 /// The text "rmalab" and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x05");
+const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x06");
 
 /// The control block ahead of a rank's segment: two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
@@ -376,6 +378,22 @@ impl Mapping {
             let _ = header.failed.compare_exchange(0, rank.0.saturating_add(1), Ordering::SeqCst, Ordering::SeqCst);
             header.failures.fetch_add(1, Ordering::SeqCst);
         }
+        self.wake_all();
+    }
+
+    /// Returns how many generations were revoked.
+    #[inline]
+    pub fn revoked(&self) -> u32 {
+        self.header().revoked.load(Ordering::SeqCst)
+    }
+
+    /// Revokes `generation` and all earlier ones, and wakes all waiting ranks.
+    pub fn revoke(&self, generation: u32) {
+        self.header().revoked.fetch_max(generation.saturating_add(1), Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
         for peer in 0..self.layout.size {
             let control = self.control(Rank(peer));
             if control.parked.swap(0, Ordering::SeqCst) != 0 {

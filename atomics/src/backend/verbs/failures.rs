@@ -34,6 +34,8 @@ pub(super) struct Deaths {
     /// The bootstrap's number of failures when this rank had last acknowledged all of them.
     settled: Cell<u32>,
     acknowledged: RefCell<Failed>,
+    /// The generation of this rank's world.
+    generation: Cell<u32>,
     /// The ranks on which operations were given up, and whose failure is not acknowledged.
     given_up: RefCell<BTreeSet<Rank>>,
 }
@@ -51,11 +53,16 @@ impl Deaths {
 }
 
 impl Verbs {
-    /// Returns an error if a rank has failed and this rank has not acknowledged that failure.
+    /// Returns an error if a rank has failed and this rank has not acknowledged that failure, or if its world was revoked.
     #[inline]
     pub(super) fn check_failures(&self) -> Result<()> {
         let failures = self.membership().failures();
-        if failures == self.deaths.settled.get() { Ok(()) } else { self.check_each(failures) }
+        if failures == self.deaths.settled.get() && !self.is_revoked() { Ok(()) } else { self.check_each(failures) }
+    }
+
+    #[inline]
+    fn is_revoked(&self) -> bool {
+        self.membership().revoked() > self.deaths.generation.get()
     }
 
     #[cold]
@@ -65,6 +72,9 @@ impl Verbs {
             return Err(Error::PeerFailed { rank });
         }
         self.membership().check_hub()?;
+        if self.is_revoked() {
+            return Err(Error::Revoked);
+        }
         self.deaths.settled.set(failures);
         Ok(())
     }
@@ -106,5 +116,17 @@ impl Failures for Verbs {
         // Copies of failed ranks of this host are in memory.
         fence(Ordering::SeqCst);
         Ok(())
+    }
+
+    fn generation(&self) -> u32 {
+        self.deaths.generation.get()
+    }
+
+    fn enter(&self, generation: u32) {
+        self.deaths.generation.set(generation);
+    }
+
+    fn revoke(&self, generation: u32) -> Result<()> {
+        self.membership().revoke(generation)
     }
 }

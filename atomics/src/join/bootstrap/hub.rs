@@ -90,6 +90,7 @@ impl Hub {
             parts: vec![None; size as usize],
             asked: BTreeSet::new(),
             failed: Vec::new(),
+            revoked: None,
             unsilenced: BTreeMap::new(),
             finishing: BTreeSet::new(),
             ending: None,
@@ -264,6 +265,8 @@ struct HubState {
     asked: BTreeSet<(Rank, Rank, [u8; 8])>,
     /// The ranks that have failed, in the order in which all members learn of them.
     failed: Vec<Rank>,
+    /// The highest generation of worlds that was revoked.
+    revoked: Option<u32>,
     /// For each of these ranks that is not silent yet: the ranks that have not said that they are done with it.
     unsilenced: BTreeMap<Rank, BTreeSet<Rank>>,
     /// The ranks that are about to leave.
@@ -559,6 +562,9 @@ impl HubState {
         for failed in &self.failed {
             connection.send(frame(kind::FAILED, &[&failed.0.to_le_bytes()]));
         }
+        if let Some(generation) = self.revoked {
+            connection.send(frame(kind::REVOKE, &[&generation.to_le_bytes()]));
+        }
         Ok(())
     }
 
@@ -582,6 +588,12 @@ impl HubState {
             kind::FINISH => {
                 self.finishing.insert(rank);
                 self.finish();
+                true
+            }
+            kind::REVOKE => {
+                let Some((generation, [])) = wire::number(body) else { return false };
+                self.revoked = self.revoked.max(Some(generation));
+                self.notify_all(frame(kind::REVOKE, &[&generation.to_le_bytes()]));
                 true
             }
             kind::DEPART => {

@@ -72,6 +72,8 @@ struct Shared {
     exchanging: Mutex<()>,
     /// The number of ranks that have failed, or [`HUB_GONE`]. It changes only while the state is locked.
     failures: AtomicU32,
+    /// The highest generation of worlds that was revoked, plus one; 0 while none was.
+    revoked: AtomicU32,
     state: Mutex<ReceivedFrames>,
     changed: Condvar,
     server: Mutex<Option<Server>>,
@@ -134,6 +136,7 @@ impl Membership {
             writing: Mutex::new(()),
             exchanging: Mutex::new(()),
             failures: AtomicU32::new(0),
+            revoked: AtomicU32::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
             server: Mutex::new(None),
@@ -277,6 +280,23 @@ impl Membership {
     #[inline]
     pub fn failures(&self) -> u32 {
         self.shared.failures.load(Ordering::Acquire)
+    }
+
+    /// Returns how many generations of worlds were [revoked](Self::revoke). This is one load.
+    #[inline]
+    pub fn revoked(&self) -> u32 {
+        self.shared.revoked.load(Ordering::Acquire)
+    }
+
+    /// Revokes this generation of worlds, and all earlier ones, at all live ranks.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check_hub`](Self::check_hub), and of the connection.
+    pub fn revoke(&self, generation: u32) -> Result<()> {
+        self.check_hub()?;
+        self.shared.note_revocation(generation);
+        self.shared.send(&frame(kind::REVOKE, &[&generation.to_le_bytes()]))
     }
 
     /// Returns the ranks that have failed, in the order in which the hub has learned of them.
@@ -508,6 +528,10 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    fn note_revocation(&self, generation: u32) {
+        self.revoked.fetch_max(generation.saturating_add(1), Ordering::Release);
+    }
+
     /// The listening thread ends.
     fn hub_is_gone(&self) {
         let mut state = lock(&self.state);
@@ -574,6 +598,7 @@ impl Shared {
                 lock(&self.state).silent.insert(Rank(rank));
                 self.changed.notify_all();
             }
+            kind::REVOKE => self.note_revocation(wire::number(body)?.0),
             kind::FINISH => {
                 lock(&self.state).is_finished = true;
                 self.changed.notify_all();

@@ -219,6 +219,22 @@ fn live_ranks_go_on_after_one_death_after_another() {
 }
 
 #[test]
+fn a_revocation_reaches_all_ranks_and_none_undoes_a_later_one() {
+    job(3, |member| {
+        assert_eq!(member.revoked(), 0);
+        member.barrier().unwrap();
+        if member.rank() == Rank(1) {
+            member.revoke(4).unwrap();
+            member.revoke(2).unwrap();
+        }
+        // Frames of the hub are in one order for all, and the barrier's comes later.
+        member.barrier().unwrap();
+        assert_eq!(member.revoked(), 5);
+        member.check().unwrap();
+    });
+}
+
+#[test]
 fn a_rank_that_dies_before_it_is_done_with_a_failed_rank_is_not_waited_for() {
     static RETIRED: AtomicU32 = AtomicU32::new(0);
     struct Stuck(std::sync::mpsc::Receiver<()>);

@@ -11,7 +11,7 @@ use crate::join::environment::Environment;
 use crate::{Error, Result};
 
 /// The start of a connection: its kind and version.
-pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x03";
+pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x04";
 
 /// The largest contribution of a rank to an exchange, or message to another rank, in bytes.
 pub(crate) const MOST: usize = 64 << 10;
@@ -61,6 +61,8 @@ pub(super) mod kind {
     pub(in crate::join::bootstrap) const SILENT: u8 = 8;
     /// From a member: it is about to leave. From the hub: all live ranks are.
     pub(in crate::join::bootstrap) const FINISH: u8 = 9;
+    /// From a member: it revokes this generation of worlds and all earlier ones. From the hub: they were revoked.
+    pub(in crate::join::bootstrap) const REVOKE: u8 = 10;
 }
 
 /// A frame of several parts.
