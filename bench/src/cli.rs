@@ -111,7 +111,11 @@ pub(crate) const ENVIRONMENT: [(&str, &str, &str); 13] = [
         "all backends of processes",
         "seconds that the ranks wait for each other at the start, 30 by default",
     ),
-    ("RMALAB_SILENCE", "ranks on several hosts", "seconds after which a silent host counts as lost, 4 by default"),
+    (
+        "RMALAB_SILENCE",
+        "ranks on several hosts",
+        "seconds after which a silent host counts as lost, 4 by default; or never",
+    ),
     ("RMALAB_JOB", "ranks under `mpirun` and `srun`", "the job's name, with which its ranks find each other"),
     ("RMALAB_INTERFACE", "ranks on several hosts", "the network interface, or its address, on which the ranks meet"),
     (

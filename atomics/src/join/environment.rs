@@ -264,13 +264,16 @@ impl Environment<'_> {
             .map_err(|_| Error::world(format!("{TIMEOUT}={seconds} is not a number of seconds")))
     }
 
-    /// Returns the seconds of silence after which another host is lost: 4, or the value of `RMALAB_SILENCE`.
-    pub(crate) fn silence(&self) -> Result<u32> {
-        let seconds = self.number::<u32>(SILENCE)?.unwrap_or(4);
-        if !(2..=120).contains(&seconds) {
-            return Err(Error::world(format!("{SILENCE}={seconds} is not from 2 to 120 seconds")));
+    /// Returns the seconds of silence after which another host is lost: 4, or the value of `RMALAB_SILENCE`; `None` for `never`.
+    pub(crate) fn silence(&self) -> Result<Option<u32>> {
+        match self.chosen(SILENCE).as_deref() {
+            None => Ok(Some(4)),
+            Some("never") => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(seconds @ 2..=120) => Ok(Some(seconds)),
+                _ => Err(Error::world(format!("{SILENCE}={text} is neither 'never' nor from 2 to 120 seconds"))),
+            },
         }
-        Ok(seconds)
     }
 
     /// Returns the value of `RMALAB_JOB`.
@@ -329,7 +332,7 @@ mod tests {
                 .silence()
                 .map_err(|error| error.to_string())
         };
-        assert_eq!((silence(None), silence(Some("30"))), (Ok(4), Ok(30)));
+        assert_eq!((silence(None), silence(Some("30")), silence(Some("never"))), (Ok(Some(4)), Ok(Some(30)), Ok(None)));
         for wrong in ["1", "121", "x"] {
             assert!(silence(Some(wrong)).unwrap_err().contains(SILENCE), "{wrong}");
         }

@@ -141,12 +141,16 @@ pub(super) fn send(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
 }
 
 /// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds, or the
-/// seconds of `RMALAB_SILENCE`. The host of a process reports its death at once.
+/// seconds of `RMALAB_SILENCE`. With `never` there, no silence ends it. The host of a process reports its death at once.
 pub(super) fn prepare(stream: &TcpStream) -> Result<()> {
     use rustix::net::sockopt;
     let silence = Environment::own().silence()?;
     let failed = |error| Error::system("setting a connection up", error);
     stream.set_nodelay(true).map_err(|error| Error::system("setting a connection up", error))?;
+    let Some(silence) = silence else {
+        // Without a limit, Linux gives up data that no host confirms after some 15 minutes.
+        return sockopt::set_tcp_user_timeout(stream, i32::MAX as u32).map_err(failed);
+    };
     sockopt::set_socket_keepalive(stream, true).map_err(failed)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(1)).map_err(failed)?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1)).map_err(failed)?;
