@@ -48,7 +48,7 @@ mod words;
 use std::cell::RefCell;
 use std::fmt;
 
-pub use death::{peer_death, revocation_ends_waits, survivors_go_on};
+pub use death::{expelled_rank_has_no_effect, peer_death, revocation_ends_waits, survivors_go_on};
 pub use litmus::{Litmus, LitmusOutcome, LitmusTest, litmus};
 
 use crate::random::Random;

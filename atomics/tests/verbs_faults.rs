@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rmalab_atomics::bootstrap::{Hub, Invitation, Membership};
-use rmalab_atomics::conformance::{revocation_ends_waits, survivors_go_on};
+use rmalab_atomics::conformance::{expelled_rank_has_no_effect, revocation_ends_waits, survivors_go_on};
 use rmalab_atomics::verbs::{Attach, Verbs};
 use rmalab_atomics::{Collectives, Disp, Error, Failed, Rank, RemoteAtomics, Result, Time, Until, bulk};
 
@@ -119,6 +119,7 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
     match scenario {
         "survivors" => return survivors_go_on(ra, die).map_err(|failure| Error::world(failure.to_string())),
         "revoked" => return revocation_ends_waits(ra, die).map_err(|failure| Error::world(failure.to_string())),
+        "expelled" => return expelled_rank_has_no_effect(ra).map_err(|failure| Error::world(failure.to_string())),
         _ => {}
     }
     let word = ra.heap().alloc(8, 8)?;
@@ -336,6 +337,14 @@ fn survivors_of_a_killed_rank_go_on() {
         for rank in [0, 2, 3] {
             assert_eq!(world.line(rank, PATIENCE), "ended", "{scenario}: rank {rank}");
         }
+    }
+}
+
+#[test]
+fn an_expelled_rank_lives_and_has_no_effect() {
+    let world = start("expelled", 3, |_, _| ());
+    for rank in [0, 1, 2] {
+        assert_eq!(world.line(rank, PATIENCE), "ended", "rank {rank}");
     }
 }
 

@@ -176,6 +176,10 @@ impl Failures for Probe {
         self.note(format!("silence {failed}"), Ok(()))
     }
 
+    fn expel(&self, rank: Rank) -> Result<()> {
+        self.note(format!("expel {rank}"), Ok(()))
+    }
+
     fn generation(&self) -> u32 {
         self.note("generation".to_owned(), 3)
     }

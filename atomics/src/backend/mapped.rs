@@ -37,6 +37,12 @@ pub(crate) trait Liveness: Send + Sync {
     /// Returns a rank that has died without a report, if there is one.
     fn dead_peer(&self) -> Option<Rank>;
 
+    /// Ends `rank`, which has attached, and waits until it is dead.
+    fn kill(&self, rank: Rank) -> Result<()> {
+        let _ = rank;
+        Err(Error::Unsupported { what: "expelling a rank", why: "it is a thread of this process; use processes" })
+    }
+
     /// Returns whether `rank` is known to have died, so that none of its operations can still take effect.
     fn is_dead(&self, rank: Rank) -> bool {
         let _ = rank;

@@ -19,9 +19,11 @@ mod rendezvous;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::io::FdFlags;
+use rustix::process::{Pid, Signal};
 
 use crate::backend::mapped::{Layout, Liveness, Mapped, Mapping};
 use crate::join::environment::{self, Environment, Identity};
@@ -271,15 +273,26 @@ impl Locks {
         Ok(Locks { fd, mapping, rank, next: AtomicU32::new(rank.0 + 1) })
     }
 
-    /// Returns whether another process holds the byte of `rank`.
-    fn held(&self, rank: Rank) -> bool {
+    /// Returns the process that holds the byte of `rank`: `None` if there is none, and 0 if its number is unknown here.
+    fn holder(&self, rank: Rank) -> Option<libc::pid_t> {
         let mut byte = byte(rank);
         // SAFETY: the descriptor is open, and the kernel writes the structure during the call only.
         let answer = unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_GETLK, &raw mut byte) };
-        // If the kernel gives no answer, the rank does not count as dead.
-        answer == -1 || byte.l_type != libc::F_UNLCK as libc::c_short
+        match answer {
+            // If the kernel gives no answer, the rank does not count as dead.
+            -1 => Some(0),
+            _ if byte.l_type == libc::F_UNLCK as libc::c_short => None,
+            _ => Some(byte.l_pid),
+        }
+    }
+
+    fn held(&self, rank: Rank) -> bool {
+        self.holder(rank).is_some()
     }
 }
+
+/// The interval at which a rank asks whether a process that it has killed has ended.
+const ENDING: Duration = Duration::from_millis(1);
 
 impl Liveness for Locks {
     fn dead_peer(&self) -> Option<Rank> {
@@ -288,6 +301,20 @@ impl Liveness for Locks {
         let first = self.next.fetch_add(peers, Ordering::Relaxed);
         let mut asked = (0..peers).map(|peer| Rank(first.wrapping_add(peer) % size));
         asked.find(|&peer| !self.mapping.has_failed(peer) && self.is_dead(peer))
+    }
+
+    fn kill(&self, rank: Rank) -> Result<()> {
+        // The process lives while it holds the byte, so its number belongs to no other one.
+        while let Some(holder) = self.holder(rank) {
+            let process = Pid::from_raw(holder).filter(|_| holder > 0).ok_or_else(|| {
+                Error::world(format!("the process of {rank} is in another PID namespace, so it cannot be expelled"))
+            })?;
+            match rustix::process::kill_process(process, Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => std::thread::sleep(ENDING),
+                Err(error) => return Err(Error::system(format!("expelling {rank}, process {holder}"), error)),
+            }
+        }
+        Ok(())
     }
 
     fn is_dead(&self, rank: Rank) -> bool {

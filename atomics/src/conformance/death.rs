@@ -163,6 +163,62 @@ pub fn revocation_ends_waits<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce
 
 const REVOCATION: &str = "revocation_ends_waits";
 
+/// Rank 1 changes words of all others without end. Rank 0 expels it. After a silence, none of its operations takes effect.
+///
+/// All ranks of a world of at least 3 call it, and they are processes. Where rank 1 is not killed, it gets the error
+/// [`Expelled`](Error::Expelled).
+///
+/// # Errors
+///
+/// The errors of [`peer_death`].
+pub fn expelled_rank_has_no_effect<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<(), Failure> {
+    let body = || -> Outcome {
+        let lab = Lab::new(EXPULSION, ra)?;
+        require!(lab.size() >= 3, "this check needs 3 ranks");
+        let word = lab.alloc(1)?;
+        let others = || (0..ra.size()).map(Rank).filter(|&rank| rank != Rank(1));
+        for wrong in [ra.rank(), Rank(ra.size())] {
+            let refused = ra.expel(wrong);
+            require!(matches!(refused, Err(Error::World(_))), "{} has expelled {wrong}: {refused:?}", ra.rank());
+        }
+        lab.barrier()?;
+        if lab.me() == 1 {
+            let end = loop {
+                if let Err(error) = others().try_for_each(|rank| ra.fetch_add(rank.at(word), 1).map(drop)) {
+                    break error;
+                }
+            };
+            require!(matches!(end, Error::Expelled), "the rank that was expelled got {end:?}");
+            return Ok(());
+        }
+        let mine = ra.rank().at(word);
+        while ra.get(mine)? == 0 {
+            ra.pause(1)?;
+        }
+        if lab.me() == 0 {
+            ra.expel(Rank(1))?;
+            ra.expel(Rank(1))?;
+        } else {
+            let told = ra.wait_until(word, Until::Eq(0));
+            require!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "a wait got {told:?}");
+        }
+        let failed = ra.failed()?;
+        require!(failed == Failed::from_iter([Rank(1)]), "rank 1 was expelled, and this rank knows of {failed}");
+        ra.silence(&failed)?;
+        ra.acknowledge(&failed)?;
+        let last = ra.get(mine)?;
+        for _ in 0..20 {
+            ra.pause(10_000)?;
+        }
+        let now = ra.get(mine)?;
+        require!(now == last, "an operation of a rank that was expelled and silenced took effect: {last}, then {now}");
+        Ok(())
+    };
+    body().map_err(|stop| stop.explain(EXPULSION, ra))
+}
+
+const EXPULSION: &str = "expelled_rank_has_no_effect";
+
 /// Waits, in one of the ways, for an event that never happens.
 fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {
     let ra = lab.ra;

@@ -677,6 +677,10 @@ impl<E: Executor> Failures for Controlled<E> {
         known(self.answer(Call::Silence { ranks: mask_of(failed)? })?)
     }
 
+    fn expel(&self, _rank: Rank) -> Result<()> {
+        Err(Error::Unsupported { what: "expelling a rank", why: "engines decide which ranks fail; use processes" })
+    }
+
     fn generation(&self) -> u32 {
         0
     }

@@ -157,6 +157,9 @@ pub enum Error {
         /// has not acknowledged.
         rank: Rank,
     },
+    /// Another rank has [expelled](crate::RemoteAtomics::expel) this rank, which counts as failed from then on.
+    #[error("this rank was expelled: the other ranks count it as failed and go on without it, so it has to end")]
+    Expelled,
     /// A rank has [revoked](crate::Survivors::revoke) this world, so a wait in it might never end.
     #[error(
         "a rank has revoked this world, so no rank waits in it any more; call Survivors::shrink, as the other ranks do"

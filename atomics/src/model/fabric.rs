@@ -453,6 +453,9 @@ pub trait Failures {
     /// See [`RemoteAtomics::silence`].
     fn silence(&self, failed: &Failed) -> Result<()>;
 
+    /// See [`RemoteAtomics::expel`]. `rank` is another rank of the world.
+    fn expel(&self, rank: Rank) -> Result<()>;
+
     /// Returns the generation of this rank's world: 0, and one more after each [`shrink`](crate::Survivors::shrink).
     fn generation(&self) -> u32;
 

@@ -467,6 +467,24 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         survival(self.extras())?.silence(failed)
     }
 
+    /// Makes a rank that may still live count as failed, for one that holds a lock for too long. When the call returns, the failure is known
+    /// here. After a [`silence`](Self::silence), no operation of that rank takes effect any more.
+    ///
+    /// On one host, the rank's process is killed. Over `verbs`, its connection to the hub is ended, and its calls return
+    /// [`Expelled`](crate::Error::Expelled). It may still copy bytes to ranks of its own host, unless `RMALAB_NODE_SHARED` is 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] for this rank itself or a rank that does not exist. [`PeerLeft`](crate::Error::PeerLeft) for a rank that has left in
+    /// good order. [`Unsupported`](crate::Error::Unsupported) for ranks that are threads, and under an engine.
+    fn expel(&self, rank: Rank) -> Result<()> {
+        let survival = survival(self.extras())?;
+        if rank == self.rank() || rank.0 >= self.size() {
+            return Err(Error::world(format!("{} cannot expel {rank}, only another rank of its world", self.rank())));
+        }
+        survival.expel(rank)
+    }
+
     /// Pauses between two polls of a remote word, for about the time of `operations` uncontended operations on it.
     ///
     /// Long pauses yield the processor.

@@ -184,6 +184,11 @@ impl<A: RemoteAtomics + ?Sized> Failures for Crashing<'_, A> {
         self.inner.silence(failed)
     }
 
+    fn expel(&self, rank: Rank) -> Result<()> {
+        self.count();
+        self.inner.expel(rank)
+    }
+
     fn generation(&self) -> u32 {
         survival(self.inner.extras()).map_or(0, |inner| inner.generation())
     }

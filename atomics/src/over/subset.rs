@@ -526,6 +526,10 @@ impl<A: RemoteAtomics + ?Sized> Failures for Subset<'_, A> {
         self.parent.silence(&outer).map_err(|error| self.renamed(error))
     }
 
+    fn expel(&self, rank: Rank) -> Result<()> {
+        self.parent.expel(self.outer(rank)).map_err(|error| self.renamed(error))
+    }
+
     fn generation(&self) -> u32 {
         survival(self.parent.extras()).map_or(0, |parent| parent.generation())
     }

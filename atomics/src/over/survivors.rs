@@ -320,6 +320,10 @@ mod tests {
             self.inner.silence(failed)
         }
 
+        fn expel(&self, rank: Rank) -> Result<()> {
+            self.inner.expel(rank)
+        }
+
         fn generation(&self) -> u32 {
             survival(self.inner.extras()).unwrap().generation()
         }
@@ -433,6 +437,17 @@ mod tests {
             assert_eq!((same.size(), failed), (3, Failed::default()));
             Collectives::new(&same).unwrap().barrier().unwrap();
         });
+    }
+
+    #[test]
+    fn a_thread_cannot_be_expelled() {
+        let world = World::threads(2).run(|ra: &Mapped| {
+            let all = Collectives::new(ra).unwrap();
+            let refused = RemoteAtomics::expel(ra, Rank(1 - ra.rank().0));
+            assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+            all.barrier().unwrap();
+        });
+        world.unwrap();
     }
 
     #[test]

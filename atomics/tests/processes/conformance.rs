@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rmalab_atomics::conformance::{Failure, checks, peer_death, revocation_ends_waits, survivors_go_on};
+use rmalab_atomics::conformance::{
+    Failure, checks, expelled_rank_has_no_effect, peer_death, revocation_ends_waits, survivors_go_on,
+};
 use rmalab_atomics::{Mapped, Rank};
 
 use super::{be_a_rank, here, is_rank_of_another_size, launcher, results, signal_of, world};
@@ -65,4 +67,9 @@ fn all_other_ranks_go_on_after_a_death() {
 #[test]
 fn a_revocation_ends_all_waits() {
     with_a_death(here!(), revocation_ends_waits);
+}
+
+#[test]
+fn an_expelled_rank_is_killed() {
+    with_a_death(here!(), |ra, _| expelled_rank_has_no_effect(ra));
 }

@@ -85,6 +85,18 @@ impl Failures for Mapped {
         Ok(())
     }
 
+    fn expel(&self, rank: Rank) -> Result<()> {
+        if self.mapping.has_failed(rank) {
+            return Ok(());
+        }
+        if self.mapping.has_departed(rank) {
+            return Err(Error::PeerLeft { rank });
+        }
+        self.liveness().kill(rank)?;
+        self.mapping.mark_failed(rank);
+        Ok(())
+    }
+
     fn generation(&self) -> u32 {
         self.cells.deaths.generation.load(Ordering::Relaxed)
     }

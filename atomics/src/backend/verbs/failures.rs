@@ -118,6 +118,10 @@ impl Failures for Verbs {
         Ok(())
     }
 
+    fn expel(&self, rank: Rank) -> Result<()> {
+        self.membership().expel(rank)
+    }
+
     fn generation(&self) -> u32 {
         self.deaths.generation.get()
     }

@@ -596,6 +596,11 @@ impl HubState {
                 self.notify_all(frame(kind::REVOKE, &[&generation.to_le_bytes()]));
                 true
             }
+            kind::EXPEL => {
+                let Some((expelled, [])) = wire::number(body) else { return false };
+                self.expel(Rank(expelled));
+                true
+            }
             kind::DEPART => {
                 self.gone(rank, MemberState::Departed);
                 self.finish_exchange();
@@ -681,6 +686,18 @@ impl HubState {
         }
         self.report_silence();
         self.finish();
+    }
+
+    /// Counts `rank` as failed, tells it, and ignores it from then on.
+    fn expel(&mut self, rank: Rank) {
+        let Some(&place) = self.members.get(rank.index()) else { return };
+        if let MemberState::Joined(number) = place
+            && let Some(connection) = self.connections.get_mut(&number)
+        {
+            connection.who = Who::Refused;
+            connection.send(frame(kind::EXPEL, &[]));
+        }
+        self.gone(rank, MemberState::Failed);
     }
 
     /// Reports the failed ranks for which no live rank executes anything any more.

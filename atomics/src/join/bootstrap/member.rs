@@ -74,6 +74,8 @@ struct Shared {
     failures: AtomicU32,
     /// The highest generation of worlds that was revoked, plus one; 0 while none was.
     revoked: AtomicU32,
+    /// True if another rank has expelled this one.
+    is_expelled: AtomicBool,
     state: Mutex<ReceivedFrames>,
     changed: Condvar,
     server: Mutex<Option<Server>>,
@@ -137,6 +139,7 @@ impl Membership {
             exchanging: Mutex::new(()),
             failures: AtomicU32::new(0),
             revoked: AtomicU32::new(0),
+            is_expelled: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
             server: Mutex::new(None),
@@ -280,6 +283,18 @@ impl Membership {
     #[inline]
     pub fn failures(&self) -> u32 {
         self.shared.failures.load(Ordering::Acquire)
+    }
+
+    /// Makes `rank` count as failed, and waits until that is known here.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check_hub`](Self::check_hub), and of the connection.
+    pub fn expel(&self, rank: Rank) -> Result<()> {
+        self.check_hub()?;
+        self.shared.send(&frame(kind::EXPEL, &[&rank.0.to_le_bytes()]))?;
+        let is_known = |state: &mut ReceivedFrames| state.failed.contains(&rank).then_some(());
+        self.shared.wait(None, |shared, _| shared.check_hub(), is_known)
     }
 
     /// Returns how many generations of worlds were [revoked](Self::revoke). This is one load.
@@ -432,6 +447,7 @@ impl Shared {
     #[cold]
     fn first_failure(&self, state: &ReceivedFrames) -> Error {
         match state.failed.first() {
+            _ if self.is_expelled.load(Ordering::Relaxed) => Error::Expelled,
             Some(&rank) => Error::PeerFailed { rank },
             None => hub_gone(self.host),
         }
@@ -447,6 +463,7 @@ impl Shared {
 
     fn check_hub(&self) -> Result<()> {
         match self.failures.load(Ordering::Acquire) {
+            HUB_GONE if self.is_expelled.load(Ordering::Relaxed) => Err(Error::Expelled),
             HUB_GONE => Err(hub_gone(self.host)),
             _ => Ok(()),
         }
@@ -536,6 +553,7 @@ impl Shared {
     fn hub_is_gone(&self) {
         let mut state = lock(&self.state);
         if let Some(host) = self.host
+            && !self.is_expelled.load(Ordering::Relaxed)
             && !state.failed.contains(&host)
         {
             state.failed.push(host);
@@ -597,6 +615,11 @@ impl Shared {
                 let (rank, _) = wire::number(body)?;
                 lock(&self.state).silent.insert(Rank(rank));
                 self.changed.notify_all();
+            }
+            kind::EXPEL => {
+                self.is_expelled.store(true, Ordering::Relaxed);
+                // The hub ignores this rank from now on.
+                return None;
             }
             kind::REVOKE => self.note_revocation(wire::number(body)?.0),
             kind::FINISH => {

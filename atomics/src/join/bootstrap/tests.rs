@@ -235,6 +235,27 @@ fn a_revocation_reaches_all_ranks_and_none_undoes_a_later_one() {
 }
 
 #[test]
+fn an_expelled_rank_has_failed_for_the_others_and_learns_why() {
+    job(3, |member| {
+        member.barrier().unwrap();
+        if member.rank() == Rank(1) {
+            let told = member.barrier().unwrap_err();
+            assert!(matches!(told, Error::Expelled), "{told:?}");
+            assert!(matches!(member.check_hub(), Err(Error::Expelled)));
+            return;
+        }
+        if member.rank() == Rank(2) {
+            member.expel(Rank(1)).unwrap();
+            member.expel(Rank(1)).unwrap();
+        }
+        until_failures(&member, 1);
+        assert_eq!(member.failed(), [Rank(1)]);
+        member.await_silence([Rank(1)].into_iter()).unwrap();
+        member.finish().unwrap();
+    });
+}
+
+#[test]
 fn a_rank_that_dies_before_it_is_done_with_a_failed_rank_is_not_waited_for() {
     static RETIRED: AtomicU32 = AtomicU32::new(0);
     struct Stuck(std::sync::mpsc::Receiver<()>);

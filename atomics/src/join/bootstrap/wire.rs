@@ -61,6 +61,8 @@ pub(super) mod kind {
     pub(in crate::join::bootstrap) const SILENT: u8 = 8;
     /// From a member: it is about to leave. From the hub: all live ranks are.
     pub(in crate::join::bootstrap) const FINISH: u8 = 9;
+    /// From a member: this rank counts as failed. From the hub: the member itself does.
+    pub(in crate::join::bootstrap) const EXPEL: u8 = 11;
     /// From a member: it revokes this generation of worlds and all earlier ones. From the hub: they were revoked.
     pub(in crate::join::bootstrap) const REVOKE: u8 = 10;
 }
