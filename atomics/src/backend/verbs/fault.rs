@@ -52,7 +52,10 @@ impl Verbs {
     #[inline]
     pub(super) fn check_rank(&self, rank: Rank) -> Result<()> {
         match &*self.fault.borrow() {
-            None => self.membership().check_rank(rank).map_err(|error| self.check_failures().err().unwrap_or(error)),
+            None => self.membership().check_rank(rank).map_err(|error| match self.check_failures() {
+                Err(first @ Error::PeerFailed { .. }) => first,
+                _ => error,
+            }),
             Some(fault) => Err(fault.error()),
         }
     }
@@ -80,7 +83,7 @@ impl Verbs {
     pub(super) fn explain(&self, rank: Rank, broken: Broken) -> Error {
         let status = match broken {
             // It comes from the check for this rank.
-            Broken::Error(error @ Error::PeerFailed { .. }) => return error,
+            Broken::Error(error @ (Error::PeerFailed { .. } | Error::Expelled)) => return error,
             Broken::Error(error) => return self.note(Fault::of(&error)),
             Broken::Status(status) => status,
         };
