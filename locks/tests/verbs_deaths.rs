@@ -4,13 +4,16 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
+use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use rmalab_atomics::verbs::Verbs;
-use rmalab_atomics::{Address, Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, WORD, World};
-use rmalab_locks::recoverable::{Acquired, RobustGuard, RobustMutex};
-use rmalab_locks::{Error, RawMutex, Recoverable, Result, RobustMcs, RobustTas, RobustTicket};
+use rmalab_atomics::{Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, WORD, World};
+use rmalab_locks::recoverable::{Acquired, AcquiredRw, RobustMutex, RobustRwLock};
+use rmalab_locks::{
+    Backoff, Error, RawMutex, RawRwLock, Recoverable, Result, RobustMcs, RobustRw, RobustTas, RobustTicket,
+};
 
 const RANKS: u32 = 3;
 /// The rank with the lock's words.
@@ -24,48 +27,69 @@ const HOME_LOST: u64 = 1000;
 const CRASH: &str = "RMALAB_TEST_CRASH";
 const LOCK: &str = "RMALAB_TEST_LOCK";
 
-/// Acquires the lock. A rank that learns of a failure inside makes the two words equal; no other rank finds them different.
-fn enter<'l, 'a, L: Recoverable>(
-    mutex: &'l mut RobustMutex<'a, Crashing<'a, Verbs>, L>,
-    ra: &Crashing<'a, Verbs>,
-    [left, right]: [Address; 2],
-    told: &mut u64,
-) -> Result<RobustGuard<'l, 'a, Crashing<'a, Verbs>, L>> {
-    let acquired = mutex.acquire()?;
-    let sum = ra.get(left)?;
-    let is_torn = sum != ra.get(right)?;
-    match acquired {
-        Acquired::Clean(guard) => {
-            assert!(!is_torn, "{}: not told of torn data", ra.rank());
-            Ok(guard)
-        }
-        Acquired::OwnerDead(inconsistent) => {
-            *told += 1;
-            ra.put(right, sum)?;
-            ra.flush(right.rank)?;
-            Ok(inconsistent.consistent())
+type Ra<'a> = Crashing<'a, Verbs>;
+
+/// A lock that recovers, to read or to write.
+trait Robust<'a>: Sized {
+    fn create(ra: &'a Ra<'a>) -> Result<Self>;
+
+    /// Calls `inside` with the lock, and with whether the rank was told of a failure inside.
+    fn with(&mut self, writes: bool, inside: impl FnOnce(bool) -> Result<()>) -> Result<()>;
+}
+
+impl<'a, L: Recoverable<Params: Default>> Robust<'a> for RobustMutex<'a, Ra<'a>, L> {
+    fn create(ra: &'a Ra<'a>) -> Result<Self> {
+        RobustMutex::create(ra, HOME, L::Params::default())
+    }
+
+    fn with(&mut self, _writes: bool, inside: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+        match self.acquire()? {
+            Acquired::Clean(guard) => inside(false).and_then(|()| guard.release()),
+            Acquired::OwnerDead(inconsistent) => inside(true).and_then(|()| inconsistent.consistent().release()),
         }
     }
 }
 
-/// Acquires [`TURNS`] times, and adds one to two words inside, one after the other. Then waits for the other live ranks. Returns how
-/// often it was told of a failure inside.
-fn play<L: Recoverable>(ra: &Crashing<'_, Verbs>) -> Result<u64>
-where
-    L::Params: Default,
-{
+impl<'a> Robust<'a> for RobustRwLock<'a, Ra<'a>, RobustRw> {
+    fn create(ra: &'a Ra<'a>) -> Result<Self> {
+        RobustRwLock::create(ra, HOME, Backoff::default())
+    }
+
+    fn with(&mut self, writes: bool, inside: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+        match if writes { self.write()? } else { self.read()? } {
+            AcquiredRw::Clean(guard) => inside(false).and_then(|()| guard.release()),
+            AcquiredRw::OwnerDead(inconsistent) => inside(true).and_then(|()| inconsistent.consistent()?.release()),
+        }
+    }
+}
+
+/// Acquires [`TURNS`] times to read and to write, and adds one to two words as a writer, one after the other. A rank that is told of a
+/// failure inside makes the words equal; no other rank finds them different. Then waits for the other live ranks. Returns how often it was
+/// told.
+fn play<'a, L: Robust<'a>>(ra: &'a Ra<'a>) -> Result<u64> {
     let words = ra.heap().alloc(3 * WORD, WORD)?;
     let [left, right, done] = [0, 1, 2].map(|word| HOME.at(words.word(word)));
-    let mut told = 0;
-    let mut mutex = RobustMutex::<_, L>::create(ra, HOME, L::Params::default())?;
-    for _ in 0..TURNS {
-        let guard = enter(&mut mutex, ra, [left, right], &mut told)?;
-        let sum = ra.get(left)? + 1;
-        for word in [left, right] {
-            ra.put(word, sum)?;
-            ra.flush(word.rank)?;
+    let times = Cell::new(0);
+    let mut lock = L::create(ra)?;
+    let inside = |adds: u64| {
+        let times = &times;
+        move |told: bool| {
+            let sum = ra.get(left)?;
+            let is_torn = sum != ra.get(right)?;
+            assert!(told || !is_torn, "{}: not told of torn data", ra.rank());
+            times.set(times.get() + u64::from(told));
+            for word in [left, right] {
+                if adds > 0 || told {
+                    ra.put(word, sum + adds)?;
+                    ra.flush(word.rank)?;
+                }
+            }
+            Ok(())
         }
-        guard.release()?;
+    };
+    for _ in 0..TURNS {
+        lock.with(true, inside(1))?;
+        lock.with(false, inside(0))?;
     }
     ra.fetch_add(done, 1 << ra.rank().0)?;
     let failed = loop {
@@ -78,12 +102,11 @@ where
         let _ = ra.pause(64);
     };
     // It may have failed after the last acquisition of the other ranks.
-    let guard = enter(&mut mutex, ra, [left, right], &mut told)?;
+    lock.with(true, inside(0))?;
     let sum = ra.get(left)?;
     let survivors = u64::from(RANKS) - failed.iter().count() as u64;
     assert!((TURNS * survivors..=TURNS * u64::from(RANKS)).contains(&sum), "{failed} failed, and the sum is {sum}");
-    guard.release()?;
-    Ok(told)
+    Ok(times.get())
 }
 
 fn be_a_rank() {
@@ -95,9 +118,10 @@ fn be_a_rank() {
         let ahead_of = (victim.parse() == Ok(ra.rank().0)).then(|| number.parse().unwrap());
         let ra = &Crashing::new(ra, ahead_of);
         let played = match lock.as_str() {
-            RobustTas::NAME => play::<RobustTas>(ra),
-            RobustTicket::NAME => play::<RobustTicket>(ra),
-            RobustMcs::NAME => play::<RobustMcs>(ra),
+            RobustTas::NAME => play::<RobustMutex<'_, _, RobustTas>>(ra),
+            RobustTicket::NAME => play::<RobustMutex<'_, _, RobustTicket>>(ra),
+            RobustMcs::NAME => play::<RobustMutex<'_, _, RobustMcs>>(ra),
+            RobustRw::NAME => play::<RobustRwLock<'_, _, RobustRw>>(ra),
             other => panic!("{other}?"),
         };
         match played {
@@ -144,7 +168,7 @@ fn is_a_rank() -> bool {
     is_a_rank
 }
 
-const LOCKS: [&str; 3] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME];
+const LOCKS: [&str; 4] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME, RobustRw::NAME];
 
 #[test]
 fn ranks_are_killed_at_some_operations() {
@@ -160,8 +184,8 @@ fn ranks_are_killed_at_some_operations() {
             told += sum;
             !died
         });
-        // Each acquisition has at least six operations of the lock and of the section.
-        assert!(last.is_none_or(|last| last > 6 * TURNS), "{lock}: rank 1 has only {last:?} operations");
+        // An acquisition to write has at least six operations, one to read four.
+        assert!(last.is_none_or(|last| last > 10 * TURNS), "{lock}: rank 1 has only {last:?} operations");
         println!("{lock}: {last:?} operations, {told} times the next rank was told of a failure inside");
         assert!(told > 0, "{lock}: no rank was told");
     }
