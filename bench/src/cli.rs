@@ -193,6 +193,8 @@ Networks:
   late-puts       posted puts take effect later, at the latest at a flush, in order for each
                   target
   unordered-bulk  bulk puts, too, in any order: everything that the memory model allows
+  ordered-bulk    the same, but bulk puts and other puts in order for each target: a backend with
+                  ordered puts, on which windows omit some flushes
   hca             network atomics read and write in two steps; owners also use the network
   hca-owner-cpu   the same, but owners use their processor: outside the contract, so some locks
                   fail

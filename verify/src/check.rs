@@ -152,7 +152,7 @@ impl Check {
     /// The answer to `call` if it is a silent step: no rank can observe when it happens. The clock of a rank with deadlines moves
     /// (`is_timed`). Where ranks fail, a pause may end with the news of a failure.
     pub(crate) fn silent(&self, is_timed: bool, call: &Call) -> Option<Answer> {
-        let late = matches!(self.network, Network::LatePuts | Network::UnorderedBulk);
+        let late = self.network.puts_are_late();
         let crashes = self.scenario.crashes() > 0;
         match *call {
             Call::Pause { .. } if !crashes => Some(Answer::Done),
@@ -225,7 +225,7 @@ impl Check {
     /// The error of the lock if it cannot count the ranks of the world.
     fn too_many_ranks(&self) -> Option<rmalab_locks::Error> {
         let (Workload::Lock(bind) | Workload::Window(bind)) = self.subject.workload() else { return None };
-        let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
+        let shape = self.shape();
         let player: &dyn Player = &Mute;
         let stage = Stage::new(player, &shape, Rank(0));
         stage.heap().alloc(LINE, LINE).ok()?;
@@ -242,7 +242,7 @@ impl Check {
             _ if self.section == Section::Data => {
                 Some("a rank that fails leaves the data half written; use --section empty")
             }
-            _ if self.network.splits_atomics() => Some("ranks fail on sc, late-puts and unordered-bulk only"),
+            _ if self.network.splits_atomics() => Some("ranks do not fail where atomics take two steps"),
             _ => None,
         }
     }
@@ -258,7 +258,7 @@ impl Check {
             _ if self.section == Section::Data => {
                 Some("a rank that comes back inside finds the data half written; use --section empty")
             }
-            _ if self.network.splits_atomics() => Some("ranks come back on sc, late-puts and unordered-bulk only"),
+            _ if self.network.splits_atomics() => Some("ranks do not come back where atomics take two steps"),
             _ => None,
         }
     }
@@ -315,9 +315,14 @@ impl Check {
         }
     }
 
+    /// The world of a lock.
+    fn shape(&self) -> Shape {
+        self.network.shape(Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) })
+    }
+
     /// Runs all acquisitions of one rank, or what is left of them after its last failure.
     fn play_lock(&self, rank: Rank, player: &dyn Player, bind: &Bind, past: &mut Past) -> Result<()> {
-        let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
+        let shape = self.shape();
         let stage = &Stage::new(player, &shape, rank);
         let data = stage.heap().alloc(LINE, LINE)?;
         assert_eq!(data, DATA, "an empty heap starts at 0");

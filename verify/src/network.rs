@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::controlled::{Answer, Call, Shape};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank, Time};
 
@@ -27,11 +27,19 @@ pub enum Network {
     /// These are all orders of the trait's memory model, with one exception. Bulk gets read their words one after the
     /// other at their issue, never later.
     UnorderedBulk,
+    /// Like [`UnorderedBulk`](Network::UnorderedBulk), except that the bulk puts and word puts of one rank to one target
+    /// take effect in the order of their calls. The words of one bulk put have no order.
+    ///
+    /// This is the trait with `Capabilities::ordered_puts`, which the explored code sees. The capability concerns nothing
+    /// else. Puts to two targets have no order. No get, atomic or started operation waits for a put. An order of a target
+    /// orders its word puts ahead of later word operations, and orders no bulk put. But a bulk put ahead of an ordered word
+    /// put comes ahead of it.
+    OrderedBulk,
     /// Like [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
     /// atomic operation comes between them, but a put may. The second step then overwrites the put, unless it writes
     /// nothing. The owner's operations also go through the network, as the contract of backends requires.
     ///
-    /// This is the trait without `Capabilities::atomic_puts`.
+    /// This is the trait without `Capabilities::atomic_puts`, as the explored code sees it.
     Hca,
     /// Like [`Hca`](Network::Hca), except that the owner uses its processor, against the contract: a mutant of a
     /// backend.
@@ -40,8 +48,14 @@ pub enum Network {
 
 impl Network {
     /// All models.
-    pub const ALL: [Network; 5] =
-        [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca, Network::HcaOwnerCpu];
+    pub const ALL: [Network; 6] = [
+        Network::Sc,
+        Network::LatePuts,
+        Network::UnorderedBulk,
+        Network::OrderedBulk,
+        Network::Hca,
+        Network::HcaOwnerCpu,
+    ];
 
     /// The model's name on the command line and in tables.
     pub const fn name(self) -> &'static str {
@@ -49,6 +63,7 @@ impl Network {
             Network::Sc => "sc",
             Network::LatePuts => "late-puts",
             Network::UnorderedBulk => "unordered-bulk",
+            Network::OrderedBulk => "ordered-bulk",
             Network::Hca => "hca",
             Network::HcaOwnerCpu => "hca-owner-cpu",
         }
@@ -79,8 +94,8 @@ pub struct Posted {
     pub slot: u16,
     /// The rank that owns the word.
     pub target: Rank,
-    /// True if it is unordered with the rank's other operations to the target.
-    pub unordered: bool,
+    /// Its order among the rank's other operations to the target.
+    pub sequence: Sequence,
     /// True if the rank's later puts and atomics of words come after it.
     pub ahead: bool,
     /// Its effect on the word.
@@ -90,14 +105,30 @@ pub struct Posted {
 impl Posted {
     /// An operation that is in order with the rank's other ones to the target.
     fn new(slot: u16, target: Rank, change: Change) -> Posted {
-        Posted { slot, target, unordered: false, ahead: false, change }
+        Posted { slot, target, sequence: Sequence::InOrder, ahead: false, change }
     }
 
-    /// Returns whether it takes effect before `later`, which the same rank has posted after it.
+    /// Returns whether it takes effect before `later`, which the same rank has posted after it, and which is no word of
+    /// the same bulk put.
     fn comes_before(&self, later: &Posted) -> bool {
-        let is_of_word = !later.unordered || matches!(later.change, Change::Start { .. });
-        self.ahead && is_of_word || !self.unordered && !later.unordered && self.target == later.target
+        let is_of_word = later.sequence == Sequence::InOrder || matches!(later.change, Change::Start { .. });
+        let in_order = |post: &Posted| post.sequence != Sequence::Unordered;
+        self.ahead && is_of_word || in_order(self) && in_order(later) && self.target == later.target
     }
+}
+
+/// The order of an operation under way among its rank's other operations to the target.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Sequence {
+    /// An operation on a word that is in order with all others that have an order.
+    InOrder,
+    /// It has no order.
+    Unordered,
+    /// A word of a bulk put that is in order with the rank's other puts, but not with the other words of this bulk put.
+    Bulk {
+        /// False for the first word of the bulk put that is still under way. The others directly follow.
+        further: bool,
+    },
 }
 
 /// The effect of an operation on its word.
@@ -222,12 +253,20 @@ impl Issued {
 }
 
 impl Network {
-    const fn puts_are_late(self) -> bool {
-        matches!(self, Network::LatePuts | Network::UnorderedBulk)
+    /// Returns whether posted word puts and started operations may take effect later.
+    pub const fn puts_are_late(self) -> bool {
+        matches!(self, Network::LatePuts | Network::UnorderedBulk | Network::OrderedBulk)
     }
 
     const fn bulk_is_late(self) -> bool {
-        matches!(self, Network::UnorderedBulk)
+        matches!(self, Network::UnorderedBulk | Network::OrderedBulk)
+    }
+
+    /// Returns `shape` with the capabilities by which this network differs from others.
+    pub fn shape(self, mut shape: Shape) -> Shape {
+        shape.capabilities.ordered_puts = self == Network::OrderedBulk;
+        shape.capabilities.atomic_puts = !self.splits_atomics();
+        shape
     }
 
     /// Returns whether `call` is posted: it returns at once, and takes effect later.
@@ -372,7 +411,7 @@ impl Memory {
             Call::Finish { request, .. } => self.result(rank, request).is_some(),
             Call::FenceEverywhere => {
                 let word_put =
-                    |post: &Posted| !post.unordered && matches!(post.change, Change::Put { .. } | Change::Store { .. });
+                    |post: &Posted| post.sequence == Sequence::InOrder && !matches!(post.change, Change::Start { .. });
                 !self.posts.iter().flatten().any(word_put)
             }
             Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now => true,
@@ -420,10 +459,8 @@ impl Memory {
         match issued.call {
             Call::Start { at, request, op } => {
                 if network.is_late(&issued.call) {
-                    let posted = Posted {
-                        unordered: network.bulk_is_late(),
-                        ..Posted::new(slot, at.rank, Change::Start { request, op })
-                    };
+                    let sequence = if network.bulk_is_late() { Sequence::Unordered } else { Sequence::InOrder };
+                    let posted = Posted { sequence, ..Posted::new(slot, at.rank, Change::Start { request, op }) };
                     return self.put(true, rank, posted);
                 }
                 let at_once = Issued { call: Call::new(at, op), ..*issued };
@@ -463,13 +500,18 @@ impl Memory {
                 }
                 Some(Answer::Done)
             }
-            Call::BulkPut { at, mask, value } => {
-                let posted = Posted { unordered: true, ..Posted::new(slot, at.rank, Change::Put { mask, value }) };
+            Call::BulkPut { at, mask, value, first } => {
+                let sequence = match network {
+                    Network::OrderedBulk => Sequence::Bulk { further: !first && self.is_in_bulk_put(rank, at.rank) },
+                    _ => Sequence::Unordered,
+                };
+                let posted = Posted { sequence, ..Posted::new(slot, at.rank, Change::Put { mask, value }) };
                 self.put(network.bulk_is_late(), rank, posted)
             }
             Call::Order { target } => {
                 for post in &mut self.posts[rank] {
-                    post.ahead |= post.target == target && !post.unordered && matches!(post.change, Change::Put { .. });
+                    let is_word_put = post.sequence == Sequence::InOrder && matches!(post.change, Change::Put { .. });
+                    post.ahead |= post.target == target && is_word_put;
                 }
                 Some(Answer::Done)
             }
@@ -508,15 +550,31 @@ impl Memory {
         }
     }
 
+    /// Returns whether earlier words of the bulk put to `target` that `rank` is posting are under way.
+    ///
+    /// If they have all arrived, so have the earlier bulk puts to this target.
+    fn is_in_bulk_put(&self, rank: usize, target: Rank) -> bool {
+        let last = self.posts[rank].last();
+        last.is_some_and(|post| post.target == target && matches!(post.sequence, Sequence::Bulk { .. }))
+    }
+
     /// Returns whether the operation under way with number `index` of `rank` may take effect now.
     pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
         let posts = &self.posts[rank];
-        !posts[..index].iter().any(|post| post.comes_before(&posts[index]))
+        let is_further = |post: &Posted| post.sequence == Sequence::Bulk { further: true };
+        let further = posts[..=index].iter().rev().take_while(|post| is_further(post)).count();
+        !posts[..index - further].iter().any(|post| post.comes_before(&posts[index]))
     }
 
     /// Lets operation `index` of `rank` take effect.
     pub fn arrive(&mut self, rank: usize, index: usize) {
-        let posted = self.posts[rank].remove(index);
+        let posts = &mut self.posts[rank];
+        let posted = posts.remove(index);
+        if posted.sequence == (Sequence::Bulk { further: false })
+            && let Some(Posted { sequence: Sequence::Bulk { further }, .. }) = posts.get_mut(index)
+        {
+            *further = false;
+        }
         self.apply(rank, posted);
     }
 

@@ -33,6 +33,7 @@ pub use programs::programs;
 use rmalab_atomics::controlled::{Answer, Call, Executor, Shape};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{LINE, Mcs, RawMutex};
+use rmalab_windows::messages::{self, Messages};
 use rmalab_windows::{Config, PscwStrategy, Team, Window};
 
 use crate::network::Network;
@@ -43,12 +44,14 @@ use crate::{Check, Error, Mutant, Program, Property, Result};
 /// The size of each rank's part of a program's windows.
 pub const BYTES: u64 = 16;
 
-/// The arguments of one rank's code: its team, and its allocated windows.
+/// The arguments of one rank's code: its team, its allocated windows, and its end-point of messages.
 pub struct Scene<'a, 'p> {
     /// The team of all ranks.
     pub team: &'a Team<'a, Stage<'p>>,
     /// The windows, of [`BYTES`] bytes at each rank.
     pub windows: Vec<Window<'a, Stage<'p>>>,
+    /// The end-point, if the program has messages.
+    pub messages: Option<Messages<'a, Stage<'p>>>,
 }
 
 type Code = dyn Fn(Scene<'_, '_>) -> Result<()> + Send + Sync;
@@ -64,6 +67,8 @@ pub struct WindowProgram {
     pub ranks: u32,
     /// The configurations of its windows.
     pub windows: Vec<Config>,
+    /// The options of its messages, if it has them.
+    pub messages: Option<messages::Options>,
     /// The number of slots in a ring of posts, if not the window layer's default.
     pub slots: Option<u32>,
     /// The bias of accumulates, if any. The first number is the least number of elements of a run. The mode changes
@@ -73,6 +78,8 @@ pub struct WindowProgram {
     pub centralized: bool,
     /// The networks on which a search takes seconds.
     pub networks: &'static [Network],
+    /// True if the backend claims ordered puts on every network. On a network without them, this is a defect.
+    pub claims_ordered_puts: bool,
     /// True if each rank's processor reaches all memory. Then 8-byte operations of the windows are its loads and
     /// stores.
     pub local_words: bool,
@@ -110,12 +117,12 @@ impl WindowProgram {
     ///
     /// The errors of creating its windows.
     pub fn check(&self, network: Network) -> Result<Check> {
-        let own = self.clone();
-        let mut program = Program::new(self.ranks, move |rank, player| own.run(rank, player));
+        let (own, shape) = (self.clone(), self.shape(network));
+        let mut program = Program::new(self.ranks, move |rank, player| own.run(&shape, rank, player));
         if self.bias.is_some() {
             program = program.fencing();
         }
-        let layout = self.layout()?;
+        let layout = self.layout(network)?;
         for words in layout.iter().filter(|words| words.rest) {
             program = program.rest(words.place.clone());
         }
@@ -128,16 +135,18 @@ impl WindowProgram {
         Ok(Check { network, ..check })
     }
 
-    fn run(&self, rank: Rank, player: &dyn Player) -> Result<()> {
-        let stage = Stage::new(player, &self.shape(), rank);
+    fn run(&self, shape: &Shape, rank: Rank, player: &dyn Player) -> Result<()> {
+        let stage = Stage::new(player, shape, rank);
         let team = Team::new(&stage)?;
         let windows = self.windows.iter().map(|config| self.window(&team, config)).collect::<Result<_>>()?;
-        (self.code)(Scene { team: &team, windows })
+        let messages = self.messages.map(|options| Messages::with_options(&stage, options)).transpose();
+        (self.code)(Scene { team: &team, windows, messages: messages.map_err(rmalab_windows::Error::from)? })
     }
 
-    /// The world. It has fences for all ranks if accumulates have a bias.
-    fn shape(&self) -> Shape {
-        let mut shape = Shape::new(self.ranks);
+    /// The world on `network`. It has fences for all ranks if accumulates have a bias.
+    fn shape(&self, network: Network) -> Shape {
+        let mut shape = network.shape(Shape::new(self.ranks));
+        shape.capabilities.ordered_puts |= self.claims_ordered_puts;
         shape.capabilities.asymmetric_fence = self.bias.is_some();
         shape.capabilities.shares_processors = self.centralized;
         shape.local_words = self.local_words;
@@ -159,8 +168,8 @@ impl WindowProgram {
     }
 
     /// The words of the team and of the windows.
-    fn layout(&self) -> Result<Vec<Words>> {
-        let stage = Stage::new(&Silent as &dyn Player, &self.shape(), Rank(0));
+    fn layout(&self, network: Network) -> Result<Vec<Words>> {
+        let stage = Stage::new(&Silent as &dyn Player, &self.shape(network), Rank(0));
         let team = Team::new(&stage)?;
         let mut layout = Vec::new();
         let mut add = |name, place, rest| layout.push(Words { place, name, rest });
@@ -206,6 +215,26 @@ impl WindowProgram {
             }
             drop(window);
         }
+        if let Some(options) = self.messages {
+            Messages::with_options(&stage, options).map_err(rmalab_windows::Error::from)?;
+            let ring = allocations(&stage).into_iter().find(|block| !known.contains(block));
+            let ring = ring.ok_or_else(|| Error::Unsound(format!("{}: messages need a ring", self.name)))?;
+            let mut add = |name, first, words| {
+                let place = ring.start.word(first)..ring.start.word(first + words);
+                layout.push(Words { place, name, rest: false });
+            };
+            let line = RING_LINE / WORD;
+            add("ring.tail", 0, 1);
+            add("ring.head", line, 1);
+            add("ring.waiters", 2 * line, 1);
+            add("ring.at", 2 * line + 1, 1);
+            add("ring.nodes", 3 * line, line);
+            let words = u64::from(options.slot_bytes) / WORD;
+            for slot in (0..u64::from(options.slots)).map(|slot| 4 * line + slot * words) {
+                add("ring.number", slot, 1);
+                add("ring.packet", slot + 1, words - 1);
+            }
+        }
         Ok(layout)
     }
 }
@@ -224,6 +253,9 @@ macro_rules! words {
 const A: [&str; 9] = words!("A" ".data" ".completions" ".tail" ".posts" ".accumulate" ".mode" ".rent" ".busy" ".lock");
 const B: [&str; 9] = words!("B" ".data" ".completions" ".tail" ".posts" ".accumulate" ".mode" ".rent" ".busy" ".lock");
 
+/// The alignment of rings of messages, in bytes.
+const RING_LINE: u64 = 64;
+
 /// All allocations of a heap that start at a line, in the order of their displacements.
 fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {
     let heap = stage.heap();
@@ -235,7 +267,7 @@ fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {
             left -= bytes;
             blocks.push(at..at.plus(bytes.next_multiple_of(WORD)));
         }
-        at = at.plus(LINE);
+        at = at.plus(RING_LINE);
     }
     blocks
 }

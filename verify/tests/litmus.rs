@@ -42,8 +42,13 @@ fn bulk_put(at: Address, value: u64) -> Step {
     bulk_part(at, u64::MAX, value)
 }
 
+/// A further word of the bulk put of the step before.
+fn bulk_further(at: Address, value: u64) -> Step {
+    Call::BulkPut { at, mask: u64::MAX, value, first: false }.into()
+}
+
 fn bulk_part(at: Address, mask: u64, value: u64) -> Step {
-    Call::BulkPut { at, mask, value }.into()
+    Call::BulkPut { at, mask, value, first: true }.into()
 }
 
 fn get(at: Address) -> Step {
@@ -130,6 +135,8 @@ struct Test {
     late_puts: &'static [&'static str],
     /// The further outcomes of unordered bulk puts.
     unordered_bulk: &'static [&'static str],
+    /// The outcomes of unordered bulk puts that are not possible where puts keep their order.
+    in_order: &'static [&'static str],
     /// The outcomes of `hca` beyond the sequentially consistent ones.
     hca: &'static [&'static str],
     /// The outcomes of `hca-owner-cpu` beyond the sequentially consistent ones.
@@ -146,6 +153,7 @@ const PLAIN: Test = Test {
     sc: &[],
     late_puts: &[],
     unordered_bulk: &[],
+    in_order: &[],
     hca: &[],
     owner_cpu: &[],
 };
@@ -272,6 +280,7 @@ const TESTS: &[Test] = &[
         programs: |x, y| vec![vec![bulk_put(x, 1), put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
         unordered_bulk: STALE,
+        in_order: STALE,
         ..PLAIN
     },
     Test {
@@ -289,6 +298,7 @@ const TESTS: &[Test] = &[
         programs: |x, y| vec![vec![put(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
         late_puts: STALE,
+        in_order: STALE,
         ..PLAIN
     },
     Test {
@@ -298,6 +308,121 @@ const TESTS: &[Test] = &[
         programs: |x, y| vec![vec![bulk_put(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]],
         sc: PASSED,
         unordered_bulk: STALE,
+        in_order: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_words_of_one_bulk_put",
+        why: "a bulk put is atomic for each word only, even where puts keep their order; RDMA^TSO has no such operation",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), bulk_further(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_put_then_two_words_of_bulk",
+        why: "where puts keep their order, all words of a bulk put come after an earlier put",
+        homes: [2, 2],
+        programs: |x, y| {
+            let further = Rank(2).at(Disp(128));
+            vec![vec![put(x, 1), bulk_put(further, 1), bulk_further(y, 1)], vec![get(y), get(x)]]
+        },
+        sc: PASSED,
+        late_puts: STALE,
+        in_order: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_two_words_of_bulk_then_put",
+        why: "where puts keep their order, a put comes after all words of an earlier bulk put",
+        homes: [2, 2],
+        programs: |x, y| {
+            let further = Rank(2).at(Disp(128));
+            vec![vec![bulk_put(further, 1), bulk_further(x, 1), put(y, 1)], vec![get(y), get(x)]]
+        },
+        sc: PASSED,
+        unordered_bulk: STALE,
+        in_order: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_two_words_of_bulk_then_bulk",
+        why: "where puts keep their order, a bulk put comes after all words of an earlier one, also of its last word",
+        homes: [2, 2],
+        programs: |x, y| {
+            let further = Rank(2).at(Disp(128));
+            vec![vec![bulk_put(further, 1), bulk_further(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]]
+        },
+        sc: PASSED,
+        unordered_bulk: STALE,
+        in_order: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk_then_put_two_targets",
+        why: "puts keep their order to one target only, bulk puts as well",
+        programs: |x, y| vec![vec![bulk_put(x, 1), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk_then_atomic",
+        why: "an atomic operation waits for no bulk put to its own target, even where puts keep their order; weaker than \
+              RDMA^TSO",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), fetch_add(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk_then_started_put",
+        why: "nor does a started operation, even if it is a put",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), start(0, y, WordOp::Put(1))], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_order_of_bulk",
+        why: "an order concerns word puts: it orders no bulk put ahead of an atomic, even where puts keep their order",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), order(x), fetch_store(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_order_of_bulk_then_put_two_targets",
+        why: "nor ahead of a put to another target",
+        programs: |x, y| vec![vec![bulk_put(x, 1), order(x), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk_then_ordered_put",
+        why: "where puts keep their order, a bulk put comes ahead of a later put, and so of what that put is ordered ahead of",
+        programs: |x, y| {
+            let further = Rank(2).at(Disp(128));
+            vec![vec![bulk_put(x, 1), put(further, 1), order(x), fetch_store(y, 1)], vec![get(y), get(x)]]
+        },
+        sc: PASSED,
+        unordered_bulk: STALE,
+        in_order: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_ordered_put_then_bulk_same_target",
+        why: "an order concerns later operations on words only, but where puts keep their order a put precedes a bulk put",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), order(x), bulk_put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        in_order: STALE,
         ..PLAIN
     },
     // Waits: rank 1 waits for the flag on a local word.
@@ -333,6 +458,7 @@ const TESTS: &[Test] = &[
         programs: |x, y| vec![vec![bulk_put(x, 1), put(y, 1)], vec![wait(y), get(x)]],
         sc: &["1 1"],
         unordered_bulk: STALE,
+        in_order: STALE,
         ..PLAIN
     },
     Test {
@@ -528,6 +654,7 @@ const TESTS: &[Test] = &[
         ends: "x",
         sc: &["2"],
         late_puts: &["1"],
+        in_order: &["1"],
         ..PLAIN
     },
     Test {
@@ -537,6 +664,7 @@ const TESTS: &[Test] = &[
         ends: "x",
         sc: &["2"],
         unordered_bulk: &["1"],
+        in_order: &["1"],
         ..PLAIN
     },
     Test {
@@ -1016,16 +1144,21 @@ impl Test {
             Network::Sc => &[self.sc],
             Network::Hca => &[self.sc, self.hca],
             Network::LatePuts => &[self.sc, self.late_puts],
-            Network::UnorderedBulk => &[self.sc, self.late_puts, self.unordered_bulk],
+            Network::UnorderedBulk | Network::OrderedBulk => &[self.sc, self.late_puts, self.unordered_bulk],
             Network::HcaOwnerCpu => &[self.sc, self.owner_cpu],
         };
-        let all: BTreeSet<String> = parts.iter().copied().flatten().map(|&outcome| outcome.to_owned()).collect();
+        let mut all: BTreeSet<String> = parts.iter().copied().flatten().map(|&outcome| outcome.to_owned()).collect();
         assert_eq!(
             all.len(),
             parts.iter().map(|part| part.len()).sum::<usize>(),
             "{}: an outcome occurs twice",
             self.name
         );
+        if network == Network::OrderedBulk {
+            for &outcome in self.in_order {
+                assert!(!self.sc.contains(&outcome) && all.remove(outcome), "{}: {outcome}", self.name);
+            }
+        }
         all
     }
 }
@@ -1088,11 +1221,12 @@ mod declared {
     use super::*;
 
     /// Returns whether the effect of `first` must precede the effect of `second`, a later call of the same rank.
-    pub(super) fn ordered(network: Network, first: Call, second: Call) -> bool {
-        let weak = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+    /// `same_bulk` is true if both are words of one bulk put.
+    pub(super) fn ordered(network: Network, first: Call, second: Call, same_bulk: bool) -> bool {
+        let weak = matches!(network, Network::LatePuts | Network::UnorderedBulk | Network::OrderedBulk);
         let late = |call: Call| match call {
             Call::Put { .. } | Call::Start { .. } => weak,
-            Call::BulkPut { .. } => network == Network::UnorderedBulk,
+            Call::BulkPut { .. } => matches!(network, Network::UnorderedBulk | Network::OrderedBulk),
             _ => false,
         };
         match (first, second) {
@@ -1102,6 +1236,10 @@ mod declared {
             }
             (Call::Start { request, .. }, Call::Finish { request: finished, .. }) => request == finished,
             (Call::Put { at, .. }, Call::Put { at: then, .. }) => at.rank == then.rank,
+            (
+                Call::Put { at, .. } | Call::BulkPut { at, .. },
+                Call::Put { at: then, .. } | Call::BulkPut { at: then, .. },
+            ) => network == Network::OrderedBulk && at.rank == then.rank && !same_bulk,
             (
                 Call::Put { at, .. } | Call::Start { at, .. },
                 Call::Put { at: then, .. } | Call::Start { at: then, .. },
@@ -1155,7 +1293,10 @@ mod declared {
             }
             for (i, &(rank, call)) in calls.iter().enumerate().filter(|&(i, _)| !run.done[i]) {
                 let before = calls[..i].iter().enumerate().filter(|&(_, &(other, _))| other == rank);
-                if before.into_iter().any(|(j, &(_, first))| !run.done[j] && ordered(network, first, call)) {
+                let further = |&(_, call): &(usize, Call)| matches!(call, Call::BulkPut { first: false, .. });
+                let same_bulk = |j: usize| calls[j + 1..=i].iter().all(further);
+                let mut before = before.filter(|&(j, _)| !run.done[j]);
+                if before.any(|(j, &(_, first))| ordered(network, first, call, same_bulk(j))) {
                     continue;
                 }
                 let mut after = run.clone();
@@ -1205,14 +1346,20 @@ fn the_models_are_what_the_memory_model_says() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
-    let mut beyond_sc = 0;
+    let (mut beyond_sc, mut in_order, mut of_two_words) = (0, 0, 0);
     for number in 0..600 {
         let (ranks, steps) = [(1, 6), (2, 4), (3, 2)][number % 3];
         let words = [Rank(below(4) as u32).at(Disp(0)), Rank(below(4) as u32).at(Disp(64))];
         let (mut value, mut requests) = (0, 0);
-        let mut step = |started: &mut Vec<(u32, Address)>| {
+        let mut step = |started: &mut Vec<(u32, Address)>, before: Option<&Step>| {
             let at = words[below(2) as usize];
             value += 1;
+            if let Some(Call::BulkPut { at, first: true, .. }) = before.map(|step| step.call)
+                && words[0].rank == words[1].rank
+                && below(3) > 0
+            {
+                return bulk_further(if at == words[0] { words[1] } else { words[0] }, value);
+            }
             match below(13) {
                 10 | 11 => {
                     let op = match below(5) {
@@ -1247,18 +1394,29 @@ fn the_models_are_what_the_memory_model_says() {
         };
         let mut program = || -> Vec<Step> {
             let mut started = Vec::new();
-            (0..steps).map(|_| step(&mut started)).collect()
+            (0..steps).fold(Vec::new(), |mut program: Vec<Step>, _| {
+                program.push(step(&mut started, program.last()));
+                program
+            })
         };
         let programs = (0..ranks).map(|_| program()).collect();
         let test = Litmus { programs, ends: words.to_vec() };
+        let is_further = |step: &Step| matches!(step.call, Call::BulkPut { first: false, .. });
+        let has_two_words = test.programs.iter().flatten().any(is_further);
         let on = |network| test.outcomes(network);
         let sc = on(Network::Sc);
-        for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
+        for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::OrderedBulk, Network::Hca] {
             assert_eq!(on(network), declared::outcomes(&test, network), "program {number} on {network}: {test:?}");
         }
         assert!(sc.is_subset(&on(Network::LatePuts)) && sc.is_subset(&on(Network::HcaOwnerCpu)));
         assert!(on(Network::LatePuts).is_subset(&on(Network::UnorderedBulk)));
-        beyond_sc += usize::from(on(Network::UnorderedBulk) != sc);
+        let (ordered, unordered) = (on(Network::OrderedBulk), on(Network::UnorderedBulk));
+        assert!(sc.is_subset(&ordered) && ordered.is_subset(&unordered));
+        beyond_sc += usize::from(unordered != sc);
+        in_order += usize::from(ordered != unordered);
+        of_two_words += usize::from(has_two_words && ordered != sc && ordered != unordered);
     }
     assert!(beyond_sc > 50, "only {beyond_sc} programs had outcomes beyond sc");
+    assert!(in_order > 20, "only {in_order} programs had fewer outcomes with ordered puts");
+    assert!(of_two_words > 2, "only {of_two_words} of them had a bulk put of two words");
 }

@@ -460,6 +460,11 @@ impl Dynamic {
         }
     }
 
+    /// Returns whether memory of another rank was accessed through `target` since its last flush.
+    pub(crate) fn has_other_owner(&self, target: Rank) -> bool {
+        self.owners.borrow().iter().any(|&(accessed, _)| accessed == target)
+    }
+
     /// Flushes `target`, and the other ranks whose memory was accessed through it.
     pub(crate) fn flush<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         let mut flushed = ra.flush(target);

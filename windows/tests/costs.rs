@@ -1,7 +1,8 @@
 //! The costs of synchronization and communication in operations, which check the figures in the modules' documentation.
 
 use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
-use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, World};
+use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_windows::{
     AccumulateStrategy, Config, FenceAssert, FenceStrategy, LockKind, Op, PscwStrategy, Team, Window, WindowDisp,
 };
@@ -121,6 +122,119 @@ fn post_and_complete_cost_a_pair_of_ranks_one_message_each() {
             });
         }
     }
+}
+
+/// A handle that keeps its rank's puts to one target in order.
+struct InOrder<'a> {
+    inner: &'a Ranks<'a>,
+    view: WorldView,
+}
+
+impl<'a> InOrder<'a> {
+    fn new(inner: &'a Ranks<'a>) -> InOrder<'a> {
+        let mut capabilities = inner.capabilities();
+        capabilities.ordered_puts = true;
+        InOrder { inner, view: inner.view().clone().with_capabilities(capabilities) }
+    }
+}
+
+impl Fabric for InOrder<'_> {
+    fn view(&self) -> &WorldView {
+        &self.view
+    }
+
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        self.inner.word(at, op)
+    }
+
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.start_word(at, op, result) }
+    }
+
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.transfer(at, bytes, until) }
+    }
+
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.inner.done(request)
+    }
+
+    fn finish(&self, request: Request) -> Result<()> {
+        self.inner.finish(request)
+    }
+
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.inner.complete(target)
+    }
+
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.inner.wait_on(own, until, deadline)
+    }
+
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.inner.delay(delay)
+    }
+
+    fn clock(&self) -> Time {
+        self.inner.clock()
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        self.inner.extras()
+    }
+}
+
+/// The flushes of a complete after rank 0 has put to rank 1, where puts keep their order.
+fn flushes<'t, 'a: 't>(
+    ra: &Ranks<'_>,
+    window: &mut Window<'t, InOrder<'a>>,
+    put: impl Fn(&Window<'t, InOrder<'a>>) -> WindowDisp,
+) -> u64 {
+    let disp = put(window);
+    let (mut access, mut exposure) = window.pscw().unwrap();
+    if ra.rank() == Rank(1) {
+        exposure.post(&[Rank(0)]).unwrap().wait().unwrap();
+        return 0;
+    }
+    let accessed = access.start(&[Rank(1)]).unwrap();
+    accessed.at(Rank(1)).unwrap().put_value(disp, 7_u64).unwrap();
+    ra.reset();
+    accessed.complete().unwrap();
+    ra.take().flush.total()
+}
+
+/// The complete follows the data only if it is a put to the rank that has their memory.
+#[test]
+fn a_complete_that_follows_the_data_takes_no_flush() {
+    let ran = World::threads(2).run(|ra| {
+        let counted = Counted::new(ra);
+        let ra = InOrder::new(&counted);
+        let team = Team::new(&ra).unwrap();
+        let builder = |pscw| Window::builder(&team).config(Config { pscw, ..Config::default() });
+        let flags = || builder(PscwStrategy::Flags);
+        let first = |_: &Window<'_, _>| FIRST;
+        let by_flags = flushes(&counted, &mut flags().allocate(64).unwrap(), first);
+        let by_matching = flushes(&counted, &mut builder(PscwStrategy::Matching).allocate(64).unwrap(), first);
+        // The memory of all ranks is at rank 0, or else each part at its rank.
+        let mut shared = flags().allocate_shared(64).unwrap();
+        let elsewhere = flushes(&counted, &mut shared, first);
+        let apart = Config { alloc_shared_noncontig: true, ..Config::default() };
+        let apart = Config { pscw: PscwStrategy::Flags, ..apart };
+        let apart = flushes(&counted, &mut Window::builder(&team).config(apart).allocate_shared(64).unwrap(), first);
+        let attached = |inner| {
+            flushes(&counted, &mut flags().create_dynamic().unwrap(), |window| {
+                let mut at = [window.attach_window(inner).unwrap().0 as u64 * u64::from(team.rank().0)];
+                team.collectives().allreduce(&mut at, u64::max).unwrap();
+                WindowDisp(at[0] as i64)
+            })
+        };
+        let [own, other] = [attached(&flags().allocate(64).unwrap()), attached(&shared)];
+        [by_flags, by_matching, elsewhere, apart, own, other]
+    });
+    // A dynamic window flushes the target and the owner of its memory.
+    assert_eq!(ran.unwrap()[0], [0, 1, 1, 0, 0, 2]);
 }
 
 #[test]

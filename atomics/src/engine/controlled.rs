@@ -68,7 +68,7 @@ pub enum Call {
         /// The new value.
         value: u64,
     },
-    /// Posts a bulk put within one word: answered at once, visible at any time until a flush.
+    /// Posts one word of a bulk put: answered at once, visible at any time until a flush.
     BulkPut {
         /// The word.
         at: Address,
@@ -76,6 +76,9 @@ pub enum Call {
         mask: u64,
         /// The new values of these bits.
         value: u64,
+        /// True for the first word of a bulk put, false for its further words. These follow directly, and are words of the
+        /// same rank. The words of one bulk put have no order, even where puts keep theirs.
+        first: bool,
     },
     /// Answers the word, as part of a bulk get.
     BulkGet {
@@ -244,8 +247,8 @@ impl fmt::Display for Call {
             Call::FetchStore { at, value } => write!(f, "fetch_store({at}, {value:#x})"),
             Call::Get { at } => write!(f, "get({at})"),
             Call::Put { at, value } => write!(f, "put({at}, {value:#x})"),
-            Call::BulkPut { at, mask: u64::MAX, value } => write!(f, "bulk put({at}, {value:#x})"),
-            Call::BulkPut { at, mask, value } => write!(f, "bulk put({at}, {value:#x} in {mask:#x})"),
+            Call::BulkPut { at, mask: u64::MAX, value, .. } => write!(f, "bulk put({at}, {value:#x})"),
+            Call::BulkPut { at, mask, value, .. } => write!(f, "bulk put({at}, {value:#x} in {mask:#x})"),
             Call::BulkGet { at } => write!(f, "bulk get({at})"),
             Call::Start { request, at, op } => write!(f, "start #{request} {}", Call::new(at, op)),
             Call::Finish { request, at } => write!(f, "finish #{request} ({at})"),
@@ -549,7 +552,8 @@ impl<E: Executor> Fabric for Controlled<E> {
                 }
                 Bytes::Clear => {}
             }
-            self.make(Call::BulkPut { at, mask: u64::from_ne_bytes(mask), value: u64::from_ne_bytes(value) })?;
+            let (mask, value) = (u64::from_ne_bytes(mask), u64::from_ne_bytes(value));
+            self.make(Call::BulkPut { at, mask, value, first: from == 0 })?;
         }
         if until == Completion::Target && !matches!(bytes, Bytes::Get(_)) {
             self.complete(Some(at.rank()))?;

@@ -98,7 +98,8 @@ pub struct Capabilities {
     /// True if a posted word put may become visible after its call has returned.
     pub late_puts: bool,
     /// True if puts of a rank to one target, including bulk puts, take effect in the order of their calls. A rank that sees a word put
-    /// then finds the bytes of earlier bulk puts.
+    /// then finds the bytes of earlier bulk puts. The words of one bulk put have no order. Atomics, gets and started operations still wait
+    /// for no put.
     pub ordered_puts: bool,
     /// True if word puts are atomic with atomics on the same word. If not, an atomic of another rank that changes the word at the same time
     /// may lose the put: see the memory model. On Soft-RoCE of Linux 6.1 a `compare_and_swap` that fails may lose a put, too, which the

@@ -322,7 +322,7 @@ impl<T: 'static> World<T> {
             Call::Stored => Some(Answer::Done),
             Call::Get { at } | Call::BulkGet { at } => self.update(at, |old| old),
             Call::Put { at, value } | Call::Store { at, value } => self.post(rank, Post::new(at, What::Put(value))),
-            Call::BulkPut { at, mask, value } => self.post(rank, Post::new(at, What::Bulk { mask, value })),
+            Call::BulkPut { at, mask, value, .. } => self.post(rank, Post::new(at, What::Bulk { mask, value })),
             Call::Start { request, at, op } => self.post(rank, Post::new(at, What::Started { request, op })),
             Call::Finish { request, .. } => match self.results.remove(&(rank, request)) {
                 Some(old) => Some(Answer::Word(old)),

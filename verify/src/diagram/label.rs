@@ -85,7 +85,7 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
         Call::FetchStore { at, value: new } => format!("swap {} := {}", name(at), value(check, at, new)),
         Call::Get { at } => format!("get {}", name(at)),
         Call::Put { at, value: new } => format!("put {} := {}", name(at), value(check, at, new)),
-        Call::BulkPut { at, mask, value: new } => {
+        Call::BulkPut { at, mask, value: new, .. } => {
             let part = if mask == u64::MAX { String::new() } else { format!(" in {mask:#x}") };
             format!("bulk put {} := {}{part}", name(at), value(check, at, new & mask))
         }

@@ -87,7 +87,7 @@ impl Permutation {
             Call::FetchStore { at, value } => Call::FetchStore { at: self.address(at), value: word(value) },
             Call::Get { at } => Call::Get { at: self.address(at) },
             Call::Put { at, value } => Call::Put { at: self.address(at), value: word(value) },
-            Call::BulkPut { at, mask, value } => Call::BulkPut { at: self.address(at), mask, value },
+            Call::BulkPut { at, mask, value, first } => Call::BulkPut { at: self.address(at), mask, value, first },
             Call::BulkGet { at } => Call::BulkGet { at: self.address(at) },
             Call::Start { request, at, op } => {
                 Call::Start { request, at: self.address(at), op: self.operation(holds, op) }

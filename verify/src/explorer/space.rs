@@ -17,7 +17,7 @@ use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
 use crate::actor::word_of;
 use crate::counterexample::Choice;
-use crate::network::{Memory, Network};
+use crate::network::Memory;
 use crate::outcome::{GAVE_UP, RE_ENTERED, TOGETHER, TOLD, TOOK_OVER, WAITED};
 use crate::panics::lock;
 use crate::play::Section;
@@ -138,7 +138,7 @@ impl Space {
     /// The space of `check`.
     pub(super) fn new(check: &Arc<Check>, options: &Options, assumed: &Assumed, runs: Runs) -> Result<Space, Failure> {
         let mut learner = Learner::new(check, assumed.forget, assumed.experiments.clone(), runs)?;
-        let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
+        let late = check.network.puts_are_late();
         let order = match check.subject.claimed_order() {
             Order::WritersFirst if late => Order::None,
             order if options.order => order,

@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::node::NodeId;
 use super::order::Ahead;
-use crate::network::{Change, Deaths, Delivered, Memory, Posted};
+use crate::network::{Change, Deaths, Delivered, Memory, Posted, Sequence};
 
 /// One global state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,12 +128,18 @@ const HAS_RESULTS: u64 = NodeId::MAX as u64;
 /// The bit of an operation under way whose kind is encoded next.
 const HAS_MORE: u64 = 2;
 const AHEAD: u64 = 4;
+/// The bit of an operation under way without an order.
+const UNORDERED: u64 = 1;
 
 /// The kind of a put to some bits of a word; the other kinds are started operations.
 const MASKED: u8 = 5;
 
 /// The kind of a store.
 const STORED: u8 = 6;
+
+/// The kinds of an ordered bulk put's first and further words.
+const BULK_FIRST: u8 = 7;
+const BULK_FURTHER: u8 = 8;
 
 /// The kind of an operation, and its words.
 fn taken_apart(op: WordOp) -> (u8, [u64; 2]) {
@@ -181,6 +187,9 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
             push(bytes, posts.len() as u64);
             for post in posts {
                 let (more, first, second) = match post.change {
+                    Change::Put { mask, value } if let Sequence::Bulk { further } = post.sequence => {
+                        (Some((if further { BULK_FURTHER } else { BULK_FIRST }, mask)), value, None)
+                    }
                     Change::Put { mask: u64::MAX, value } => (None, value, None),
                     Change::Put { mask, value } => (Some((MASKED, mask)), value, None),
                     Change::Store { value, flushed } => (Some((STORED, u64::from(flushed))), value, None),
@@ -189,7 +198,8 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
                         (Some((kind, u64::from(request))), first, Some(second))
                     }
                 };
-                let head = u64::from(post.slot) << 3 | u64::from(post.ahead) << 2 | u64::from(post.unordered);
+                let unordered = post.sequence == Sequence::Unordered;
+                let head = u64::from(post.slot) << 3 | u64::from(post.ahead) << 2 | u64::from(unordered);
                 push(bytes, if more.is_some() { head | HAS_MORE } else { head });
                 if let Some((kind, number)) = more {
                     push(bytes, u64::from(kind));
@@ -295,14 +305,20 @@ pub(super) fn decode(
                 let number = if kind.is_some() { pull(bytes) } else { u64::MAX };
                 let Some(first) = values.word(pull(bytes)) else { return false };
                 let change = match kind {
-                    None | Some(MASKED) => Change::Put { mask: number, value: first },
+                    None | Some(MASKED | BULK_FIRST | BULK_FURTHER) => Change::Put { mask: number, value: first },
                     Some(STORED) => Change::Store { value: first, flushed: number != 0 },
                     Some(kind) => {
                         let Some(second) = values.word(pull(bytes)) else { return false };
                         Change::Start { request: number as u32, op: put_together(kind, [first, second]) }
                     }
                 };
-                posts.push(Posted { slot, target, unordered: head & 1 == 1, ahead: head & AHEAD != 0, change });
+                let sequence = match kind {
+                    Some(BULK_FIRST) => Sequence::Bulk { further: false },
+                    Some(BULK_FURTHER) => Sequence::Bulk { further: true },
+                    _ if head & UNORDERED != 0 => Sequence::Unordered,
+                    _ => Sequence::InOrder,
+                };
+                posts.push(Posted { slot, target, sequence, ahead: head & AHEAD != 0, change });
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::mutant::Rule::{Answer, AsStore, AsSwap, Change, Posted, Pretend, See,
 use crate::mutant::{
     Mutant, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, put, table, wait_until,
 };
-use crate::network::Network::{LatePuts, Sc, UnorderedBulk};
+use crate::network::Network::{Hca, LatePuts, OrderedBulk, Sc, UnorderedBulk};
 
 /// One lock_all in the master of the two-level policy.
 const ALL: u64 = 1 << 32;
@@ -15,6 +15,14 @@ const ALL: u64 = 1 << 32;
 /// All defects, each with the program that it breaks.
 pub fn defects() -> &'static [Mutant] {
     DEFECTS
+}
+
+/// The swap that stores what a put stores.
+fn by_swap(call: Call) -> Call {
+    match call {
+        Call::Put { at, value } => Call::FetchStore { at, value },
+        other => other,
+    }
 }
 
 const DEFECTS: &[Mutant] = table! {
@@ -34,6 +42,8 @@ const DEFECTS: &[Mutant] = table! {
     of ["pscw-flags-2"]
     "complete-no-flush" "complete notifies the targets before the puts have arrived"
         [Skip(flush())].on(UnorderedBulk);
+    "complete-by-atomic" "complete notifies the targets by an atomic, which does not follow the puts"
+        [Change(put("A.completions").another(), by_swap)].on(OrderedBulk);
     "start-no-wait" "start accepts posts that have not arrived"
         [Pretend(wait_until("A.posts"))].on(Sc);
     of ["pscw-matching-2"]
@@ -103,6 +113,16 @@ const DEFECTS: &[Mutant] = table! {
         [Posted(fetch_store("A.mode").of(0), 1)].on(LatePuts);
     "bias-no-flush" "a plain loop ends before its puts have arrived"
         [Skip(flush())].on(UnorderedBulk);
+    of ["messages-full-2"]
+    "message-no-flush" "the number of a packet's slot is put before its data have arrived"
+        [Skip(flush())].on(UnorderedBulk);
+    "message-by-atomic" "the number of a packet's slot is stored by an atomic, which does not follow the data"
+        [Change(put("ring.number").another(), by_swap)].on(OrderedBulk);
+    of ["messages-full-exchange"]
+    "message-number-put" "the number of a packet's slot is put where an atomic may lose a put"
+        [Posted(fetch_store("ring.number").another(), 0)].on(Hca);
+    "message-not-nudged" "a rank that shows room does not wake the ranks that wait for it"
+        [Skip(compare_and_swap("ring.number"))].on(Sc);
     of ["sum-u16-native"]
     "part-of-a-word-stored" "an element of 2 bytes is stored with the rest of its word as it was read"
         [AsStore(compare_and_swap("A.data"))].on(Sc);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::LINE;
+use rmalab_windows::messages::{ANY_SOURCE, ANY_TAG, Options, Tag};
 use rmalab_windows::{
     AccumulateStrategy, Assert, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Target, Team,
     Window, WindowDisp,
@@ -15,7 +16,7 @@ use rmalab_windows::{
 use super::{BYTES, Scene, WindowProgram, sees, step};
 use crate::Property::{MutualExclusion, NoLostUpdate, Order, Visibility};
 use crate::Result;
-use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
+use crate::network::Network::{self, Hca, LatePuts, OrderedBulk, Sc, UnorderedBulk};
 use crate::play::Stage;
 
 const FIRST: WindowDisp = WindowDisp(0);
@@ -23,18 +24,37 @@ const SECOND: WindowDisp = WindowDisp(8);
 
 /// `sc`, and the networks with late puts.
 const LATE: &[Network] = &[Sc, LatePuts, UnorderedBulk];
-/// The same, and the network whose atomics take two steps.
+/// The same, and the network with ordered puts, for code that asks for these.
+const PUTS: &[Network] = &[Sc, LatePuts, UnorderedBulk, OrderedBulk];
+/// All networks within the contract, for code that also asks for atomic puts.
+const ALL: &[Network] = &[Sc, LatePuts, UnorderedBulk, OrderedBulk, Hca];
+/// Those with late puts, and the network whose atomics take two steps.
 const ATOMICS: &[Network] = &[Sc, LatePuts, UnorderedBulk, Hca];
 /// The networks whose bulk puts are not late.
 const WORDS: &[Network] = &[Sc, LatePuts];
+
+/// Rings for the programs' messages, each of which has one slot.
+const MESSAGES: Options = Options { slots: 4, slot_bytes: 128, eager_limit: 1024 };
 
 /// All programs.
 pub fn programs() -> Vec<WindowProgram> {
     let mut all = Vec::new();
     let mut add = |name, about, ranks, windows: &[Config], networks, code: fn(Scene<'_, '_>) -> Result<()>| {
         let (windows, code) = (windows.to_vec(), Arc::new(code));
-        let (slots, bias, local_words, centralized) = (None, None, false, false);
-        all.push(WindowProgram { name, about, ranks, windows, slots, bias, local_words, centralized, networks, code });
+        all.push(WindowProgram {
+            name,
+            about,
+            ranks,
+            windows,
+            messages: None,
+            slots: None,
+            bias: None,
+            centralized: false,
+            networks,
+            claims_ordered_puts: false,
+            local_words: false,
+            code,
+        });
     };
 
     let fence = |fence| [Config { fence, ..Config::default() }];
@@ -50,24 +70,24 @@ pub fn programs() -> Vec<WindowProgram> {
     let pscw = |pscw| [Config { pscw, ..Config::default() }];
     let (flags, matching) = (pscw(PscwStrategy::Flags), pscw(PscwStrategy::Matching));
     let about = "each exposes to the previous rank, and puts to the next one; twice";
-    add("pscw-flags-ring", about, 3, &flags, LATE, pscw_ring);
-    add("pscw-matching-ring", about, 3, &matching, LATE, pscw_ring);
+    add("pscw-flags-ring", about, 3, &flags, PUTS, pscw_ring);
+    add("pscw-matching-ring", about, 3, &matching, PUTS, pscw_ring);
     let about = "each exposes to all others, and puts to all of them; 3 times";
-    add("pscw-flags-2", about, 2, &flags, LATE, |scene| pscw_all(scene, 3));
-    add("pscw-matching-2", about, 2, &matching, LATE, |scene| pscw_all(scene, 3));
+    add("pscw-flags-2", about, 2, &flags, PUTS, |scene| pscw_all(scene, 3));
+    add("pscw-matching-2", about, 2, &matching, PUTS, |scene| pscw_all(scene, 3));
     let about = "each exposes to all others, and puts to all of them; twice";
-    add("pscw-flags-3", about, 3, &flags, LATE, |scene| pscw_all(scene, 2));
-    add("pscw-matching-3", about, 3, &matching, LATE, |scene| pscw_all(scene, 2));
+    add("pscw-flags-3", about, 3, &flags, PUTS, |scene| pscw_all(scene, 2));
+    add("pscw-matching-3", about, 3, &matching, PUTS, |scene| pscw_all(scene, 2));
     let about = "two ranks expose to the third, which puts to both; twice";
-    add("pscw-flags-one", about, 3, &flags, LATE, pscw_one);
-    add("pscw-matching-one", about, 3, &matching, LATE, pscw_one);
+    add("pscw-flags-one", about, 3, &flags, PUTS, pscw_one);
+    add("pscw-matching-one", about, 3, &matching, PUTS, pscw_one);
 
     let about = "a fence epoch of A encloses an exposure and an access epoch of B, with puts to both; once";
     let two = |a: &[Config; 1], b: &[Config; 1]| [a[0], b[0]];
-    add("fence+pscw-flags-2", about, 2, &two(&dissemination, &flags), LATE, fence_round_pscw);
-    add("fence+pscw-flags-3", about, 3, &two(&dissemination, &flags), LATE, fence_round_pscw);
-    add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
-    add("fence+pscw-matching-3", about, 3, &two(&naive, &matching), LATE, fence_round_pscw);
+    add("fence+pscw-flags-2", about, 2, &two(&dissemination, &flags), PUTS, fence_round_pscw);
+    add("fence+pscw-flags-3", about, 3, &two(&dissemination, &flags), PUTS, fence_round_pscw);
+    add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), PUTS, fence_round_pscw);
+    add("fence+pscw-matching-3", about, 3, &two(&naive, &matching), PUTS, fence_round_pscw);
     let about = "exclusive locks of B inside a fence epoch of A; after the fence all ranks have counted";
     let policy = |policy| [Config { policy, ..Config::default() }];
     let policies = [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::McsRwRp].map(policy);
@@ -76,9 +96,9 @@ pub fn programs() -> Vec<WindowProgram> {
     add("fence+lock-per-target", about, 3, &two(&dissemination, per_target), LATE, fence_round_locks);
     add("fence+lock-mcs-rw-rp", about, 3, &two(&dissemination, global), LATE, fence_round_locks);
     let about = "lock_all of B inside exposure and access epochs of A; after wait the origin has counted";
-    add("pscw+lock_all-two-level", about, 3, &two(&flags, two_level), LATE, pscw_round_lock_all);
-    add("pscw+lock_all-per-target", about, 2, &two(&matching, per_target), LATE, pscw_round_lock_all);
-    add("pscw+lock_all-mcs-rw-rp", about, 3, &two(&flags, global), LATE, pscw_round_lock_all);
+    add("pscw+lock_all-two-level", about, 3, &two(&flags, two_level), PUTS, pscw_round_lock_all);
+    add("pscw+lock_all-per-target", about, 2, &two(&matching, per_target), PUTS, pscw_round_lock_all);
+    add("pscw+lock_all-mcs-rw-rp", about, 3, &two(&flags, global), PUTS, pscw_round_lock_all);
 
     let about = "one rank counts under exclusive locks, twice; the other one looks under lock_all, twice";
     add("1E1A-two-level", about, 2, two_level, LATE, |scene| counters(scene, 1, 2));
@@ -135,13 +155,25 @@ pub fn programs() -> Vec<WindowProgram> {
     add("free", about, 2, two_level, &[LatePuts], free);
 
     let about = "a ring of one slot: three ranks expose to the fourth; twice";
-    add("pscw-full-one", about, 4, &matching, LATE, pscw_one);
+    add("pscw-full-one", about, 4, &matching, PUTS, pscw_one);
+    let about = "one rank sends three messages of 48 bytes, which the other receives";
+    add("messages-2", about, 2, &[], ALL, |scene| messages(&scene, 3));
+    let about = "two ranks send a message of 48 bytes each to the third";
+    add("messages-3", about, 3, &[], ALL, |scene| messages(&scene, 1));
+    let about = "a ring of one slot: one rank sends two messages of 48 bytes, which the other receives";
+    add("messages-full-2", about, 2, &[], ALL, |scene| messages(&scene, 2));
+
+    let about = "rings of one slot: each sends two messages of 8 bytes to the other, and then receives two";
+    add("messages-full-exchange", about, 2, &[], &[Sc, LatePuts, Hca], |scene| exchange(&scene));
+
     let about = "rings of one slot: each exposes to all others, and puts to all of them; twice (by shuttle)";
     add("pscw-full-3", about, 3, &matching, &[], |scene| pscw_all(scene, 2));
     add("pscw-full-4", about, 4, &matching, &[], |scene| pscw_all(scene, 2));
     for program in &mut all {
         program.centralized = program.name.contains("centralized");
         program.slots = program.name.starts_with("pscw-full").then_some(1);
+        let slots = if program.name.contains("full") { 1 } else { 4 };
+        program.messages = program.name.starts_with("messages").then_some(Options { slots, ..MESSAGES });
         program.bias = match program.name {
             "bias-runs" => Some((2, 4, 1)),
             // Each run sets the mode to locked, and each single update sets it back to atomics.
@@ -604,4 +636,40 @@ fn free(mut scene: Scene<'_, '_>) -> Result<()> {
     team.collectives().barrier()?;
     let seen: u64 = window.local()?.load(SECOND)?;
     sees(Visibility, "the value put after the free", seen, &[value(before, 2)])
+}
+
+/// The last rank receives `count` messages of each other rank.
+fn messages(scene: &Scene<'_, '_>, count: u64) -> Result<()> {
+    let (me, last) = (scene.team.rank(), Rank(size(scene) - 1));
+    let messages = scene.messages.as_ref().expect("the program has messages");
+    // Longer data than words of puts carry.
+    let data = |from: Rank, number| [value(from, number); 6].map(u64::to_ne_bytes).concat();
+    if me != last {
+        for number in 0..count {
+            messages.send(last, Tag(1), &data(me, number)).map_err(rmalab_windows::Error::from)?;
+        }
+        return Ok(());
+    }
+    let mut received = vec![0; last.index()];
+    for _ in 0..count * last.index() as u64 {
+        let (got, status) = messages.recv_vec(ANY_SOURCE, ANY_TAG).map_err(rmalab_windows::Error::from)?;
+        let number = &mut received[status.from.index()];
+        sees(Visibility, "the message", got, &[data(status.from, *number)])?;
+        *number += 1;
+    }
+    Ok(())
+}
+
+/// Each of two ranks sends two messages to the other, and then receives two.
+fn exchange(scene: &Scene<'_, '_>) -> Result<()> {
+    let (me, other) = (scene.team.rank(), rank_after(scene, 1));
+    let messages = scene.messages.as_ref().expect("the program has messages");
+    for number in 0..2 {
+        messages.send(other, Tag(1), &value(me, number).to_ne_bytes()).map_err(rmalab_windows::Error::from)?;
+    }
+    for number in 0..2 {
+        let (got, _) = messages.recv_vec(other, ANY_TAG).map_err(rmalab_windows::Error::from)?;
+        sees(Visibility, "the message", got, &[value(other, number).to_ne_bytes().to_vec()])?;
+    }
+    Ok(())
 }

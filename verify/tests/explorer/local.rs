@@ -50,8 +50,8 @@ fn says_then_looks(between: Between, network: Network) -> Check {
 
 #[test]
 fn a_store_is_late_until_it_is_announced_and_flushed_or_fenced_for() {
-    for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
-        let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+    for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::OrderedBulk, Network::Hca] {
+        let late = network.puts_are_late();
         for (between, enough) in [
             (Between::Nothing, !late),
             (Between::Flush, !late),

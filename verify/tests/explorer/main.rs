@@ -29,7 +29,7 @@ use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, diagram, replay,
+    Check, Choice, Counterexample, Effect, Finding, Outcome, Property, Step, Subject, diagram, replay,
 };
 
 /// A check of `subject` on a network that is never late, with nothing done inside.
@@ -68,7 +68,7 @@ fn is_silent(check: &Check, rank: Rank, call: Call) -> bool {
         }
         Call::Now => !check.is_timed(rank) && check.scenario.lapses() == 0,
         Call::Flush { .. } | Call::Order { .. } | Call::Stored | Call::FenceEverywhere => {
-            !matches!(check.network, Network::LatePuts | Network::UnorderedBulk)
+            !check.network.puts_are_late()
         }
         _ => false,
     }

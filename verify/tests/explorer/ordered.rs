@@ -58,8 +58,8 @@ fn puts(between: Between, then: Then, network: Network) -> Check {
 
 #[test]
 fn an_ordered_put_comes_ahead_of_the_next_put_or_atomic_and_not_of_a_get() {
-    for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
-        let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+    for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::OrderedBulk, Network::Hca] {
+        let late = network.puts_are_late();
         for then in [Then::Put, Then::Swap, Then::Look] {
             let broken = if then == Then::Look { Property::MutualExclusion } else { Property::Visibility };
             for between in [Between::Nothing, Between::Order, Between::Flush] {

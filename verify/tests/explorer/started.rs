@@ -52,7 +52,7 @@ impl Protocol for StartedQueue {
     }
 }
 
-const ALL: [Network; 4] = [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca];
+const ALL: [Network; 5] = [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::OrderedBulk, Network::Hca];
 
 #[test]
 fn a_lock_on_started_operations_holds_and_the_oracle_agrees() {
@@ -134,7 +134,7 @@ fn tickets_drawn_by_simultaneous_operations_are_different() {
 
 #[test]
 fn reading_results_without_waiting_is_detected() {
-    for network in [Network::LatePuts, Network::UnorderedBulk] {
+    for network in [Network::LatePuts, Network::UnorderedBulk, Network::OrderedBulk] {
         let check = program(true, network);
         let outcome = run(&check, &plain());
         assert_eq!(verdict(&outcome), Some(Property::MutualExclusion), "{network}");

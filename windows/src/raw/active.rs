@@ -165,9 +165,11 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             requests.complete()?;
         } else {
             let group = self.epochs.group.borrow();
-            // Where puts keep their order, the word that reports the end follows the data.
-            let unordered = self.epochs.used.get() && !self.ra.capabilities().ordered_puts;
-            let flushes = group.iter().filter(|_| unordered).map(|&target| self.flush_target(target));
+            // Where puts keep their order, a put that reports the end follows the data.
+            let follows = self.ra.capabilities().ordered_puts && self.matching.completes_by_put();
+            let used = self.epochs.used.get();
+            let to_flush = |&target: &&Rank| used && !(follows && self.keeps_memory_of(*target));
+            let flushes = group.iter().filter(to_flush).map(|&target| self.flush_target(target));
             let flushed = flushes.fold(Ok(()), Result::and);
             // This is called even after a failure, since the targets wait for it. The error warns that data may be
             // missing.

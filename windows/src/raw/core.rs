@@ -136,6 +136,16 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
+    /// Returns whether all data that this rank has put to `target` since its last flush are in that rank's own memory, so
+    /// that they went where a word of the target goes.
+    pub(crate) fn keeps_memory_of(&self, target: Rank) -> bool {
+        match &self.memory {
+            Memory::Symmetric { .. } | Memory::Leased { .. } => true,
+            Memory::Table(parts) => parts[target.index()].place.rank == target,
+            Memory::Dynamic(dynamic) => !dynamic.has_other_owner(target),
+        }
+    }
+
     /// Like [`flush_target`](Self::flush_target), before the target is unlocked.
     #[inline(never)]
     pub(crate) fn flush_last(&self, target: Rank) -> Result<()> {

@@ -44,9 +44,10 @@
 //!
 //! For each pair of a target and an origin, in remote operations: flags take 1 put for the post and 1 for the complete,
 //! like MPICH-2's messages. Matching takes 2 for the post and 1 for the complete. Start and wait are local. Each target
-//! takes a flush, unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]).
-//! In the latter case the complete follows the data, as in MVAPICH2, and no rank waits for an acknowledgement. The
-//! memory of each rank is 2 p words and as many counts, or min(p, 64) + 2 words.
+//! takes a flush, unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`])
+//! and the complete is a put, by flags. In the latter case the complete follows the data, as in MVAPICH2, and no rank waits
+//! for an acknowledgement. The complete of matching is an atomic, which waits for no put. The memory of each rank is 2 p
+//! words and as many counts, or min(p, 64) + 2 words.
 //!
 //! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
 
@@ -205,6 +206,11 @@ impl Matching {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether [`complete`](Self::complete) notifies by puts. An atomic does not follow the rank's puts.
+    pub(super) fn completes_by_put(&self) -> bool {
+        matches!(self.state, MatchingState::Flags { .. })
     }
 
     /// Notifies the ranks of `group` that this rank has completed its access epoch.
