@@ -258,8 +258,6 @@ impl RawMutexTry for Cna {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use rmalab_atomics::{Counted, Rank};
 
     use super::*;
@@ -300,11 +298,11 @@ mod tests {
     }
 
     /// Returns the order of service of seven ranks, arriving from nodes A B A B B A C, and the remote operations of each release.
-    fn served(threshold: u32, scan: u32) -> Vec<(u32, u64)> {
-        /// Ranks 0 to 2 are the node A, 3 to 5 the node B, and 6 is the node C.
+    fn served(params: CnaParams) -> Vec<(u32, u64)> {
+        /// Ranks 0 to 2 are the node A, 3 to 5 the node B, and 6 is the node C, if nodes have three ranks.
         const ARRIVALS: [u32; 7] = [0, 3, 1, 4, 5, 2, 6];
-        let served = Mutex::new(Vec::new());
-        suite::scenario::<Exclusive<Cna>>(7, params(threshold, scan, 3), |ra, mut lock, place, _| {
+        let served = std::sync::Mutex::new(Vec::new());
+        suite::scenario::<Exclusive<Cna>>(7, params, |ra, mut lock, place, _| {
             let arrived = |turn: usize| suite::poll(ra, place.word(0), |tail| tail == pointer(Rank(ARRIVALS[turn])));
             let turn = ARRIVALS.iter().position(|&rank| rank == ra.rank().0).expect("a rank of the world");
             if turn > 0 {
@@ -332,7 +330,7 @@ mod tests {
 
     #[test]
     fn near_ranks_go_first_up_to_the_threshold() {
-        let order = |threshold, scan| served(threshold, scan).into_iter().map(|(rank, _)| rank).collect::<Vec<_>>();
+        let order = |most, scan| served(params(most, scan, 3)).into_iter().map(|(rank, _)| rank).collect::<Vec<_>>();
         // Once no rank of A is left, the secondary queue 3, 4, 5 goes ahead of 6.
         assert_eq!(order(64, 16), [0, 1, 2, 3, 4, 5, 6]);
         // After one pass, the secondary queue 3 goes ahead, and its node's 4 and 5 follow.
@@ -345,6 +343,8 @@ mod tests {
     #[test]
     fn releases_cost_what_the_head_says() {
         // The home is rank 3. 0: get, nil, wake-up. 1: two gets, link, nil, wake-up. 2: a get of nil, join, wake-up. 5: a get of nil, wake-up.
-        assert_eq!(served(64, 16), [(0, 3), (1, 5), (2, 3), (3, 1), (4, 1), (5, 2), (6, 1)]);
+        assert_eq!(served(params(64, 16, 3)), [(0, 3), (1, 5), (2, 3), (3, 1), (4, 1), (5, 2), (6, 1)]);
+        // All threads are ranks of one node of the topology: no release walks.
+        assert_eq!(served(params(64, 16, 0)), [0, 3, 1, 4, 5, 2, 6].map(|rank| (rank, 1)));
     }
 }

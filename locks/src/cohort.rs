@@ -228,34 +228,27 @@ mod tests {
         assert_eq!(suite::mutex_cost::<Cohort>(CohortParams::default()), (1, 1));
     }
 
-    /// Rank 0 holds the lock. Rank 2 of the other cohort arrives, and then rank 1 of rank 0's cohort.
-    fn served_after_rank_0(may_pass_local: u32) -> [u64; 2] {
-        let served = std::sync::Mutex::new([0; 2]);
-        suite::scenario::<Exclusive<Cohort>>(4, params(may_pass_local, 2), |ra, mut lock, place, word| {
+    /// The order of service. Rank 0 holds the lock until rank 4 of the other cohort has arrived, and then ranks 1 to 3 of its own cohort.
+    fn served(may_pass_local: u32) -> Vec<u32> {
+        let served = std::sync::Mutex::new(Vec::new());
+        suite::scenario::<Exclusive<Cohort>>(5, params(may_pass_local, 4), |ra, mut lock, place, _| {
+            let (rank, global_tail) = (ra.rank().0, place.word(0));
             let local_tail = Rank(0).at(place.node.plus(LINE));
-            let global_tail = place.word(0);
-            let is =
-                |at, rank| move |ra: &rmalab_atomics::Mapped| suite::poll(ra, at, |tail| tail == pointer(Rank(rank)));
-            match ra.rank() {
-                Rank(0) => {
-                    lock.acquire_write(ra)?;
-                    is(local_tail, 1)(ra)?;
-                }
-                Rank(1) => {
-                    is(global_tail, 2)(ra)?;
-                    lock.acquire_write(ra)?;
-                }
-                Rank(2) => {
-                    is(local_tail, 0)(ra)?;
-                    is(global_tail, 0)(ra)?;
-                    lock.acquire_write(ra)?;
-                }
-                _ => return Ok(()),
+            let is = |at, rank| suite::poll(ra, at, |tail| tail == pointer(Rank(rank)));
+            match rank {
+                0 => {}
+                4 => drop(is(global_tail, 0)?),
+                1 => drop(is(global_tail, 4)?),
+                _ => drop(is(local_tail, rank - 1)?),
             }
-            let turn = ra.fetch_add(word, 1)?;
-            if let Some(rank) = ra.rank().0.checked_sub(1) {
-                served.lock().unwrap()[rank as usize] = turn;
+            lock.acquire_write(ra)?;
+            if rank == 0 {
+                is(local_tail, 3)?;
+                for rank in 0..3 {
+                    suite::poll(ra, Rank(rank).at(place.node), |next| next != NIL)?;
+                }
             }
+            served.lock().unwrap().push(rank);
             lock.release_write(ra)
         });
         served.into_inner().unwrap()
@@ -263,7 +256,9 @@ mod tests {
 
     #[test]
     fn the_lock_is_passed_on_within_the_cohort_up_to_the_bound() {
-        assert_eq!(served_after_rank_0(1), [1, 2]);
-        assert_eq!(served_after_rank_0(0), [2, 1]);
+        assert_eq!(served(0), [0, 4, 1, 2, 3]);
+        assert_eq!(served(1), [0, 1, 4, 2, 3]);
+        assert_eq!(served(2), [0, 1, 2, 4, 3]);
+        assert_eq!(served(64), [0, 1, 2, 3, 4]);
     }
 }

@@ -91,3 +91,22 @@ impl<M: RawMutexTimed> RawRwLockTimed for Exclusive<M> {
         self.0.acquire_until(ra, deadline)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Tas, suite};
+
+    #[test]
+    fn a_free_mutex_is_acquired_ahead_of_the_deadline() {
+        suite::scenario::<Exclusive<Tas>>(1, Default::default(), |ra, mut lock, _, _| {
+            assert!(lock.try_acquire_read(ra)?);
+            assert!(!lock.try_acquire_read(ra)? && !lock.try_acquire_write(ra)?);
+            lock.release_read(ra)?;
+            assert!(lock.acquire_read_until(ra, Time(u64::MAX))?);
+            lock.release_read(ra)?;
+            assert!(lock.acquire_write_until(ra, Time(u64::MAX))?);
+            lock.release_write(ra)
+        });
+    }
+}

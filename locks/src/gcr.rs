@@ -298,4 +298,43 @@ mod tests {
             lock.release_write(ra)
         });
     }
+
+    #[test]
+    fn a_head_beside_active_ranks_waits_for_the_threshold() {
+        // Ranks 0 and 1 are active, and rank 2 is the head. Rank 0 approves it in its third release.
+        let world = World::threads(3).topology(Topology::one_node(3));
+        let body = |ra: &rmalab_atomics::Mapped| -> Result<()> {
+            let place = Place::alloc(ra, Rank(0), 0, node(0))?;
+            let mut gate = Gate::new(ra, Gcr::<Mcs>::NAME, place, 0, &params(2, 3))?;
+            let (at, waiting) = (gate.gate, pointer(Rank(2)));
+            match ra.rank() {
+                Rank(0) => {
+                    gate.enter(ra)?;
+                    suite::poll(ra, at, |gate| gate == 2 * ACTIVE + waiting)?;
+                    for _ in 0..2 {
+                        gate.leave(ra)?;
+                        assert_eq!(ra.get(at)?, ACTIVE + waiting);
+                        gate.enter(ra)?;
+                    }
+                    gate.leave(ra)?;
+                    assert_eq!(head(ra.get(at)?), NIL, "rank 2 is approved");
+                    suite::poll(ra, at, |gate| gate == 0)?;
+                }
+                Rank(1) => {
+                    suite::poll(ra, at, |gate| gate == ACTIVE)?;
+                    gate.enter(ra)?;
+                    // Until rank 0 has gone, and rank 2 is approved.
+                    suite::poll(ra, at, |gate| gate == ACTIVE)?;
+                    gate.leave(ra)?;
+                }
+                _ => {
+                    suite::poll(ra, at, |gate| gate == 2 * ACTIVE)?;
+                    gate.enter(ra)?;
+                    gate.leave(ra)?;
+                }
+            }
+            Ok(())
+        };
+        world.run(|ra| body(ra).unwrap()).unwrap();
+    }
 }

@@ -266,8 +266,6 @@ impl RawMutexTry for Malthusian {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use rmalab_atomics::{Counted, Rank};
 
     use super::*;
@@ -302,10 +300,10 @@ mod tests {
         }
     }
 
-    /// The order of service of six ranks that have arrived in the order of their numbers, and the remote operations of the releases.
-    fn served(period: u32) -> Vec<(u32, u64)> {
-        let served = Mutex::new(Vec::new());
-        suite::scenario::<Exclusive<Malthusian>>(6, params(period), |ra, mut lock, place, _| {
+    /// The order of service of ranks that have arrived in the order of their numbers, and the remote operations of the releases.
+    fn served(ranks: u32, period: u32) -> Vec<(u32, u64)> {
+        let served = std::sync::Mutex::new(Vec::new());
+        suite::scenario::<Exclusive<Malthusian>>(ranks, params(period), |ra, mut lock, place, _| {
             let arrived = |rank| suite::poll(ra, place.word(0), |tail| tail == pointer(Rank(rank)));
             let rank = ra.rank().0;
             if rank > 0 {
@@ -313,8 +311,8 @@ mod tests {
             }
             lock.acquire_write(ra)?;
             if rank == 0 {
-                arrived(5)?;
-                for rank in 0..5 {
+                arrived(ranks - 1)?;
+                for rank in 0..ranks - 1 {
                     suite::poll(ra, Rank(rank).at(place.node), |next| next != NIL)?;
                 }
             }
@@ -335,8 +333,10 @@ mod tests {
     #[test]
     fn the_oldest_passive_rank_returns_in_time() {
         // 0 makes 1 passive, and 2 makes 3 passive. 4 is the second release beside passive ranks, and takes 1 back.
-        let order: Vec<u32> = served(2).into_iter().map(|(rank, _)| rank).collect();
-        assert_eq!(order, [0, 2, 4, 1, 5, 3]);
+        let order = |ranks, period| served(ranks, period).into_iter().map(|(rank, _)| rank).collect::<Vec<_>>();
+        assert_eq!(order(6, 2), [0, 2, 4, 1, 5, 3]);
+        // 7 is the fourth such release, and takes 5, the newest, back.
+        assert_eq!(order(8, 5), [0, 2, 4, 6, 7, 5, 1, 3]);
     }
 
     /// 0 makes 1 passive, and 2 makes 3 passive. 5 finds the queue empty, and 3 returns before 1.
@@ -344,6 +344,6 @@ mod tests {
     fn surplus_ranks_are_passive_return_newest_first_and_cost_what_the_head_says() {
         // The home is rank 3, whose compare-and-swap is on its own word. 0: get, nil, wake-up. 2: get, nil, older, newer, wake-up. 4: get,
         // wake-up. 5: compare-and-swap, get, wake-up. 3: wake-up. 1: compare-and-swap.
-        assert_eq!(served(1000), [(0, 3), (2, 5), (4, 2), (5, 3), (3, 1), (1, 1)]);
+        assert_eq!(served(6, 1000), [(0, 3), (2, 5), (4, 2), (5, 3), (3, 1), (1, 1)]);
     }
 }

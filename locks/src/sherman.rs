@@ -205,4 +205,14 @@ mod tests {
         assert_eq!(globals(3), acquired_by([0, 0, 0, 3, 3]));
         assert_eq!(globals(1), acquired_by([0, 1, 2, 3, 4]));
     }
+
+    #[test]
+    fn each_node_queues_at_its_first_rank() {
+        suite::scenario::<Exclusive<Sherman>>(6, params(1, 2), |ra, mut lock, place, _| {
+            lock.acquire_write(ra)?;
+            let first = [0, 0, 2, 2, 4, 4].map(Rank)[ra.rank().0 as usize];
+            assert_ne!(ra.get(first.at(place.node.plus(LINE)))?, NIL, "the queue of {}", ra.rank());
+            lock.release_write(ra)
+        });
+    }
 }

@@ -18,7 +18,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | lock | words + 0 | 8 | home | bits 63–43 `rel`, 42–22 `rdr`, 21 `mode`, 20–0 `tail` |
 //! | suc | node + 0 | 8 | each rank | nil, or the pointer of the next writer |
-//! | note | node + 8 | 8 | each rank | 0, or the note of the writer ahead: bits 63–62 which note, 53–22 `k`, 21 `mode`, 20–0 `rel` |
+//! | note | node + 8 | 8 | each rank | 0, or the note of the writer ahead: bits 63–62 which note, 20–0 `rel`; of a handover also 53–22 `k`, 21 `mode` |
 //!
 //! `tail` is the pointer of the last writer that holds or waits, or nil. `rdr` counts the readers that hold or wait, and `rel` counts
 //! releases, modulo 2^21. At rest `rdr` and `tail` are 0, while `rel` and `mode` keep their values.
@@ -69,7 +69,7 @@ const MASK: u64 = (1 << BITS) - 1;
 /// The number of ranks that `tail` can name, and that `rdr` can count.
 const MAX_RANKS: u32 = MASK as u32;
 
-/// The bit of `mode`, in the lock's word and in notes.
+/// The bit of `mode`, in the lock's word and in notes of a handover.
 const MODE: u64 = 1 << BITS;
 
 /// One reader in `rdr`.
@@ -177,12 +177,12 @@ impl RawRwLock for ShiftLock {
         ra.order(ra.rank())?;
         let lock = self.enqueue(ra)?;
         self.k = 0;
-        self.seen = lock - tail(lock) + self.me;
         if tail(lock) != NIL {
             self.wait(ra, tail(lock))
         } else if readers(lock) != 0 {
             self.drain(ra, after(releases(lock), readers(lock)))
         } else {
+            self.seen = lock + self.me;
             Ok(())
         }
     }
@@ -211,7 +211,7 @@ impl RawRwLock for ShiftLock {
             let flip = if self.seen & MODE == 0 { MODE } else { MODE.wrapping_neg() };
             let lock = ra.fetch_add(self.lock, flip.wrapping_add(RELEASE))?;
             // This release counts as well.
-            MODE_CHANGED | (lock ^ MODE) & MODE | after(releases(lock), 1 + readers(lock))
+            MODE_CHANGED | after(releases(lock), 1 + readers(lock))
         };
         Ok(ra.put(rank_of(suc).at(self.note), note)?)
     }
@@ -236,10 +236,10 @@ impl ShiftLock {
         let note = ra.wait_until(self.note, Until::Ne(0))?;
         ra.put(ra.rank().at(self.note), 0)?;
         let rel = note & MASK;
-        self.seen = (rel * RELEASE) | (note & MODE) | self.me;
         if note & MODE_CHANGED != 0 {
             return self.drain(ra, rel);
         }
+        self.seen = (rel * RELEASE) | (note & MODE) | self.me;
         self.k = (note >> K) as u32;
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! the functions that end in `_on`, which also serve other backends. A violation panics.
 //!
 //! The critical section keeps two words of another rank equal, by single, slow remote operations. If a writer is not alone, or a reader is
-//! inside together with a writer, the words differ or an increment is lost. After the last release every word of the lock is zero again. No
-//! check depends on elapsed time.
+//! inside together with a writer, the words differ or an increment is lost. After the last release every word of the lock is zero again, and
+//! the words behind the lock's memory are unchanged. No check depends on elapsed time.
 //!
 //! Ranks meet before each round of acquisitions, so that no rank finishes before the others begin. They let each other run between
 //! single operations ([`Probed`]), so a lock that reads and writes its word in two steps fails. If no rank makes progress for 10 s
@@ -19,8 +19,10 @@ use rand::{RngExt, SeedableRng};
 use rmalab_atomics::{Address, Collectives, Counted, Probed, Rank, RemoteAtomics, Time, Topology, WORD, World};
 
 use crate::{Place, RawRwLock, RawRwLockTimed, Result};
+use margin::Margin;
 
 mod leases;
+mod margin;
 mod mutexes;
 mod recoverable_rw;
 mod resumable;
@@ -162,7 +164,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
     acquisitions: u32,
     writers: u32,
 ) -> Result<()> {
-    let place = Place::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
+    let (place, margin) = Margin::alloc(ra, middle(ra), L::words(ra.size()), L::NODE)?;
     let pair = Pair::alloc(ra)?;
     let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
@@ -193,6 +195,7 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         }
     }
     at_rest(ra, place, shared::<L>(ra), L::NODE_AT_REST)?;
+    margin.check(ra)?;
     assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
     Ok(())
 }

@@ -293,6 +293,35 @@ fn the_rules_are_kept() {
     keeps_the_rules::<NoCheck>(());
 }
 
+/// The rules also hold for locks that other code acquires and releases, of which the policy learns nothing.
+#[test]
+fn locks_by_other_code_keep_the_rules() {
+    let world = World::threads(2).run(|ra| {
+        let mut locks = WindowLocks::<TwoLevel>::new(ra, TwoLevelParams::default()).unwrap();
+        let (first, second, mut calls) = (Rank(0), Rank(1), 0);
+        assert!(matches!(locks.consistent(ra), Err(Error::NothingToDeclare { .. })));
+        let mut acquire = || {
+            calls += 1;
+            if calls % 2 == 1 { Ok(()) } else { Err(Error::NotLockedAll { rank: ra.rank() }) }
+        };
+        locks.lock_by(EXCLUSIVE, second, Assert::NoCheck, &mut acquire).unwrap();
+        assert!(locks.lock_by(SHARED, first, Assert::None, &mut acquire).is_err());
+        assert_eq!(locks.lock_of(second), Some((EXCLUSIVE, Assert::NoCheck)));
+        assert_eq!((locks.lock_of(first), locks.last_target()), (None, Some(second)));
+        locks.unlocked(second).unwrap();
+        assert!(matches!(locks.unlocked(second), Err(Error::NotLocked { .. })));
+        assert_eq!((locks.last_target(), locks.lock_of_all(), locks.holds_all()), (None, None, false));
+        locks.lock_all_by(Assert::NoCheck, &mut acquire).unwrap();
+        assert_eq!((locks.lock_of_all(), locks.holds_all()), (Some(Assert::NoCheck), true));
+        locks.unlocked_all().unwrap();
+        assert!(matches!(locks.unlocked_all(), Err(Error::NotLockedAll { .. })));
+        assert!(locks.lock_all_by(Assert::None, &mut acquire).is_err());
+        assert!(locks.is_idle());
+        assert_eq!(calls, 4);
+    });
+    world.unwrap();
+}
+
 /// NOCHECK skips the acquisition and the matching release, and nothing else.
 fn nocheck_skips<W: WindowLock>(params: W::Params) {
     let world = World::threads(2).run(|ra| {

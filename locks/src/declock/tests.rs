@@ -83,5 +83,12 @@ fn fields_hold_every_number_of_ranks() {
         assert_eq!((layout.head(none), layout.size(none), layout.excl(none)), (size.into(), 0, 0));
         assert!(1 << layout.k >= size && DecLock::words(size) >= LINE + (WORD << layout.k));
         assert!(64 - 2 * layout.w - layout.k >= 17, "bits of a version among {size} ranks");
+        // A writer comes after all of them, and is alone.
+        assert_eq!(layout.alone(size.into()), none + layout.draw(1));
+        let last = layout.head(u64::MAX);
+        assert_eq!(layout.after(last, 1), 0, "tickets wrap");
+        let much_later = layout.after(last, 1 << (16 + layout.k));
+        assert_eq!(layout.slot(much_later), layout.slot(last));
+        assert_ne!(layout.version(much_later), layout.version(last));
     }
 }

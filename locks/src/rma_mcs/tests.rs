@@ -26,12 +26,12 @@ fn one_level_is_first_come_first_served() {
 
 /// Rank 0 holds the lock. Rank 2, of the other node, waits for it, and then rank 1, of rank 0's node. Returns the order
 /// of the other ranks.
-fn served_with(t_l: u16) -> Vec<u32> {
+fn served_with(t_l: [u16; MAX_LEVELS]) -> Vec<u32> {
     let world = World::threads(4);
     let served = world.run(|ra| {
         let place = Place::alloc(ra, Rank(0), RmaMcs::WORDS, RmaMcs::NODE).unwrap();
         let turn = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
-        let mut lock = RmaMcs::bind(ra, place, blocks([2, 0, 0], t_l)).unwrap();
+        let mut lock = RmaMcs::bind(ra, place, RmaMcsParams { t_l, ..blocks([2, 0, 0], 1) }).unwrap();
         // Links at rank 0 to the ranks that wait behind its node, and behind rank 0 itself.
         let next = [1, 2].map(|level| Rank(0).at(lock.0.next(level)));
         let linked = |next, waiter| suite::poll(ra, next, |next| next == pointer(Rank(waiter))).unwrap();
@@ -56,8 +56,8 @@ fn served_with(t_l: u16) -> Vec<u32> {
 
 #[test]
 fn t_l_bounds_how_long_a_node_keeps_the_lock() {
-    assert_eq!(served_with(1), [0, 2, 1]);
-    assert_eq!(served_with(2), [0, 1, 2]);
+    assert_eq!(served_with([2, 1, 2, 2]), [0, 2, 1]);
+    assert_eq!(served_with([1, 2, 1, 1]), [0, 1, 2]);
 }
 
 #[test]
@@ -69,6 +69,18 @@ fn counts_are_of_levels() {
     let most = (1..u16::MAX).fold(ONCE, |lock, _| passed(lock, 4));
     assert_eq!(count(passed(most & !(1 << 16) | 1, 1), 1), 2, "a full count below changes nothing above");
     assert_eq!(count(ACQUIRE_PARENT, 1), 0);
+}
+
+#[test]
+fn the_words_of_four_levels_fill_the_node() {
+    let world = World::threads(16).run(|ra| {
+        let place = Place::alloc(ra, Rank(0), RmaMcs::WORDS, RmaMcs::NODE).unwrap();
+        let RmaMcs(tree) = RmaMcs::bind(ra, place, blocks([8, 4, 2], 1)).unwrap();
+        let (nexts, tails) = ((1..=4).map(|level| tree.next(level)), (2..=4).map(|level| tree.tail(level).disp));
+        let words: Vec<Disp> = std::iter::once(tree.status()).chain(nexts).chain(tails).collect();
+        assert_eq!(words, (0..NODE / WORD).map(|word| place.node.word(word)).collect::<Vec<_>>());
+    });
+    world.unwrap();
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub fn mutex<L: RawMutex>(params: L::Params) {
 
 /// One rank's part of [`mutex`]: exclusion, no lost wake-up, and rest.
 pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params, acquisitions: u32) -> Result<()> {
-    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let (place, margin) = Margin::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let pair = Pair::alloc(ra)?;
     let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
@@ -31,6 +31,7 @@ pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Param
         lock.release(ra)?;
     }
     at_rest(ra, place, if L::RESTS_AT_ZERO { L::WORDS } else { 0 }, L::NODE_AT_REST)?;
+    margin.check(ra)?;
     assert_eq!(pair.check(ra)?, u64::from(acquisitions) * u64::from(ra.size()), "increments");
     Ok(())
 }
