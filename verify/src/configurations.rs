@@ -333,6 +333,15 @@ const BRAVO: &[Row] = &[
     (Sc, Long, &["2R2Wx2"]),
 ];
 
+/// With one acquisition for each rank, its parameter plays no part: such scenarios are those of `bravo`, state by state.
+const BRAVO_1: &[Row] = &[
+    (Sc, Plain, &["2R1Wx2", "1R2Wx2"]),
+    (LatePuts, Plain, &["2R1Wx2", "1R2Wx2"]),
+    (UnorderedBulk, Data, &["1R1Wx2"]),
+    (Hca, Plain, &["2R1Wx1"]),
+    (Sc, Long, &["2R2Wx2"]),
+];
+
 const MCS_RW_NEUTRAL: &[Row] = &[
     (Sc, Plain, &["3R1Wx1", "3Rx1+1Wx2", "2R2Wx2"]),
     (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
@@ -535,7 +544,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("big-reader", _) => BIG_READER,
         ("big-reader-fence", _) => BIG_READER_FENCE,
         ("brlock", _) => BRLOCK,
-        ("bravo" | "bravo-1", _) => BRAVO,
+        ("bravo", _) => BRAVO,
+        ("bravo-1", _) => BRAVO_1,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("declock", _) => DECLOCK,
         ("dslr-wide", _) => DSLR_WIDE,
