@@ -140,23 +140,20 @@ impl<L: RecoverableRw> WindowLock for RobustGlobal<L> {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
-    use rmalab_atomics::{Mapped, WORD, World};
+    use rmalab_atomics::WORD;
 
     use super::*;
-    use crate::{Exclusive, RobustRw, RobustTas};
+    use crate::{Exclusive, RobustRw, RobustTas, suite};
 
     /// Rank 1 fails while it holds the lock. Rank 0 is told, and does not declare the data consistent.
     fn give_up<L: RecoverableRw<Params: Default>>() {
-        const DIED: &str = "rank 1 dies";
-        let body = |ra: &Mapped| -> Result<()> {
+        suite::with_deaths(2, |ra| {
             let mut lock = RobustGlobal::<L>::new(ra, GlobalParams::default())?;
             let entered = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
             if ra.rank() == Rank(1) {
                 let _ = lock.recoverable_lock(ra, LockKind::Exclusive, Rank(0))?;
                 ra.put(entered, 1)?;
-                resume_unwind(Box::new(DIED));
+                suite::die();
             }
             while ra.get(entered)? == 0 {
                 std::thread::yield_now();
@@ -169,10 +166,7 @@ mod tests {
                 assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{target}: {refused:?}");
             }
             Ok(())
-        };
-        let world = || World::threads(2).run(|ra| body(ra).unwrap());
-        let panic = catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
-        assert_eq!(panic.downcast_ref::<&str>(), Some(&DIED), "rank 0 has panicked");
+        });
     }
 
     #[test]

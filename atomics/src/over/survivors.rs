@@ -188,10 +188,25 @@ mod tests {
 
     const DIED: &str = "it dies";
 
-    /// Runs `body` on threads, where a rank ends by that panic.
+    /// Runs `body` on threads, where at least one rank ends by [`die`]. Panics if another rank panics.
     fn with_deaths(ranks: u32, body: impl Fn(&Mapped) + Sync) {
-        let died = catch_unwind(AssertUnwindSafe(|| World::threads(ranks).run(|ra| body(ra)))).unwrap_err();
-        assert_eq!(died.downcast_ref::<&str>(), Some(&DIED), "another rank has panicked");
+        // The world ends with the first panic, which is that of the rank that dies.
+        let others = Mutex::new(None);
+        let world = || {
+            World::threads(ranks).run(|ra| {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(ra))) {
+                    if panic.downcast_ref::<&str>() != Some(&DIED) {
+                        others.lock().unwrap().get_or_insert(panic);
+                    }
+                    die();
+                }
+            })
+        };
+        let died = catch_unwind(AssertUnwindSafe(world)).unwrap_err();
+        if let Some(panic) = others.into_inner().unwrap() {
+            resume_unwind(panic);
+        }
+        assert_eq!(died.downcast_ref::<&str>(), Some(&DIED));
     }
 
     fn die() -> ! {

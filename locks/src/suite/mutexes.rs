@@ -1,7 +1,5 @@
 //! The mutexes' part of the suite.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use rmalab_atomics::{Rank, RemoteAtomics};
 
 use super::*;
@@ -193,16 +191,11 @@ pub fn recoverable_cost<L: Recoverable>(params: L::Params) -> (u64, u64) {
 pub fn recoverable<L: Recoverable>(params: L::Params) {
     on_threads(|ra| recoverable_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
     for size in SIZES.into_iter().filter(|&size| size > 2) {
-        for die in [Death::Inside, Death::Outside] {
-            let world =
-                || on_threads_of(size, |ra| survived_on::<L, _>(ra, params, die, || resume_unwind(Box::new(DIED))));
-            let panic = catch_unwind(AssertUnwindSafe(world)).expect_err("rank 1 dies");
-            assert_eq!(panic.downcast_ref::<&str>(), Some(&DIED), "another rank has panicked");
+        for death in [Death::Inside, Death::Outside] {
+            with_deaths(size, |ra| survived_on::<L, _>(ra, params, death, || die()));
         }
     }
 }
-
-pub(super) const DIED: &str = "rank 1 dies";
 
 /// One rank's part of [`recoverable`] without deaths.
 pub fn recoverable_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
