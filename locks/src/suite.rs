@@ -11,10 +11,7 @@
 //! single operations ([`Probed`]), so a lock that reads and writes its word in two steps fails. If no rank makes progress for 10 s
 //! ([`set_patience`]), the suite ends with an error that names the lock, the rank, the operation and the word.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -24,12 +21,14 @@ use rmalab_atomics::{Address, Collectives, Counted, Probed, Rank, RemoteAtomics,
 use crate::{Place, RawRwLock, RawRwLockTimed, Result};
 use margin::Margin;
 
+mod deaths;
 mod leases;
 mod margin;
 mod mutexes;
 mod recoverable_rw;
 mod resumable;
 
+pub(crate) use deaths::{die, with_deaths};
 pub use leases::{leases, leases_on, taken_over_on};
 pub use mutexes::{
     Death, mutex, mutex_cost, mutex_costs_in_turn, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try,
@@ -149,37 +148,6 @@ fn on_threads_of<T: Send>(size: u32, body: impl Fn(&rmalab_atomics::Mapped) -> R
     World::threads(size)
         .run(|ra| body(ra).unwrap_or_else(|error| panic!("{}: {error}", ra.rank())))
         .expect("a world of threads")
-}
-
-/// The panic of a rank that dies.
-pub(crate) const DIED: &str = "this rank dies";
-
-/// Ends the calling rank of [`with_deaths`].
-pub(crate) fn die() -> ! {
-    resume_unwind(Box::new(DIED))
-}
-
-/// Runs `body` on each rank of a world of `size` threads, where at least one rank [dies](die). Panics if another rank panics.
-pub(crate) fn with_deaths(size: u32, body: impl Fn(&rmalab_atomics::Mapped) -> Result<()> + Sync) {
-    let is_death = |panic: &(dyn Any + Send)| panic.downcast_ref::<&str>() == Some(&DIED);
-    // The world ends with the first panic, which is that of the rank that dies.
-    let others = Mutex::new(None);
-    let survive = |ra: &rmalab_atomics::Mapped| {
-        let ended = catch_unwind(AssertUnwindSafe(|| {
-            body(ra).unwrap_or_else(|error| panic!("{}: {error}", ra.rank()));
-        }));
-        if let Err(panic) = ended {
-            if !is_death(&*panic) {
-                others.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
-            }
-            die();
-        }
-    };
-    let died = catch_unwind(AssertUnwindSafe(|| World::threads(size).run(survive))).expect_err("a rank dies");
-    if let Some(panic) = others.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        resume_unwind(panic);
-    }
-    assert!(is_death(&*died), "a rank dies");
 }
 
 /// Checks a reader-writer lock against its trait, on threads.
@@ -370,33 +338,4 @@ pub fn scenario<L: RawRwLock>(
         let word = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
         body(ra, L::bind(ra, place, params)?, place, word)
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn a_death_amid(survive: impl Fn() + Sync) {
-        with_deaths(3, |ra| {
-            if ra.rank() == Rank(1) {
-                die();
-            }
-            while ra.failed()?.is_empty() {
-                std::thread::yield_now();
-            }
-            survive();
-            Ok(())
-        });
-    }
-
-    #[test]
-    fn survivors_may_go_on() {
-        a_death_amid(|| ());
-    }
-
-    #[test]
-    #[should_panic(expected = "a survivor finds a fault")]
-    fn a_panic_after_the_death_is_passed_on() {
-        a_death_amid(|| panic!("a survivor finds a fault"));
-    }
 }
