@@ -90,7 +90,6 @@
 //! held. The last holder of such a leaf adds 1 to its unlock_all, and 1 on the leaf. The first lock_all of a gate after it was closed: 3
 //! for the phase lock, 1 in the tree (one a level for the first gate below a word), and 12 on the node.
 
-use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
@@ -99,10 +98,11 @@ use crate::qnode::{pointer, rank_of};
 use crate::{Error, LINE, LockKind, Mcs, McsRwNeutral, Place, RawMutex, RawRwLock, Result, WindowLock};
 
 mod target;
-mod tree;
+pub(crate) mod tree;
 
 use target::Targets;
-use tree::Tree;
+pub use tree::PART;
+use tree::{Tree, blocks, update};
 
 /// In a gate: lock_all may come in.
 const OPEN: u64 = 1;
@@ -110,14 +110,6 @@ const OPEN: u64 = 1;
 const HOLDER: u64 = 1 << 32;
 /// In a leaf: the rank that has closed its gate.
 const CLOSER: u64 = HOLDER - 1;
-
-/// The largest number of ranks in a leaf by default, if it divides a node. A leaf's word goes from core to core; each rank waits for it.
-pub const PART: u32 = 4;
-
-/// The largest number of leaves of a gate. Each leaf takes a line in every rank's memory.
-const LEAVES: u32 = 16;
-/// Words from one leaf to the next.
-const STRIDE: usize = (LINE / WORD) as usize;
 
 /// The parameters of [`Hierarchical`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -176,15 +168,7 @@ impl WindowLock for Hierarchical {
             return Err(Error::TooManyRanks { lock: Self::NAME, size, limit: target::RANKS });
         }
         within(Self::NAME, "fan_out", params.fan_out, tree::FAN_OUTS)?;
-        let leaf = match params.leaf {
-            0 => {
-                let node = ra.topology().ranks_per_node().max(1);
-                (2..=PART).rev().find(|part| node.is_multiple_of(*part)).unwrap_or(node)
-            }
-            leaf => leaf,
-        };
-        let in_node = (ra.topology().ranks_per_node() / leaf).max(1);
-        let leaves = (1..=LEAVES).rev().find(|&leaves| in_node.is_multiple_of(leaves)).unwrap_or(1);
+        let (leaf, leaves) = blocks(ra.topology(), params.leaf, u32::MAX);
         let gate = leaf * leaves;
         let first = Rank(rank.0 / gate * gate);
         let mut tree = Tree::new(root, size, gate, params.fan_out);
@@ -310,7 +294,8 @@ impl Hierarchical {
     /// Closes these gates, all at the same time. Returns the number of their leaves that still have holders.
     fn close<A: RemoteAtomics + ?Sized>(&self, ra: &A, gates: &[u64]) -> Result<u64> {
         update(ra, gates.iter().map(|&gate| self.tree.child(gate).at(self.words).unwatched()), WordOp::FetchStore(0))?;
-        let held = self.held(ra, gates)?;
+        let held = self.tree.held(ra, gates, self.words.plus(5 * LINE), self.leaves)?;
+        let held: Vec<Address> = held.into_iter().map(|(leaf, _)| leaf).collect();
         let closer = pointer(ra.rank());
         let seen = update(ra, held.iter().copied(), WordOp::FetchAdd(closer))?;
         // The holders may have left in between (I5).
@@ -319,31 +304,6 @@ impl Hierarchical {
         let done = seen.into_iter().filter(|&seen| seen == closer).count();
         Ok((held.len() - done) as u64)
     }
-
-    /// Returns the leaves of these gates in which a rank is counted.
-    fn held<A: RemoteAtomics + ?Sized>(&self, ra: &A, gates: &[u64]) -> Result<Vec<Address>> {
-        let leaves = self.leaves as usize;
-        // From the word of a gate's first leaf to the word of its last leaf.
-        let words = (leaves - 1) * STRIDE + 1;
-        let len = words * WORD as usize;
-        let first = self.words.plus(5 * LINE);
-        let at = |gate: u64| self.tree.child(gate).at(first).unwatched();
-        let pieces = gates.iter().enumerate().map(|(i, &gate)| Piece { offset: i * len, at: at(gate), len });
-        let counts = Owned::get(ra, vec![0_u64; gates.len() * words], pieces)?.wait()?;
-        let leaf = |gate, leaf: usize| self.tree.child(gate).at(first.plus(leaf as u64 * LINE)).unwatched();
-        let of_gate = |(&gate, counts): (&u64, &[u64])| {
-            let held: Vec<Address> = (0..leaves).filter(|&i| counts[i * STRIDE] != 0).map(|i| leaf(gate, i)).collect();
-            held
-        };
-        Ok(gates.iter().zip(counts.chunks(words)).flat_map(of_gate).collect())
-    }
-}
-
-/// Performs one operation on all of these words, at the same time. Returns their old values.
-fn update<A: RemoteAtomics + ?Sized>(ra: &A, words: impl Iterator<Item = Address>, op: WordOp) -> Result<Vec<u64>> {
-    let words: Vec<Address> = words.collect();
-    let results = vec![0; words.len()];
-    Ok(Owned::update(ra, results, words.into_iter().map(|at| (at, op)))?.wait()?)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | mutex whose holder loses it after a time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
 //! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
-//! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`], [`RobustTwoLevel`] | [`WindowLocks`] |
+//! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`], [`RobustTwoLevel`], [`RobustHierarchical`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its documentation names the paper, the properties and how they were checked, and the words of memory. The
 //! invariants, the memory ordering, the deviations from the paper, and the cost follow. [`Policy`] is a policy that is chosen by name.
@@ -57,6 +57,7 @@ pub mod rma_mcs;
 pub mod rma_rw;
 pub mod rme_mcs;
 pub mod robust_global;
+pub mod robust_hierarchical;
 pub mod robust_mcs;
 pub mod robust_rw;
 pub mod robust_tas;
@@ -113,6 +114,7 @@ pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};
 pub use rme_mcs::RmeMcs;
 pub use robust_global::RobustGlobal;
+pub use robust_hierarchical::{RobustHierarchical, RobustHierarchicalParams};
 pub use robust_mcs::RobustMcs;
 pub use robust_rw::RobustRw;
 pub use robust_tas::RobustTas;

@@ -19,8 +19,8 @@ use crate::{
     ALock, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw,
     Global, Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck,
     OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal,
-    RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
-    WindowLock,
+    RobustHierarchical, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw,
+    Ticket, TwoLevel, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, the call of a visitor, or whether it is a mutex.
@@ -310,6 +310,8 @@ policies! {
     robust_rw_lock RobustRw: RobustRw;
     /// [`TwoLevel`] whose targets outlive their holders: a recoverable lock takes a target over from a failed one ([`RobustTwoLevel`]).
     policy RobustTwoLevel: RobustTwoLevel;
+    /// [`Hierarchical`] whose targets and gates outlive their holders, with the targets of [`RobustTwoLevel`] ([`RobustHierarchical`]).
+    policy RobustHierarchical: RobustHierarchical;
     /// No lock at all; the caller guarantees that none is needed ([`NoCheck`]).
     policy NoCheck: NoCheck;
 }

@@ -32,7 +32,8 @@
 //!
 //! | word | displacement | width | home | values |
 //! | --- | --- | --- | --- | --- |
-//! | master, high half | `words` | 32 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or wait in, lock_all |
+//! | master, bit 63 | `words` | 1 bit | [`RobustTwoLevelParams::master`] | 1 only under [`robust-hierarchical`](crate::robust_hierarchical): its gates may be open |
+//! | master, bits 62–32 | `words` | 31 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or wait in, lock_all |
 //! | master, bit 31 | `words` | 1 bit | [`RobustTwoLevelParams::master`] | 1 when some target is not recoverable |
 //! | master, the rest | `words` | 31 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or attempt, an exclusive lock |
 //! | repairer | `words` + 8 | 64 bits | [`RobustTwoLevelParams::master`] | as in [`robust-tas`](crate::robust_tas): the rank that repairs |
@@ -96,24 +97,34 @@ mod repair;
 
 use announced::begin;
 
+/// In the master: gates may be open. Like a lock_all, that keeps out exclusive locks. It belongs to no rank.
+pub(crate) const GATES: u64 = 1 << 63;
 /// One rank in the high half of the master: in lock_all.
-const ALL: u64 = 1 << 32;
+pub(crate) const ALL: u64 = 1 << 32;
 /// One rank in the low half of the master: in an exclusive lock.
-const EXCLUSIVE: u64 = 1;
+pub(crate) const EXCLUSIVE: u64 = 1;
 /// In the master: some target is not recoverable.
 const SOME_LOST: u64 = 1 << 31;
 /// One rank in the high half of the target: in a shared lock.
 const SHARED: u64 = 1 << 32;
 /// The low half of a word.
-const LOW: u64 = u32::MAX as u64;
+pub(crate) const LOW: u64 = u32::MAX as u64;
 /// The owner of a target that no rank can lock any more.
 const NOT_RECOVERABLE: u64 = LOW;
 
 /// The announcement of a rank.
 const CHANGES: u64 = 1;
-const IN_ALL: u64 = 2;
-const IN_EXCLUSIVES: u64 = 4;
+pub(crate) const IN_ALL: u64 = 2;
+pub(crate) const IN_EXCLUSIVES: u64 = 4;
 const NUMBER: u64 = 8;
+
+/// The result of an attempt at an exclusive lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attempt {
+    Success,
+    /// The attempt has left no trace. This was the master's word if it refused the attempt, and otherwise less than [`ALL`].
+    Refused(u64),
+}
 
 /// The parameters of [`RobustTwoLevel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,7 +153,7 @@ pub struct RobustTwoLevel {
     /// True if it owns them only until then: under a shared lock or a lock_all.
     gives_back: bool,
     /// True if this rank has locked by the calls that go on after failures.
-    recovers: bool,
+    pub(crate) recovers: bool,
     backoff: BackoffState,
     repairs: RobustTas,
 }
@@ -180,7 +191,7 @@ impl WindowLock for RobustTwoLevel {
 
     #[inline(always)]
     fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
-        self.lock_one(ra, kind, target, false).map(drop)
+        self.lock_one(ra, kind, target, false, no_gates).map(drop)
     }
 
     #[inline(always)]
@@ -218,7 +229,7 @@ impl WindowLock for RobustTwoLevel {
     #[inline(always)]
     fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
         self.recovers = true;
-        self.lock_one(ra, kind, target, true)
+        self.lock_one(ra, kind, target, true, no_gates)
     }
 
     #[inline(always)]
@@ -247,18 +258,25 @@ impl WindowLock for RobustTwoLevel {
     }
 }
 
+/// Closes no gates: none is ever open.
+fn no_gates<A: ?Sized>(_: &mut RobustTwoLevel, _: &A) -> Result<()> {
+    Ok(())
+}
+
 impl RobustTwoLevel {
     fn word_of(&self, target: Rank) -> Address {
         target.at(self.target).unwatched()
     }
 
+    /// Locks a target. `close` closes all gates, and counts this rank as exclusive.
     #[inline(always)]
-    fn lock_one<A: RemoteAtomics + ?Sized>(
+    pub(crate) fn lock_one<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
         kind: LockKind,
         target: Rank,
         recovers: bool,
+        close: impl FnMut(&mut RobustTwoLevel, &A) -> Result<()>,
     ) -> Result<Entry> {
         if !self.told.is_empty() {
             return Err(Error::Inconsistent { rank: self.me, target });
@@ -268,32 +286,52 @@ impl RobustTwoLevel {
                 let word = self.count_shared(ra, target, SHARED)?;
                 if word & LOW == NIL { Ok(Entry::Clean) } else { self.wait_for_owner(ra, target, word, recovers) }
             }
-            LockKind::Exclusive if self.attempt(ra, target)? => Ok(Entry::Clean),
-            LockKind::Exclusive => self.retry(ra, target, recovers),
+            LockKind::Exclusive => match self.attempt(ra, target)? {
+                Attempt::Success => Ok(Entry::Clean),
+                Attempt::Refused(master) => self.retry(ra, target, master, recovers, close),
+            },
         }
     }
 
     /// Makes the first attempt at an exclusive lock. It takes the paper's step in the master.
     #[inline(always)]
-    fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
+    fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<Attempt> {
         if self.exclusives > 0 {
-            return self.takes(ra, target);
+            return Ok(if self.takes(ra, target)? { Attempt::Success } else { Attempt::Refused(0) });
         }
         let (own, announced) = (self.own_announced(ra), self.announced);
         begin(&own, announced)?;
-        if ra.fetch_add(self.master.unwatched(), EXCLUSIVE)? >= ALL || !self.takes(ra, target)? {
-            return self.retreat(ra);
+        let master = ra.fetch_add(self.master.unwatched(), EXCLUSIVE)?;
+        if master >= ALL || !self.takes(ra, target)? {
+            self.retreat(ra)?;
+            return Ok(Attempt::Refused(master));
         }
         self.end(&own, announced ^ IN_EXCLUSIVES)?;
-        Ok(true)
+        Ok(Attempt::Success)
     }
 
     /// Ends an attempt that has failed.
     #[inline(never)]
-    fn retreat<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+    fn retreat<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
-        self.end(&self.own_announced(ra), self.announced)?;
-        Ok(false)
+        self.end(&self.own_announced(ra), self.announced)
+    }
+
+    /// Returns the address of the master.
+    #[cfg(test)]
+    pub(crate) fn word_of_master(&self) -> Address {
+        self.master
+    }
+
+    /// Returns the master's word.
+    pub(crate) fn master_word<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
+        Ok(ra.get(self.master)?)
+    }
+
+    /// Returns whether this rank is counted in the master as exclusive. Each owner of a target is.
+    #[inline(always)]
+    fn is_counted(&self) -> bool {
+        self.announced & IN_EXCLUSIVES != 0
     }
 
     /// Takes the target if it is free. This rank is counted in the master.

@@ -6,9 +6,9 @@ use rmalab_locks::{
     ALock, ALockParams, BigReader, BrLock, Bravo, Clh, ClhParams, Cna, CnaParams, Cohort, DecLock, DslrWide,
     DslrWideParams, Error, Gcr, GcrParams, GcrRw, Hapax, Hierarchical, HierarchicalParams, Lease, Malthusian,
     MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock,
-    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket,
-    RobustTwoLevel, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    WindowLock,
+    Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustHierarchical, RobustHierarchicalParams,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShermanParams, ShiftLock, ShiftLockParams,
+    Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -102,7 +102,7 @@ fn all() -> Vec<(&'static str, Made)> {
         RmaMcs, RmeMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, BrLock, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
-    let policies = by_default!(policy: Hierarchical, RobustTwoLevel, TwoLevel);
+    let policies = by_default!(policy: Hierarchical, RobustHierarchical, RobustTwoLevel, TwoLevel);
     mutexes.into_iter().chain(rw_locks).chain(policies).collect()
 }
 
@@ -110,7 +110,7 @@ fn all() -> Vec<(&'static str, Made)> {
 fn most(name: &str) -> Option<u32> {
     match name {
         "robust-rw" => Some(64 - 6),
-        "rme-mcs" | "robust-mcs" => Some(u16::MAX.into()),
+        "rme-mcs" | "robust-hierarchical" | "robust-mcs" => Some(u16::MAX.into()),
         "declock" => Some(1 << 15),
         "shiftlock" => Some((1 << 21) - 1),
         "lease" => Some((1 << 24) - 2),
@@ -166,15 +166,19 @@ fn a_number_without_room_in_a_word_is_refused_in_one_line() {
     let hierarchical: With = ("hierarchical", "fan_out", |ra, fan_out| {
         Hierarchical::new(ra, HierarchicalParams { fan_out, ..HierarchicalParams::default() }).map(drop)
     });
+    let robust_hierarchical: With = ("robust-hierarchical", "fan_out", |ra, fan_out| {
+        let params = RobustHierarchicalParams { fan_out, ..RobustHierarchicalParams::default() };
+        RobustHierarchical::new(ra, params).map(drop)
+    });
     for ((name, parameter, make), least, most) in
-        [(cna, 0_u32, 1 << 17), (malthusian, 1, 1 << 15), (hierarchical, 2, 64)]
+        [(cna, 0_u32, 1 << 17), (malthusian, 1, 1 << 15), (hierarchical, 2, 64), (robust_hierarchical, 2, 64)]
     {
         for wrong in [least.checked_sub(1), Some(most + 1)].into_iter().flatten() {
-            let error = claimed(1 << 20, 48, |ra| make(ra, wrong)).unwrap_err();
+            let error = claimed(1 << 15, 48, |ra| make(ra, wrong)).unwrap_err();
             one_line(&error, name, &format!("it is {wrong}, but it has to be from {least} to {most}"));
         }
         for right in [least, most] {
-            claimed(1 << 20, 48, |ra| make(ra, right)).unwrap_or_else(|error| panic!("{name}, {parameter}: {error}"));
+            claimed(1 << 15, 48, |ra| make(ra, right)).unwrap_or_else(|error| panic!("{name}, {parameter}: {error}"));
         }
     }
 }

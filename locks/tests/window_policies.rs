@@ -3,9 +3,9 @@
 use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, Until, WORD, World};
 use rmalab_locks::{
     Assert, Contended, Entry, Error, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LockKind, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, RobustTwoLevel,
-    RobustTwoLevelParams, ShiftLock, ShiftLockParams, TasRw, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed,
-    WindowLocks,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, RobustHierarchical,
+    RobustHierarchicalParams, RobustTwoLevel, RobustTwoLevelParams, ShiftLock, ShiftLockParams, TasRw, TwoLevel,
+    TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
@@ -131,6 +131,14 @@ fn hierarchical_excludes() {
     }
 }
 
+#[test]
+fn robust_hierarchical_excludes() {
+    for (leaf, fan_out) in [(0, 64), (2, 64), (1, 2), (3, 2)] {
+        let params = RobustHierarchicalParams { root: Rank(leaf), leaf, fan_out, ..Default::default() };
+        excludes::<RobustHierarchical>(params);
+    }
+}
+
 /// With queue nodes, of which a rank needs one for each target. The last one has readers that exclude each other.
 #[test]
 fn compositions_of_queues_exclude() {
@@ -154,7 +162,7 @@ fn policies_by_name_exclude() {
     }
 }
 
-/// A policy's memory is zero at rest, except for open gates of `hierarchical`, numbers of tickets and of changes, and a bias. All of it
+/// A policy's memory is zero at rest, except for open gates of hierarchical locks, numbers of tickets and of changes, and a bias. All of it
 /// can be given back, zeroed.
 #[test]
 fn allocations_are_all_that_a_policy_takes() {
@@ -171,6 +179,7 @@ fn allocations_are_all_that_a_policy_takes() {
             PolicyKind::RobustTicket,
             PolicyKind::RobustMcs,
             PolicyKind::RobustTwoLevel,
+            PolicyKind::RobustHierarchical,
         ];
         let rests_at_zero = !keeps.contains(&kind);
         let world = World::threads(3).run(|ra| {
@@ -231,6 +240,7 @@ fn shared_locks_are_shared() {
     shares::<PerTarget<TasRw>>(Default::default());
     shares::<PerTarget<ShiftLock>>(Default::default());
     shares::<Hierarchical>(Default::default());
+    shares::<RobustHierarchical>(Default::default());
     shares::<NoCheck>(());
 }
 
@@ -290,6 +300,7 @@ fn the_rules_are_kept() {
     keeps_the_rules::<Global<TasRw>>(Default::default());
     keeps_the_rules::<PerTarget<TasRw>>(Default::default());
     keeps_the_rules::<Hierarchical>(Default::default());
+    keeps_the_rules::<RobustHierarchical>(Default::default());
     keeps_the_rules::<NoCheck>(());
 }
 
@@ -365,6 +376,7 @@ fn nocheck_skips_acquisition_and_release() {
     nocheck_skips::<Global<TasRw>>(Default::default());
     nocheck_skips::<PerTarget<TasRw>>(Default::default());
     nocheck_skips::<Hierarchical>(Default::default());
+    nocheck_skips::<RobustHierarchical>(Default::default());
 }
 
 /// Attempts fail while a conflicting lock is held, leave nothing behind, and succeed afterwards.

@@ -440,6 +440,28 @@ const ROBUST_TWO_LEVEL: &[Row] = &[
     (LatePuts, Long, &["2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash2"]),
 ];
 
+/// With the home, there are three gates of one rank, so that the tree has two levels.
+const ROBUST_HIERARCHICAL: &[Row] = &[
+    (Sc, Plain, &["1A1E@0x1/1 crash1", "1S@0 1E@0x1/1 crash1", "1A1E@0x2/1", "2A1E@0x1/1"]),
+    (LatePuts, Plain, &["1A1E@0x1/1 crash1", "2E@0x1/1 crash1"]),
+    (UnorderedBulk, Data, &["1A1E@1x1/1"]),
+    (Hca, Plain, &["1A1E@0x1/2"]),
+    (
+        Sc,
+        Long,
+        &[
+            "2A1E@0x1/2",
+            "1A2E@0x1/1",
+            "1A1E@0 1S@1x1/1 crash1",
+            "1A1E@0x2/1 crash1",
+            "1A1E@0x1/1 crash2",
+            "2A1E@0x1/2 crash1",
+            "1A2E@0x1/1 crash1",
+        ],
+    ),
+    (LatePuts, Long, &["2A1E@0x1/1", "1A1E@0x2/1 crash1"]),
+];
+
 /// It has no queues, and few states.
 const TWO_LEVEL: &[Row] = &[
     (
@@ -554,6 +576,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("robust-two-level", _) => ROBUST_TWO_LEVEL,
+        ("robust-hierarchical", _) => ROBUST_HIERARCHICAL,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],
         ("global", _) => GLOBAL,
         ("global-tas-rw" | "per-target-tas-rw", _) => TIMED,

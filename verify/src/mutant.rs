@@ -53,6 +53,7 @@ mod rma_mcs;
 mod rma_rw;
 mod rme_mcs;
 mod robust;
+mod robust_hierarchical;
 mod sherman;
 mod shiftlock;
 mod tas_rw;
@@ -266,6 +267,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         shiftlock::MUTANTS,
         windows::MUTANTS,
         hierarchical::MUTANTS,
+        robust_hierarchical::MUTANTS,
         any::MUTANTS,
     ]
     .into_iter()

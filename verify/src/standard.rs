@@ -9,9 +9,9 @@ use rmalab_locks::{
     CnaParams, Cohort, CohortParams, Contended, DecLock, DslrWide, DslrWideParams, Gcr, GcrParams, GcrRw, Global,
     GlobalParams, Hapax, Hierarchical, HierarchicalParams, LINE, LeaseParams, MAX_LEVELS, Malthusian, MalthusianParams,
     Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams,
-    RmaRw, RmaRwParams, RmeMcs, RobustGlobal, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
-    RobustTwoLevelParams, Sherman, ShermanParams, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams,
-    TwoLevel, TwoLevelParams,
+    RmaRw, RmaRwParams, RmeMcs, RobustGlobal, RobustHierarchical, RobustHierarchicalParams, RobustMcs, RobustRw,
+    RobustTas, RobustTicket, RobustTwoLevel, RobustTwoLevelParams, Sherman, ShermanParams, ShiftLock, ShiftLockParams,
+    Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::play::DATA;
@@ -164,6 +164,7 @@ pub fn subjects() -> Vec<Subject> {
         robust_two_level(),
         hierarchical(0, 1),
         hierarchical(1, 2).named("hierarchical-1"),
+        robust_hierarchical(),
         Subject::window::<NoCheck>(|_| ()).without_home(),
     ]
 }
@@ -301,6 +302,31 @@ fn hierarchical(leaf: u32, leaves: u64) -> Subject {
     })
 }
 
+/// It has the words of [`robust_two_level`]. At rest, open gates stay open, and numbers stay.
+fn robust_hierarchical() -> Subject {
+    let params = |root| RobustHierarchicalParams {
+        root,
+        leaf: 0,
+        fan_out: hierarchical_params(root, 0).fan_out,
+        backoff: SHORTEST,
+    };
+    let line = |number: u64| WORDS.plus((3 + number) * LINE);
+    let subject = two_level_words(Subject::recoverable_window::<RobustHierarchical>(params))
+        .words(Each, line(0), &[("gate", Number)])
+        .words(Each, line(1), &[("gate_tail", Pointer), ("gate_repairer", Pointer)])
+        .words(Home, line(2), &[("phase_tail", Pointer), ("phase_repairer", Pointer)])
+        .words(Each, line(3), &[("phase_next", Pointer), ("phase_grant", Number), ("phase_announced", Number)])
+        .words(Each, line(3).word(3), &[("gate_next", Pointer), ("gate_grant", Number), ("gate_announced", Number)])
+        .words(Each, line(4), &[("leaf", Number)]);
+    let subject = ["phase_next", "phase_grant", "gate_next", "gate_grant"]
+        .into_iter()
+        .fold(subject, |subject, name| subject.keeps(name, u64::MAX));
+    let children = (1 << hierarchical_params(Rank(0), 0).fan_out) - 1;
+    (0..).zip(PRESENT.iter()).fold(subject.keeps("gate", 1).keeps("master", 1 << 63), |subject, (level, name)| {
+        subject.words(Each, line(5).word(level), &[(name.as_str(), Number)]).keeps(name, children)
+    })
+}
+
 /// The names of the words of the tree of a hierarchical lock, from the lowest level on.
 static PRESENT: LazyLock<Vec<String>> = LazyLock::new(|| {
     (0..hierarchical_params(Rank(0), 0).most_levels()).map(|level| format!("present_{level}")).collect()
@@ -347,7 +373,12 @@ fn two_level(contended: Contended) -> Subject {
 /// At rest, the numbers of changes stay.
 fn robust_two_level() -> Subject {
     let params = |master| RobustTwoLevelParams { master, backoff: SHORTEST };
-    Subject::recoverable_window::<RobustTwoLevel>(params)
+    two_level_words(Subject::recoverable_window::<RobustTwoLevel>(params))
+}
+
+/// With the words of the robust two-level lock.
+fn two_level_words(subject: Subject) -> Subject {
+    subject
         .telling_by_target()
         .words(Home, WORDS, &[("master", Number), ("repairer", Pointer)])
         .words(Each, WORDS.plus(LINE), &[("target", Pointer)])

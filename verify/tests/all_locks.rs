@@ -9,8 +9,8 @@ use rmalab_locks::{
     ALock, BigReader, BrLock, Bravo, Clh, Cna, CnaParams, Cohort, DecLock, DslrWide, Elements, Exclusive, Gcr, GcrRw,
     Hapax, Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
     McsRwWp, Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
-    RmaRwParams, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShermanParams,
-    ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RmaRwParams, RmeMcs, RobustHierarchical, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman,
+    ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -111,6 +111,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<RobustTwoLevel>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<Hierarchical>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Policy<RobustHierarchical>, A>(ra, &scenario, Rest::Zero));
     found
 }
 

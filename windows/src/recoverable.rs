@@ -77,12 +77,12 @@ impl<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock> Inconsistent<LockAll<'w, 
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Locks `target` and opens an epoch to it, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`,
-    /// `robust-mcs`, `robust-rw` or `robust-two-level`. Under another policy it does what [`lock`](Self::lock) does, and ends with a
-    /// failure.
+    /// `robust-mcs`, `robust-rw`, `robust-two-level` or `robust-hierarchical`. Under another policy it does what [`lock`](Self::lock)
+    /// does, and ends with a failure.
     ///
     /// A rank that locks after a holder has failed gets [`Acquired::OwnerDead`]: the data under the lock may be half written. It is alone
     /// then, even with a shared lock. A holder of an exclusive lock may have written any part of the window, since these policies have one
-    /// lock for all targets. Under `robust-two-level`, it may have written only that target. Either all ranks lock by this call, or all by
+    /// lock for all targets. Under the last two, it may have written only that target. Either all ranks lock by this call, or all by
     /// [`lock`](Self::lock).
     ///
     /// While a panic unwinds, an epoch keeps its lock: its rank is about to fail, and the next holder gets `OwnerDead`.

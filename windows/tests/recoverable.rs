@@ -13,13 +13,16 @@ use rmalab_windows::{
     WindowDisp,
 };
 
-const ROBUST: [PolicyKind; 5] = [
+const ROBUST: [PolicyKind; 6] = [
     PolicyKind::RobustTas,
     PolicyKind::RobustTicket,
     PolicyKind::RobustMcs,
     PolicyKind::RobustRw,
     PolicyKind::RobustTwoLevel,
+    PolicyKind::RobustHierarchical,
 ];
+/// Those with a lock for each target.
+const BY_TARGET: [PolicyKind; 2] = [PolicyKind::RobustTwoLevel, PolicyKind::RobustHierarchical];
 const EXCLUSIVE: LockKind = LockKind::Exclusive;
 const LEFT: WindowDisp = WindowDisp(0);
 const RIGHT: WindowDisp = WindowDisp(8);
@@ -180,7 +183,7 @@ fn an_unlock_without_consistent_makes_the_lock_unusable() {
                 meet(ra, arrived, 5);
             }
             // One lock of all targets, or one of each.
-            let other = if policy == PolicyKind::RobustTwoLevel { HOME } else { Rank(0) };
+            let other = if BY_TARGET.contains(&policy) { HOME } else { Rank(0) };
             for kind in [EXCLUSIVE, LockKind::Shared] {
                 is_not_recoverable(&window.recoverable_lock(kind, other));
             }
@@ -191,42 +194,46 @@ fn an_unlock_without_consistent_makes_the_lock_unusable() {
 /// The locks of other targets go on, and lock_all does not.
 #[test]
 fn a_target_that_is_lost_is_one_of_several() {
-    lose(PolicyKind::RobustTwoLevel, |ra, mut window, arrived| {
-        if ra.rank() == Rank(0) {
-            drop(dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap()));
-            ra.fetch_add(arrived, 1).unwrap();
-        } else {
-            meet(ra, arrived, 5);
-        }
-        for _ in 0..20 {
-            for kind in [EXCLUSIVE, LockKind::Shared] {
-                is_not_recoverable(&window.recoverable_lock(kind, HOME));
-                assert!(matches!(window.recoverable_lock(kind, Rank(0)), Ok(Acquired::Clean(_))));
+    for policy in BY_TARGET {
+        lose(policy, |ra, mut window, arrived| {
+            if ra.rank() == Rank(0) {
+                drop(dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap()));
+                ra.fetch_add(arrived, 1).unwrap();
+            } else {
+                meet(ra, arrived, 5);
             }
-            is_not_recoverable(&window.recoverable_lock_all());
-        }
-    });
+            for _ in 0..20 {
+                for kind in [EXCLUSIVE, LockKind::Shared] {
+                    is_not_recoverable(&window.recoverable_lock(kind, HOME));
+                    assert!(matches!(window.recoverable_lock(kind, Rank(0)), Ok(Acquired::Clean(_))));
+                }
+                is_not_recoverable(&window.recoverable_lock_all());
+            }
+        });
+    }
 }
 
 /// If a holder has failed at one target, a rank that locks another target does not get `OwnerDead`, and does not wait.
 #[test]
 fn a_failure_at_a_target_is_not_told_at_another() {
-    lose(PolicyKind::RobustTwoLevel, |ra, window, arrived| {
-        if ra.rank() == Rank(0) {
-            let inconsistent = dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap());
-            ra.fetch_add(arrived, 1).unwrap();
-            // Until the other rank has locked another target.
-            meet(ra, arrived, 7);
-            inconsistent.consistent().unwrap().unlock().unwrap();
-        } else {
-            meet(ra, arrived, 5);
-            for kind in [EXCLUSIVE, LockKind::Shared] {
-                assert!(matches!(window.recoverable_lock(kind, Rank(0)), Ok(Acquired::Clean(_))));
+    for policy in BY_TARGET {
+        lose(policy, |ra, window, arrived| {
+            if ra.rank() == Rank(0) {
+                let inconsistent = dead(window.recoverable_lock(EXCLUSIVE, HOME).unwrap());
+                ra.fetch_add(arrived, 1).unwrap();
+                // Until the other rank has locked another target.
+                meet(ra, arrived, 7);
+                inconsistent.consistent().unwrap().unlock().unwrap();
+            } else {
+                meet(ra, arrived, 5);
+                for kind in [EXCLUSIVE, LockKind::Shared] {
+                    assert!(matches!(window.recoverable_lock(kind, Rank(0)), Ok(Acquired::Clean(_))));
+                }
+                ra.fetch_add(arrived, 1).unwrap();
             }
-            ra.fetch_add(arrived, 1).unwrap();
-        }
-        assert!(matches!(window.recoverable_lock(LockKind::Shared, HOME), Ok(Acquired::Clean(_))));
-    });
+            assert!(matches!(window.recoverable_lock(LockKind::Shared, HOME), Ok(Acquired::Clean(_))));
+        });
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl RobustTwoLevel {
 
     /// Changes a count in the master, and returns the old word. `changed` are the bits of the announcement that flip.
     #[inline(always)]
-    pub(super) fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
+    pub(crate) fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
         let (own, announced) = (self.own_announced(ra), self.announced);
         begin(&own, announced)?;
         let before = ra.fetch_add(self.master.unwatched(), difference)?;

@@ -3,7 +3,8 @@
 use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 
 use super::{
-    ALL, CHANGES, EXCLUSIVE, IN_ALL, IN_EXCLUSIVES, LOW, NOT_RECOVERABLE, RobustTwoLevel, SHARED, SOME_LOST, begin,
+    ALL, Attempt, CHANGES, EXCLUSIVE, GATES, IN_ALL, IN_EXCLUSIVES, LOW, NOT_RECOVERABLE, RobustTwoLevel, SHARED,
+    SOME_LOST, begin,
 };
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
@@ -44,19 +45,42 @@ impl RobustTwoLevel {
         Ok(Entry::Clean)
     }
 
-    /// Makes the attempts at an exclusive lock after the first one.
+    /// Makes the attempts at an exclusive lock after the first one. `master` is the word that has refused that one.
     #[cold]
-    pub(super) fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, recovers: bool) -> Result<Entry> {
+    pub(super) fn retry<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        target: Rank,
+        mut master: u64,
+        recovers: bool,
+        mut close: impl FnMut(&mut RobustTwoLevel, &A) -> Result<()>,
+    ) -> Result<Entry> {
         self.backoff.reset();
         // The failed ranks that are not in any count which keeps this rank out.
         let mut recounted = Failed::default();
         loop {
+            if master & GATES != 0 {
+                close(self, ra)?;
+                master = 0;
+                if self.takes(ra, target)? {
+                    return Ok(Entry::Clean);
+                }
+            }
             let word = ra.get(self.word_of(target))?;
             if word & LOW == NOT_RECOVERABLE {
+                if self.is_counted() && self.exclusives == 0 {
+                    self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+                }
                 return Err(LOST);
             }
-            if word == 0 && self.attempt_again(ra, target)? {
-                return Ok(Entry::Clean);
+            if word == 0 {
+                match self.attempt_again(ra, target)? {
+                    Attempt::Success => return Ok(Entry::Clean),
+                    Attempt::Refused(seen) => master = seen,
+                }
+                if master & GATES != 0 {
+                    continue;
+                }
             }
             let failed = self.ask(ra, recovers)?;
             if orphaned(word, &failed).is_some() {
@@ -73,32 +97,32 @@ impl RobustTwoLevel {
     }
 
     /// Makes a later attempt, after the target was free. It leaves no trace beside a lock_all (I4).
-    pub(super) fn attempt_again<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
-        if self.exclusives > 0 {
-            return self.takes(ra, target);
+    pub(super) fn attempt_again<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<Attempt> {
+        if self.is_counted() {
+            return Ok(if self.takes(ra, target)? { Attempt::Success } else { Attempt::Refused(0) });
         }
         let master = ra.get(self.master)?;
         if master >= ALL {
-            return Ok(false);
+            return Ok(Attempt::Refused(master));
         }
         let (own, announced) = (self.own_announced(ra), self.announced);
         begin(&own, announced)?;
         if ra.compare_and_swap(self.master, master, master + EXCLUSIVE)? != master {
             // No change, and no new number, since these would have no end.
             own.put(0, announced)?;
-            return Ok(false);
+            return Ok(Attempt::Refused(0));
         }
         let taken = self.takes(ra, target)?;
         if !taken {
             ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
         }
         self.end(&own, if taken { announced ^ IN_EXCLUSIVES } else { announced })?;
-        Ok(taken)
+        Ok(if taken { Attempt::Success } else { Attempt::Refused(0) })
     }
 
     /// Waits in lock_all, in which this rank is counted, for all exclusive locks. `master` is the master's word.
     #[cold]
-    pub(super) fn wait_for_exclusives<A: RemoteAtomics + ?Sized>(
+    pub(crate) fn wait_for_exclusives<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
         mut master: u64,
@@ -145,11 +169,13 @@ impl RobustTwoLevel {
         Ok(())
     }
 
-    fn ask<A: RemoteAtomics + ?Sized>(&self, ra: &A, recovers: bool) -> Result<Failed> {
+    /// Returns the failures that this rank knows, and acknowledges them, if it goes on after failures.
+    pub(crate) fn ask<A: RemoteAtomics + ?Sized>(&self, ra: &A, recovers: bool) -> Result<Failed> {
         if recovers { recoverable::acknowledged(ra) } else { Ok(Failed::default()) }
     }
 
-    fn pause<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<()> {
+    /// Pauses between two polls.
+    pub(crate) fn pause<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<()> {
         let paused = self.backoff.wait(ra);
         if recovers { recoverable::interruptible(paused) } else { paused }
     }
@@ -189,7 +215,7 @@ impl RobustTwoLevel {
 
     /// Replaces an owner that has failed by this rank. The caller is alone (I6).
     fn own<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
-        if self.exclusives == 0 {
+        if !self.is_counted() {
             // Lock_alls may wait at the same time. The owner's count keeps them out (I7).
             self.count(ra, EXCLUSIVE, IN_EXCLUSIVES)?;
         }
@@ -217,7 +243,7 @@ impl RobustTwoLevel {
     fn recount<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed, target: Rank) -> Result<Option<()>> {
         let Some(announced) = self.look(ra, failed)? else { return Ok(None) };
         let (word, bit) = (1 + u64::from(target.0 / u64::BITS), target.0 % u64::BITS);
-        let mut gone_all = ra.get(self.master)? / ALL;
+        let mut gone_all = (ra.get(self.master)? & !GATES) / ALL;
         let mut gone_shared = ra.get(self.word_of(target))? / SHARED;
         for &(rank, announced) in &announced {
             gone_all = gone_all.wrapping_sub(u64::from(announced & IN_ALL != 0));

@@ -52,13 +52,13 @@ fn the_words_say_which_rank_is_counted_where() {
 fn an_attempt_that_is_taken_back_has_a_number() {
     alone(|ra, mut lock| {
         ra.fetch_add(lock.master, ALL).unwrap();
-        assert!(!lock.attempt(ra, TARGET).unwrap());
+        assert_eq!(lock.attempt(ra, TARGET).unwrap(), Attempt::Refused(ALL));
         assert_eq!((words(ra, &lock)[0], lock.announced), (ALL, NUMBER));
         // A later attempt leaves no trace at all.
-        assert!(!lock.attempt_again(ra, TARGET).unwrap());
+        assert_eq!(lock.attempt_again(ra, TARGET).unwrap(), Attempt::Refused(ALL));
         assert_eq!((words(ra, &lock)[0], lock.announced), (ALL, NUMBER));
         ra.fetch_add(lock.master, ALL.wrapping_neg()).unwrap();
-        assert!(lock.attempt_again(ra, TARGET).unwrap());
+        assert_eq!(lock.attempt_again(ra, TARGET).unwrap(), Attempt::Success);
         assert_eq!(words(ra, &lock), [EXCLUSIVE, 1, IN_EXCLUSIVES, 0]);
     });
 }

@@ -10,7 +10,7 @@ use crate::{Call, Error, Open, Result};
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// Locks `target`, also after ranks have failed, if the policy is robust: `robust-tas`, `robust-ticket`, `robust-mcs`,
-    /// `robust-rw` or `robust-two-level`.
+    /// `robust-rw`, `robust-two-level` or `robust-hierarchical`.
     ///
     /// The call returns [`Entry::OwnerDead`], with the failed ranks, if a holder may have failed, so that the data under the lock may be
     /// half written. This rank is alone then. It repairs the data, and calls [`consistent`](Self::consistent). If it unlocks before, no

@@ -7,9 +7,9 @@ use rmalab_locks::{
     ALock, Backoff, BigReader, BrLock, Bravo, BravoParams, Clh, Cna, CnaParams, Cohort, CohortParams, Contended,
     DecLock, DslrWide, Exclusive, Gcr, GcrParams, GcrRw, Global, GlobalParams, Hapax, Hierarchical, HierarchicalParams,
     Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind,
-    Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
-    RobustTwoLevelParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    TwoLevelParams, WindowLock,
+    Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustHierarchical, RobustHierarchicalParams, RobustMcs, RobustRw,
+    RobustTas, RobustTicket, RobustTwoLevel, RobustTwoLevelParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw,
+    Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -87,6 +87,7 @@ candidates! {
     Hierarchical "hierarchical/leaf-1": Hierarchical, HierarchicalParams { leaf: 1, ..HierarchicalParams::default() };
     Hierarchical "hierarchical/fan-out-8": Hierarchical,
         HierarchicalParams { fan_out: 8, ..HierarchicalParams::default() };
+    RobustHierarchical "robust-hierarchical": RobustHierarchical, RobustHierarchicalParams::default();
     PerTarget "per-target": PerTarget<McsRwRp>, ();
     PerTarget "per-target/shiftlock": PerTarget<ShiftLock>, ShiftLockParams::default();
     BigReader "big-reader": Global<BigReader>, GlobalParams::default();
@@ -198,7 +199,8 @@ impl Tried {
     /// Returns whether a rank may wait for ever while other ranks get the lock again and again.
     pub(super) fn lets_starve(&self) -> bool {
         use PolicyKind::{
-            BigReader, BrLock, McsRwRp, McsRwWp, PerTarget, RobustRw, RobustTas, RobustTwoLevel, Tas, TasRw, TwoLevel,
+            BigReader, BrLock, McsRwRp, McsRwWp, PerTarget, RobustHierarchical, RobustRw, RobustTas, RobustTwoLevel,
+            Tas, TasRw, TwoLevel,
         };
         match self {
             Tried::Listed(candidate) => {
@@ -209,6 +211,7 @@ impl Tried {
                     RobustRw,
                     TwoLevel,
                     RobustTwoLevel,
+                    RobustHierarchical,
                     PerTarget,
                     McsRwRp,
                     McsRwWp,

@@ -3,8 +3,9 @@
 use rmalab_locks::{
     ALock, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Gcr, GcrRw, Hapax, Hierarchical,
     HierarchicalParams, Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
-    PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel,
-    RobustTwoLevelParams, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustHierarchical, RobustHierarchicalParams, RobustMcs, RobustRw,
+    RobustTas, RobustTicket, RobustTwoLevel, RobustTwoLevelParams, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    TwoLevelParams,
 };
 
 use super::Registry;
@@ -207,6 +208,13 @@ pub(super) fn fill(registry: &mut Registry) {
         )
         .paper("this project's; parts from BRAVO (USENIX ATC'19), RMA-RW (HPDC'16) and MCS locks")
         .fairness("exclusive locks and openings of gates first come, first served; no rank starves");
+    registry
+        .add_policy::<RobustHierarchical>(
+            "policy: hierarchical, whose open gates hold one lock_all of robust-two-level, so that survivors close them",
+            |root| RobustHierarchicalParams { root, ..RobustHierarchicalParams::default() },
+        )
+        .paper(&format!("this project's; targets from {FOMPI}"))
+        .fairness("closings and openings of gates first come, first served; exclusive locks of one target may starve");
     registry
         .add_policy::<NoCheck>("policy: no lock at all, which shows the rate of the load without one", |_| ())
         .paper("MPI_MODE_NOCHECK of the MPI standard")

@@ -1,0 +1,67 @@
+//! Mutants of the gates of the robust hierarchical window lock. Its targets and its master are those of the robust two-level one.
+
+use rmalab_atomics::controlled::Call;
+
+use super::Rule::{Answer, AsGet, Change, Late, Pretend, See, Untold};
+use super::{Mutant, bulk_get, compare_and_swap, failed, fetch_add, fetch_store, get, put};
+
+/// In the master: gates may be open, and one lock_all.
+const GATES: u64 = 1 << 63;
+const ALL: u64 = 1 << 32;
+/// The bit of the first rank of a leaf.
+const FIRST: u64 = 1;
+
+/// A swap with 0 in place of a get.
+fn taken(call: Call) -> Call {
+    match call {
+        Call::Get { at } => Call::FetchStore { at, value: 0 },
+        other => other,
+    }
+}
+
+pub(super) const MUTANTS: &[Mutant] = table! {
+    of ["robust-hierarchical"]
+    "robust-hierarchical-blind-gate" "lock_all does not look at the gate"
+        [See(get("gate").of_all(), |_| 1)];
+    "robust-hierarchical-look-first" "lock_all looks at the gate before it sets its bit in the leaf"
+        [Late(&[fetch_add("leaf").of_all().acquiring().of(FIRST)], &[get("gate").of_all()])];
+    "robust-hierarchical-blind-close" "an exclusive lock does not look at the leaves of closed gates"
+        [See(bulk_get("leaf"), |_| 0)];
+    "robust-hierarchical-no-drain" "an exclusive lock polls the leaf of a closed gate once, whoever is left in it"
+        [See(get("leaf").writing(), |_| 0)];
+    "robust-hierarchical-look-at-leaves-first" "an exclusive lock reads the leaves before it has closed the gates"
+        [Late(&[fetch_store("gate").writing()], &[bulk_get("leaf")])];
+    "robust-hierarchical-blind-master" "an exclusive lock does not check whether gates may be open"
+        [See(fetch_add("master").writing().acquiring().of(1), |master| master & !GATES)];
+    "robust-hierarchical-blind-opening" "a gate is opened although exclusive locks are held"
+        [Answer(fetch_add("master").of_all().acquiring().of(ALL), 0)];
+    "robust-hierarchical-unregistered" "a gate is opened without being registered in the lowest word of the tree"
+        [Answer(fetch_add("present_0").of_all(), 0)];
+    "robust-hierarchical-kept-bits" "the bits of closed gates stay in the lowest word of the tree"
+        [AsGet(fetch_store("present_0").writing())];
+    "robust-hierarchical-forgotten-gate" "of the gates below a word of the tree, one is not closed"
+        [See(get("present_0").writing(), |bits| bits & bits.wrapping_sub(1))];
+    "robust-hierarchical-no-phase" "ranks open and close gates at the same time"
+        [Answer(fetch_store("phase_tail"), 0), Pretend(compare_and_swap("phase_tail"))];
+    "robust-hierarchical-untold" "the rank that takes over a target is not told"
+        [Untold].after(1);
+    "robust-hierarchical-deaf-close" "an exclusive lock waits for failed ranks in the leaves of closed gates"
+        [Answer(failed().writing(), 0)].after(1);
+    "robust-hierarchical-deaf-opening" "a rank that opens a gate waits for failed exclusive locks"
+        [Answer(failed().of_all(), 0)].after(1);
+    "robust-hierarchical-open-first" "a gate is opened before the master says that gates may be open"
+        [Late(
+            &[fetch_add("master").of_all().acquiring().of(GATES - ALL)],
+            &[
+                put("announced").of_all(),
+                fetch_add("present_0").of_all(),
+                fetch_add("present_1").of_all(),
+                fetch_store("gate").of_all(),
+                fetch_add("leaf").of_all(),
+            ],
+        )].after(1);
+    "robust-hierarchical-added-twice" "a rank that opens a gate says again that gates may be open, which takes it back"
+        [See(fetch_add("master").of_all().acquiring().of(ALL), |master| master & !GATES)].after(1);
+    "robust-hierarchical-taken-tree" "a rank that closes gates clears the tree before they are closed"
+        [Change(get("present_0").writing(), taken)].after(1);
+};
