@@ -232,4 +232,6 @@ fn named(error: Error) -> Error {
 }
 
 #[cfg(test)]
+mod deaths;
+#[cfg(test)]
 mod tests;

@@ -28,6 +28,8 @@ mod mutexes;
 mod recoverable_rw;
 mod resumable;
 
+#[cfg(test)]
+pub(crate) use deaths::with_deaths_in;
 pub(crate) use deaths::{die, with_deaths};
 pub use leases::{leases, leases_on, taken_over_on};
 pub use mutexes::{

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use rmalab_atomics::{Mapped, RemoteAtomics, World};
+use rmalab_atomics::{Mapped, RemoteAtomics, Threads, World};
 
 use crate::Result;
 
@@ -18,6 +18,16 @@ pub(crate) fn die() -> ! {
 
 /// Runs `body` on each rank of a world of `size` threads, where at least one rank [dies](die). Panics if another rank panics.
 pub(crate) fn with_deaths(size: u32, body: impl Fn(&Mapped) -> Result<()> + Sync) {
+    dying(World::threads(size), body);
+}
+
+/// Runs `body` as [`with_deaths`] does, on the nodes of `topology`.
+#[cfg(test)]
+pub(crate) fn with_deaths_in(topology: &rmalab_atomics::Topology, body: impl Fn(&Mapped) -> Result<()> + Sync) {
+    dying(World::threads(topology.size()).topology(topology.clone()), body);
+}
+
+fn dying(world: Threads, body: impl Fn(&Mapped) -> Result<()> + Sync) {
     let is_death = |panic: &(dyn Any + Send)| panic.downcast_ref::<&str>() == Some(&DIED);
     // The world ends with the first panic, which is that of the rank that dies.
     let others = Mutex::new(None);
@@ -32,7 +42,7 @@ pub(crate) fn with_deaths(size: u32, body: impl Fn(&Mapped) -> Result<()> + Sync
             die();
         }
     };
-    let died = catch_unwind(AssertUnwindSafe(|| World::threads(size).run(survive))).expect_err("a rank dies");
+    let died = catch_unwind(AssertUnwindSafe(|| world.run(survive))).expect_err("a rank dies");
     if let Some(panic) = others.into_inner().unwrap_or_else(PoisonError::into_inner) {
         resume_unwind(panic);
     }
