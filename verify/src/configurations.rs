@@ -459,7 +459,7 @@ const ROBUST_HIERARCHICAL: &[Row] = &[
             "1A2E@0x1/1 crash1",
         ],
     ),
-    (LatePuts, Long, &["2A1E@0x1/1", "1A1E@0x2/1 crash1"]),
+    (LatePuts, Long, &["2A1E@0x1/1", "1A1E@0x2/1 crash1", "1A1E@0x1/1 crash2"]),
 ];
 
 /// It has no queues, and few states.

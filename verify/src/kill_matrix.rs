@@ -72,9 +72,7 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
             "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 2E@0, 1A+1E@0x2/1, 1A1E@0x2/1, 1S@0 1E@0x2/1, 2A1E@0/1, \
              2A1E@0/2, 1A2E@0/1, 1S@0 2E@0/1, 2S@0 1E@0/1, 1S@0 2E@0x2/1"
         }
-        _ if subject.name() == "robust-hierarchical" => {
-            "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 1A1E@0x2/1, 2A1E@0/2, 2A1E@0/1, 1A2E@0/1"
-        }
+        _ if subject.name() == "robust-hierarchical" => "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 1A1E@0x2/1, 2A1E@0/1",
         // Larger searches have too many states.
         _ if subject.name() == "robust-two-level" => "1A1E@0, 1S@0 1E@0, 2E@0, 2A1E@0, 1A1S@0 1E@0",
         // Two ranks can be passive.

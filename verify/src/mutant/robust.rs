@@ -67,7 +67,7 @@ const IN_EXCLUSIVES: u64 = 4;
 const STATES: u64 = 7;
 
 /// Without the addition if it takes ranks out of a count.
-fn uncounted(call: Call) -> Call {
+pub(super) fn uncounted(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },
         other => other,

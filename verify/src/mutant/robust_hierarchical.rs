@@ -1,23 +1,17 @@
-//! Mutants of the gates of the robust hierarchical window lock. Its targets and its master are those of the robust two-level one.
+//! Mutants of the gates of the robust hierarchical window lock. Its targets and its master are those of the robust two-level lock.
+//!
+//! Failures amid an opening or a closing show only where two other ranks go on, and such searches have too many states for the matrix. A
+//! test of the lock (`locks/src/robust_hierarchical/deaths.rs`) fails a rank ahead of each of these operations.
 
-use rmalab_atomics::controlled::Call;
-
-use super::Rule::{Answer, AsGet, Change, Late, Pretend, See, Untold};
-use super::{Mutant, bulk_get, compare_and_swap, failed, fetch_add, fetch_store, get, put};
+use super::Rule::{Answer, AsGet, Change, Late, Pretend, See, Skip, Untold};
+use super::robust::uncounted;
+use super::{Mutant, bulk_get, compare_and_swap, failed, fetch_add, fetch_store, get};
 
 /// In the master: gates may be open, and one lock_all.
 const GATES: u64 = 1 << 63;
 const ALL: u64 = 1 << 32;
 /// The bit of the first rank of a leaf.
 const FIRST: u64 = 1;
-
-/// A swap with 0 in place of a get.
-fn taken(call: Call) -> Call {
-    match call {
-        Call::Get { at } => Call::FetchStore { at, value: 0 },
-        other => other,
-    }
-}
 
 pub(super) const MUTANTS: &[Mutant] = table! {
     of ["robust-hierarchical"]
@@ -27,7 +21,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Late(&[fetch_add("leaf").of_all().acquiring().of(FIRST)], &[get("gate").of_all()])];
     "robust-hierarchical-blind-close" "an exclusive lock does not look at the leaves of closed gates"
         [See(bulk_get("leaf"), |_| 0)];
-    "robust-hierarchical-no-drain" "an exclusive lock polls the leaf of a closed gate once, whoever is left in it"
+    "robust-hierarchical-no-drain" "an exclusive lock polls the leaf of a closed gate once, even if ranks are left in it"
         [See(get("leaf").writing(), |_| 0)];
     "robust-hierarchical-look-at-leaves-first" "an exclusive lock reads the leaves before it has closed the gates"
         [Late(&[fetch_store("gate").writing()], &[bulk_get("leaf")])];
@@ -49,19 +43,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Answer(failed().writing(), 0)].after(1);
     "robust-hierarchical-deaf-opening" "a rank that opens a gate waits for failed exclusive locks"
         [Answer(failed().of_all(), 0)].after(1);
-    "robust-hierarchical-open-first" "a gate is opened before the master says that gates may be open"
-        [Late(
-            &[fetch_add("master").of_all().acquiring().of(GATES - ALL)],
-            &[
-                put("announced").of_all(),
-                fetch_add("present_0").of_all(),
-                fetch_add("present_1").of_all(),
-                fetch_store("gate").of_all(),
-                fetch_add("leaf").of_all(),
-            ],
-        )].after(1);
-    "robust-hierarchical-added-twice" "a rank that opens a gate says again that gates may be open, which takes it back"
-        [See(fetch_add("master").of_all().acquiring().of(ALL), |master| master & !GATES)].after(1);
-    "robust-hierarchical-taken-tree" "a rank that closes gates clears the tree before they are closed"
-        [Change(get("present_0").writing(), taken)].after(1);
+    "robust-hierarchical-kept-exclusives" "a failed rank stays counted among the exclusive locks"
+        [Change(fetch_add("master").of_all().acquiring(), uncounted)].after(1);
+    "robust-hierarchical-kept-all" "a failed rank stays counted in lock_all"
+        [Skip(fetch_add("master").writing().acquiring().of(ALL.wrapping_neg()))].after(1);
 };
