@@ -21,9 +21,10 @@
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included, on nodes of one rank below a tree of two
 //!   levels. Under sequential consistency and with posted puts that arrive late: with one failure at any step and with two, a lock_all and
 //!   an exclusive lock; with one, the same twice each, and two exclusive locks; without a failure, two lock_alls and an exclusive lock.
-//!   Sequentially consistent also: with one failure, a shared and an exclusive lock of one target; without a failure, a lock_all and two
-//!   exclusive locks, and two lock_alls and an exclusive lock on nodes of two ranks. Searches of three ranks and one failure did not end,
-//!   and found nothing. So a test fails a rank ahead of each of its operations that open and close gates, beside three other ranks.
+//!   Sequentially consistent also: with one failure, a shared and an exclusive lock of one target, and a lock_all, an exclusive lock and a
+//!   shared lock of another target; without a failure, a lock_all and two exclusive locks, and two lock_alls and an exclusive lock on
+//!   nodes of two ranks. With one failure, the searches of two lock_alls and an exclusive lock, and of a lock_all and two exclusive locks,
+//!   did not end, and found nothing. So a test fails a rank ahead of each of its operations that open and close gates, beside three others.
 //! - A waiting lock_all keeps out exclusive locks that come after it, and a rank that has closed the gates stays counted while it waits for
 //!   its target. So programs that hold shared locks while they ask for an exclusive one can deadlock, as under `hierarchical`. Programs that
 //!   acquire their exclusive locks first are safe.
@@ -193,7 +194,7 @@ impl WindowLock for RobustHierarchical {
 
     fn consistent<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.lock.consistent(ra)?;
-        if self.gates.is_shut { self.gates.open(&mut self.lock, ra) } else { Ok(()) }
+        if self.gates.is_shut { self.gates.open_late(&mut self.lock, ra) } else { Ok(()) }
     }
 
     fn allocations(&self) -> Vec<Disp> {

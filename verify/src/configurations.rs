@@ -446,19 +446,7 @@ const ROBUST_HIERARCHICAL: &[Row] = &[
     (LatePuts, Plain, &["1A1E@0x1/1 crash1", "2E@0x1/1 crash1"]),
     (UnorderedBulk, Data, &["1A1E@1x1/1"]),
     (Hca, Plain, &["1A1E@0x1/2"]),
-    (
-        Sc,
-        Long,
-        &[
-            "2A1E@0x1/2",
-            "1A2E@0x1/1",
-            "1A1E@0 1S@1x1/1 crash1",
-            "1A1E@0x2/1 crash1",
-            "1A1E@0x1/1 crash2",
-            "2A1E@0x1/2 crash1",
-            "1A2E@0x1/1 crash1",
-        ],
-    ),
+    (Sc, Long, &["2A1E@0x1/2", "1A2E@0x1/1", "1A1E@0 1S@1x1/1 crash1", "1A1E@0x2/1 crash1", "1A1E@0x1/1 crash2"]),
     (LatePuts, Long, &["2A1E@0x1/1", "1A1E@0x2/1 crash1", "1A1E@0x1/1 crash2"]),
 ];
 

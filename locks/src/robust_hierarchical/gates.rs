@@ -8,7 +8,7 @@ use crate::hierarchical::tree::{Tree, blocks, update};
 use crate::recoverable::{Entry, Recoverable};
 use crate::robust_two_level::{ALL, EXCLUSIVE, GATES, IN_ALL, IN_EXCLUSIVES, LOW};
 use crate::word_ref::Node;
-use crate::{Error, LINE, Place, RawMutex, Result, RobustMcs, RobustTwoLevel};
+use crate::{LINE, Place, RawMutex, Result, RobustMcs, RobustTwoLevel};
 
 /// In a gate: lock_all may come in.
 pub(super) const OPEN: u64 = 1;
@@ -93,48 +93,67 @@ impl Gates {
         recovers: bool,
     ) -> Result<Entry> {
         acquire(&mut self.gate_mutex, ra, recovers)?;
+        let entered = self.enter_alone(lock, ra, recovers);
+        // After an error, too, so that other ranks get it in place of a wait.
+        if self.is_shut { entered } else { self.gate_mutex.release(ra).and(entered) }
+    }
+
+    fn enter_alone<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        lock: &mut RobustTwoLevel,
+        ra: &A,
+        recovers: bool,
+    ) -> Result<Entry> {
         // The previous holder of the mutex may have opened the gate.
         if ra.get(self.gate)? == OPEN && self.arrive(ra)? {
-            self.gate_mutex.release(ra)?;
             return Ok(Entry::Clean);
         }
         acquire(&mut self.phase, ra, recovers)?;
+        let entered = self.enter_by_master(lock, ra, recovers);
+        if self.is_shut { entered } else { self.phase.release(ra).and(entered) }
+    }
+
+    /// Opens this rank's gate. If no gate may be open, it acquires the lock_all of the gates first.
+    fn enter_by_master<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        lock: &mut RobustTwoLevel,
+        ra: &A,
+        recovers: bool,
+    ) -> Result<Entry> {
         let root = ra.get(self.tree.root())?;
-        if root != 0 {
-            // GATES is set (I2).
-            self.admit(ra, root)?;
-            return Ok(Entry::Clean);
-        }
-        let master = lock.count(ra, ALL, IN_ALL)?;
-        let entry = if master & LOW == 0 { Ok(Entry::Clean) } else { lock.wait_for_exclusives(ra, master, recovers) };
-        match &entry {
-            Ok(Entry::Clean) => {
-                self.trade(lock, ra, GATES & !master)?;
-                self.admit(ra, root)?;
+        // Otherwise GATES is set (I10).
+        if root == 0 {
+            let master = lock.count(ra, ALL, IN_ALL)?;
+            if master & LOW != 0 {
+                let entry = lock.wait_for_exclusives(ra, master, recovers)?;
+                if entry != Entry::Clean {
+                    self.is_shut = true;
+                    return Ok(entry);
+                }
             }
-            Ok(Entry::OwnerDead(_)) => self.is_shut = true,
-            Err(Error::NotRecoverable { .. }) => self.leave(ra)?,
-            Err(_) => {}
+            self.trade(lock, ra, GATES & !master)?;
         }
-        entry
+        self.open(ra, root)?;
+        Ok(Entry::Clean)
     }
 
-    /// Opens this rank's gate after it has declared the data consistent.
-    pub(super) fn open<A: RemoteAtomics + ?Sized>(&mut self, lock: &mut RobustTwoLevel, ra: &A) -> Result<()> {
-        self.trade(lock, ra, GATES)?;
-        self.admit(ra, 0)
-    }
-
-    /// Turns this rank's lock_all into the lock_all of the gates.
+    /// Turns this rank's lock_all into the lock_all of the gates, which is in the master already unless `gates` adds it.
     fn trade<A: RemoteAtomics + ?Sized>(&self, lock: &mut RobustTwoLevel, ra: &A, gates: u64) -> Result<()> {
         lock.count(ra, gates.wrapping_sub(ALL), IN_ALL).map(drop)
     }
 
     /// Opens this rank's gate, while GATES is set. The word of the tree's root is `root`.
-    fn admit<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, root: u64) -> Result<()> {
+    fn open<A: RemoteAtomics + ?Sized>(&self, ra: &A, root: u64) -> Result<()> {
         self.tree.register_from_root(ra, u64::from(ra.rank().0) / self.tree.gate, root)?;
         ra.fetch_store(self.gate, OPEN)?;
         ra.fetch_add(self.leaf, self.bit)?;
+        Ok(())
+    }
+
+    /// Opens this rank's gate after it has declared the data consistent. No gate was open meanwhile.
+    pub(super) fn open_late<A: RemoteAtomics + ?Sized>(&mut self, lock: &mut RobustTwoLevel, ra: &A) -> Result<()> {
+        self.trade(lock, ra, GATES)?;
+        self.open(ra, 0)?;
         self.leave(ra)
     }
 
@@ -153,22 +172,26 @@ impl Gates {
         recovers: bool,
     ) -> Result<()> {
         acquire(&mut self.phase, ra, recovers)?;
+        let closed = self.close_alone(lock, ra, recovers);
+        self.phase.release(ra).and(closed)
+    }
+
+    fn close_alone<A: RemoteAtomics + ?Sized>(&self, lock: &mut RobustTwoLevel, ra: &A, recovers: bool) -> Result<()> {
         let root = ra.get(self.tree.root())?;
-        let mut set = GATES;
+        let mut gates = GATES;
         if root == 0 {
             // Another rank may have closed them, or the rank that has set GATES has failed ahead of opening its gate.
-            set &= lock.master_word(ra)?;
+            gates &= lock.master_word(ra)?;
         } else {
-            let (gates, above) = self.tree.read(ra, root)?;
-            let closed = gates.iter().map(|&gate| self.tree.child(gate).at(self.words()).unwatched());
-            update(ra, closed, WordOp::FetchStore(0))?;
-            for (leaf, held) in self.tree.held(ra, &gates, self.words().plus(4 * LINE), self.leaves)? {
+            let (open, above) = self.tree.read(ra, root)?;
+            let words = open.iter().map(|&gate| self.tree.child(gate).at(self.words()).unwatched());
+            update(ra, words, WordOp::FetchStore(0))?;
+            for (leaf, held) in self.tree.held(ra, &open, self.words().plus(4 * LINE), self.leaves)? {
                 self.drain(lock, ra, leaf, held, recovers)?;
             }
             self.tree.clear(ra, &above)?;
         }
-        lock.count(ra, EXCLUSIVE.wrapping_sub(set), IN_EXCLUSIVES)?;
-        self.phase.release(ra)
+        lock.count(ra, EXCLUSIVE.wrapping_sub(gates), IN_EXCLUSIVES).map(drop)
     }
 
     /// Waits until no live rank is left of those whose bits are in `held`, the word of this leaf.
