@@ -312,23 +312,4 @@ impl RmeMcs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Mcs, suite};
-
-    #[test]
-    fn conforms() {
-        suite::mutex::<RmeMcs>(());
-        suite::resumable::<RmeMcs>(());
-    }
-
-    #[test]
-    fn first_come_first_served() {
-        suite::mutex_order::<RmeMcs>((), |rank| (0, pointer(rank) | 1 << 32));
-    }
-
-    #[test]
-    fn costs_what_mcs_costs() {
-        assert_eq!(suite::mutex_cost::<RmeMcs>(()), suite::mutex_cost::<Mcs>(()));
-    }
-}
+mod tests;

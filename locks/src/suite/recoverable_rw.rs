@@ -73,9 +73,12 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     die: impl FnOnce(),
 ) -> Result<()> {
     // On rank 0, and not in the memory of the dead rank: the numbers of ranks that have arrived, got `OwnerDead`, and
-    // finished, and the number of writes.
-    let words = ra.heap().alloc(4 * WORD, WORD)?;
-    let [arrived, told, done, written] = [0, 1, 2, 3].map(|word| Rank(0).at(words.word(word)));
+    // finished, the number of writes, and the number of ranks inside.
+    let words = ra.heap().alloc(5 * WORD, WORD)?;
+    let [arrived, told, done, written, inside] = [0, 1, 2, 3, 4].map(|word| Rank(0).at(words.word(word)));
+    // After a writer has failed, all survivors first come to write, or to read, depending on the size. The reader that gets `OwnerDead` lets
+    // the others in by a share, so that all are inside at the same time, or by its release.
+    let (all_write, share) = (ra.size() % 3 == 0, ra.size() % 3 == 1);
     let place = Place::alloc(ra, Rank(0), L::words(ra.size()), L::NODE)?;
     let pair = Pair { left: Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?), right: Rank(2).at(words) };
     let mut lock = L::bind(ra, place, params)?;
@@ -98,9 +101,12 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     }
     meet(ra, arrived, 1, &mut ask)?;
     ra.fetch_add(arrived, 1)?;
+    let survivors = u64::from(ra.size()) - 1;
     let mut increments = 0;
     for turn in 0..SURVIVALS {
-        let writes = (turn + u64::from(ra.rank().0)) % 2 == 0;
+        let is_first = death == DeathRw::Writing && turn == 0;
+        let writes = if is_first { all_write } else { (turn + u64::from(ra.rank().0)) % 2 == 0 };
+        let together = is_first && share;
         let entry = if writes { lock.recoverable_acquire_write(ra)? } else { lock.recoverable_acquire_read(ra)? };
         if let Entry::OwnerDead(failed) = entry {
             assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
@@ -108,7 +114,12 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
             // The rank is alone, even if it acquired for reading.
             pair.increment(ra)?;
             increments += 1;
-            lock.share(ra)?;
+            if together {
+                lock.share(ra)?;
+            }
+        }
+        if together {
+            meet_again(ra, inside, survivors, &mut ask)?;
         }
         if writes {
             pair.increment(ra)?;
@@ -119,7 +130,6 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
             lock.release_read(ra)?;
         }
     }
-    let survivors = u64::from(ra.size()) - 1;
     ra.fetch_add(written, increments)?;
     meet_again(ra, done, survivors, &mut ask)?;
     assert_eq!(ra.get(told)?, u64::from(death == DeathRw::Writing), "ranks that were told");
