@@ -264,4 +264,17 @@ mod tests {
             })
             .unwrap();
     }
+
+    #[test]
+    fn a_lock_that_is_not_recoverable_stays_so_when_numbers_wrap() {
+        let world = World::threads(1).run(|ra| {
+            let place = Place::alloc(ra, Rank(0), RobustTicket::WORDS, RobustTicket::NODE).unwrap();
+            let mut lock = RobustTicket::bind(ra, place, TicketParams::default()).unwrap();
+            // As after 2^31 acquisitions that were refused.
+            ra.compare_and_swap(place.home.at(place.words), 0, 5 * TICKET | NOT_RECOVERABLE | 5).unwrap();
+            let refused = lock.recoverable_acquire(ra);
+            assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{refused:?}");
+        });
+        world.unwrap();
+    }
 }
