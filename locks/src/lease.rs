@@ -267,6 +267,19 @@ mod tests {
         assert_eq!(suite::mutex_cost::<Lease>(LeaseParams::default()), (1, 1));
     }
 
+    #[test]
+    fn grants_have_numbers() {
+        let texts = rmalab_atomics::World::threads(1).run(|ra| {
+            let mut lock = LeaseMutex::create(ra, rmalab_atomics::Rank(0), LeaseParams::default()).unwrap();
+            [1, 2].map(|number| {
+                let token = lock.acquire().unwrap().token();
+                assert_eq!(token.number(), number);
+                token.to_string()
+            })
+        });
+        assert_eq!(texts.unwrap(), [["token 1", "token 2"]]);
+    }
+
     /// A holder may end without a release: a panic, or a guard that is forgotten.
     #[test]
     fn a_rank_that_waits_for_its_own_lease_learns_that_nothing_was_released() {
