@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::io::FdFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::backend::mapped::{Layout, Liveness, Mapped, Mapping};
 use crate::join::environment::{self, Environment, Identity};
@@ -289,6 +289,19 @@ impl Locks {
     fn held(&self, rank: Rank) -> bool {
         self.holder(rank).is_some()
     }
+
+    /// Kills the process that holds the byte of `rank`, if `process` is still that process.
+    fn kill_holder(&self, rank: Rank, process: Pid) -> rustix::io::Result<()> {
+        match rustix::process::pidfd_open(process, PidfdFlags::empty()) {
+            // The descriptor was opened while that process held the byte. So it stands for no later process with the same number.
+            Ok(pidfd) if self.holder(rank) == Some(process.as_raw_pid()) => {
+                rustix::process::pidfd_send_signal(&pidfd, Signal::KILL)
+            }
+            Ok(_) => Ok(()),
+            // Without such descriptors, another process could have got the number since the question.
+            Err(_) => rustix::process::kill_process(process, Signal::KILL),
+        }
+    }
 }
 
 /// The interval at which a rank asks whether a process that it has killed has ended.
@@ -304,12 +317,11 @@ impl Liveness for Locks {
     }
 
     fn kill(&self, rank: Rank) -> Result<()> {
-        // The process lives while it holds the byte, so its number belongs to no other one.
         while let Some(holder) = self.holder(rank) {
             let process = Pid::from_raw(holder).filter(|_| holder > 0).ok_or_else(|| {
                 Error::world(format!("the process of {rank} is in another PID namespace, so it cannot be expelled"))
             })?;
-            match rustix::process::kill_process(process, Signal::KILL) {
+            match self.kill_holder(rank, process) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => std::thread::sleep(ENDING),
                 Err(error) => return Err(Error::system(format!("expelling {rank}, process {holder}"), error)),
             }
