@@ -271,7 +271,7 @@ mod tests {
             let place = Place::alloc(ra, Rank(0), RobustTicket::WORDS, RobustTicket::NODE).unwrap();
             let mut lock = RobustTicket::bind(ra, place, TicketParams::default()).unwrap();
             // As after 2^31 acquisitions that were refused.
-            ra.compare_and_swap(place.home.at(place.words), 0, 5 * TICKET | NOT_RECOVERABLE | 5).unwrap();
+            ra.compare_and_swap(place.home.at(place.words), 0, (5 * TICKET) | NOT_RECOVERABLE | 5).unwrap();
             let refused = lock.recoverable_acquire(ra);
             assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{refused:?}");
         });

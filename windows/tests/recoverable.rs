@@ -2,37 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
-use std::time::Duration;
 
-use rmalab_atomics::{
-    Address, Crashing, Error as AtomicsError, Launcher, Mapped, Output, Rank, RemoteAtomics, WORD, World, shm,
-};
+use rmalab_atomics::{Address, Error as AtomicsError, Mapped, Rank, RemoteAtomics, WORD, World, shm};
 use rmalab_locks::{Entry, Error as LockError};
 use rmalab_windows::{
-    Acquired, Config, Error, Inconsistent, Lock, LockAll, LockKind, PolicyKind, RawWindow, Result, Team, Window,
-    WindowDisp,
+    Acquired, Error, Inconsistent, Lock, LockAll, LockKind, PolicyKind, RawWindow, Result, Team, Window,
 };
 
-const ROBUST: [PolicyKind; 6] = [
-    PolicyKind::RobustTas,
-    PolicyKind::RobustTicket,
-    PolicyKind::RobustMcs,
-    PolicyKind::RobustRw,
-    PolicyKind::RobustTwoLevel,
-    PolicyKind::RobustHierarchical,
-];
+mod played;
+
+use played::{EXCLUSIVE, HOME, LEFT, RIGHT, ROBUST, allocate, kill, play, repair};
+
 /// Those with a lock for each target.
 const BY_TARGET: [PolicyKind; 2] = [PolicyKind::RobustTwoLevel, PolicyKind::RobustHierarchical];
-const EXCLUSIVE: LockKind = LockKind::Exclusive;
-const LEFT: WindowDisp = WindowDisp(0);
-const RIGHT: WindowDisp = WindowDisp(8);
-/// The rank whose part has the two words.
-const HOME: Rank = Rank(2);
 const DIED: &str = "a rank dies";
-
-fn allocate<'t, A: RemoteAtomics>(team: &'t Team<'t, A>, policy: PolicyKind) -> Window<'t, A> {
-    Window::builder(team).config(Config { policy, ..Config::default() }).symmetric().allocate(16).unwrap()
-}
 
 /// Counts this rank, and waits until `count` ranks are counted, even after failures.
 fn meet<A: RemoteAtomics>(ra: &A, at: Address, count: u64) {
@@ -91,13 +74,6 @@ fn lose(policy: PolicyKind, survive: impl Fn(&Mapped, Window<'_, Mapped>, Addres
         ra.fetch_add(arrived, 1).unwrap();
         survive(ra, window, arrived);
     });
-}
-
-/// Makes the words equal, if they are not. Returns their value and whether they were torn.
-fn repair<A: RemoteAtomics>(part: &Lock<'_, '_, A>) -> (u64, bool) {
-    let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
-    part.put_value(RIGHT, left).unwrap();
-    (left, left != right)
 }
 
 fn is_not_recoverable<T: std::fmt::Debug>(result: &Result<T>) {
@@ -348,133 +324,13 @@ fn a_repair_is_of_the_holder_once_and_before_a_second_lock() {
     }
 }
 
-/// The operation ahead of which rank 1 is killed, and the policy: `17:robust-tas`.
-const CRASH: &str = "RMALAB_TEST_WINDOW_CRASH";
-const TURNS: u64 = 3;
-
-/// Locks [`HOME`] in a turn of [`play`], and repairs its words if this rank gets `OwnerDead`.
-fn enter<'w, 't, A: RemoteAtomics>(
-    window: &'w Window<'t, A>,
-    turn: u64,
-    told: &mut u64,
-    torn: &mut u64,
-) -> Lock<'w, 't, A> {
-    let kind = if turn.is_multiple_of(2) { LockKind::Shared } else { EXCLUSIVE };
-    match window.recoverable_lock(kind, HOME).unwrap() {
-        Acquired::Clean(part) => part,
-        Acquired::OwnerDead(inconsistent) => {
-            *told += 1;
-            *torn += u64::from(repair(&inconsistent).1);
-            inconsistent.consistent().unwrap()
-        }
-    }
-}
-
-/// Adds one to both words, [`TURNS`] times, with a read ahead of each, once by a lock_all. Returns the number of times that this rank got
-/// `OwnerDead`, the number of torn words then, and the words' value when all live ranks are done.
-fn play(ra: &Mapped) -> (u64, u64, u64) {
-    let crash = std::env::var(CRASH).unwrap();
-    let (number, policy) = crash.split_once(':').unwrap();
-    let done = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
-    let ra = &Crashing::new(ra, None);
-    let team = Team::new(ra).unwrap();
-    let mut window = allocate(&team, policy.parse().unwrap());
-    let (mut told, mut torn) = (0, 0);
-    // Without a barrier, which would end with the death.
-    if ra.rank() == Rank(1) {
-        ra.arm(Some(number.parse().unwrap()));
-    }
-    for turn in 0..2 * TURNS {
-        if turn == 2 {
-            let all = match window.recoverable_lock_all().unwrap() {
-                Acquired::Clean(all) => all,
-                Acquired::OwnerDead(inconsistent) => {
-                    let part = inconsistent.at(HOME).unwrap();
-                    let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
-                    part.put_value(RIGHT, left).unwrap();
-                    (told, torn) = (told + 1, torn + u64::from(left != right));
-                    inconsistent.consistent().unwrap()
-                }
-            };
-            let [left, right]: [u64; 2] = all.at(HOME).unwrap().get_value(LEFT).unwrap();
-            assert_eq!(left, right, "{}: lock_all is not told of torn data", ra.rank());
-            all.unlock_all().unwrap();
-            continue;
-        }
-        let part = enter(&window, turn, &mut told, &mut torn);
-        let [left, right]: [u64; 2] = part.get_value(LEFT).unwrap();
-        assert_eq!(left, right, "{}: not told of torn data", ra.rank());
-        if turn % 2 == 1 {
-            for word in [LEFT, RIGHT] {
-                part.put_value(word, left + 1).unwrap();
-                part.flush().unwrap();
-            }
-        }
-        part.unlock().unwrap();
-    }
-    ra.fetch_add(done, 1 << ra.rank().0).unwrap();
-    loop {
-        let failed = ra.failed().unwrap();
-        ra.acknowledge(&failed).unwrap();
-        let are_done = ra.get(done).unwrap();
-        if (0..3).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
-            break;
-        }
-        let _ = ra.pause(64);
-    }
-    // It may have died after the last lock of the others.
-    let part = enter(&window, 1, &mut told, &mut torn);
-    let sum = part.get_value(LEFT).unwrap();
-    part.unlock().unwrap();
-    (told, torn, sum)
-}
-
-/// Kills rank 1 of three ahead of its operations number 1, 1 + `step`, ... under each policy. Returns the number of deaths and of torn
-/// data.
-fn kill(test: &str, step: usize) -> (u64, u64) {
-    let (mut deaths, mut all_torn) = (0, 0);
-    for policy in ROBUST {
-        for number in (1..200).step_by(step) {
-            let job = Launcher::new(3)
-                .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
-                .env(CRASH, format!("{number}:{policy}"))
-                .output(Output::Discard)
-                // The survivors go on. The deadline only ends a run that hangs.
-                .grace(Duration::from_secs(60))
-                .time_limit(Duration::from_secs(60))
-                .spawn()
-                .unwrap();
-            let outcome = job.wait().unwrap();
-            let what = format!("{policy}, ahead of operation {number}");
-            let died = outcome.first_failure.is_some();
-            assert!(matches!(outcome.first_failure, None | Some(Rank(1))), "{what}: {:?}", outcome.first_failure);
-            let (mut told, mut torn) = (0, 0);
-            for rank in (0..3).filter(|&rank| !died || rank != 1) {
-                let seen = serde_json::from_slice::<(u64, u64, u64)>(&outcome.results[rank]);
-                let seen = seen.unwrap_or_else(|e| panic!("{what}: {e}: {}", outcome.describe(Rank(rank as u32))));
-                told += seen.0;
-                torn += seen.1;
-                let least = TURNS * if died { 2 } else { 3 };
-                assert!((least..=3 * TURNS).contains(&seen.2), "{what}: {seen:?}");
-            }
-            assert!(torn <= told && told <= u64::from(died), "{what}: told {told}, torn {torn}");
-            all_torn += torn;
-            if !died {
-                break;
-            }
-            deaths += 1;
-        }
-    }
-    (deaths, all_torn)
-}
-
 #[test]
 fn a_killed_holder_is_told_between_processes() {
     if shm::launched_size().unwrap().is_some() {
         World::processes(3).run(play).unwrap();
         return;
     }
-    let (deaths, _) = kill("recoverable::a_killed_holder_is_told_between_processes", 9);
+    let (deaths, _) = kill("recoverable::a_killed_holder_is_told_between_processes", 9, false);
     assert!(deaths >= ROBUST.len() as u64 * 2, "{deaths} deaths");
 }
 
@@ -485,7 +341,7 @@ fn longer_a_holder_is_killed_ahead_of_every_operation() {
         World::processes(3).run(play).unwrap();
         return;
     }
-    let (deaths, torn) = kill("recoverable::longer_a_holder_is_killed_ahead_of_every_operation", 1);
+    let (deaths, torn) = kill("recoverable::longer_a_holder_is_killed_ahead_of_every_operation", 1, false);
     println!("{deaths} deaths, {torn} times with torn data");
     // Each turn of each policy has an operation between its two words.
     assert!(torn >= ROBUST.len() as u64, "{torn}");

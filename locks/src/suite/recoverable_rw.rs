@@ -78,7 +78,8 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
     let [arrived, told, done, written, inside] = [0, 1, 2, 3, 4].map(|word| Rank(0).at(words.word(word)));
     // After a writer has failed, all survivors first come to write, or to read, depending on the size. The reader that gets `OwnerDead` lets
     // the others in by a share, so that all are inside at the same time, or by its release.
-    let (all_write, share) = (ra.size() % 3 == 0, ra.size() % 3 == 1);
+    let first = ra.size() % 3;
+    let (all_write, share) = (first == 0, first == 1);
     let place = Place::alloc(ra, Rank(0), L::words(ra.size()), L::NODE)?;
     let pair = Pair { left: Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?), right: Rank(2).at(words) };
     let mut lock = L::bind(ra, place, params)?;
