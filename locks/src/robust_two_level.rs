@@ -302,9 +302,10 @@ impl RobustTwoLevel {
         let (own, announced) = (self.own_announced(ra), self.announced);
         begin(&own, announced)?;
         let master = ra.fetch_add(self.master.unwatched(), EXCLUSIVE)?;
-        if master >= ALL || !self.takes(ra, target)? {
+        let taken = if master < ALL { self.takes(ra, target) } else { Ok(false) };
+        if !matches!(taken, Ok(true)) {
             self.retreat(ra)?;
-            return Ok(Attempt::Refused(master));
+            return taken.map(|_| Attempt::Refused(master));
         }
         self.end(&own, announced ^ IN_EXCLUSIVES)?;
         Ok(Attempt::Success)
@@ -345,12 +346,13 @@ impl RobustTwoLevel {
     /// Makes `owner` the target's owner in place of this rank.
     #[inline(always)]
     fn disown<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
-        ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)))?;
+        let disowned = ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)));
         self.exclusives -= 1;
-        // The master after the target, for I1.
+        // The master after the target, for I1. Also if the target is lost, so that this rank keeps no lock_all out.
         if self.exclusives == 0 {
             self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
         }
+        disowned?;
         Ok(())
     }
 

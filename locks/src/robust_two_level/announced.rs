@@ -2,7 +2,7 @@
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics};
 
-use super::{CHANGES, NUMBER, RobustTwoLevel};
+use super::{CHANGES, NUMBER, RobustTwoLevel, SHARED};
 use crate::Result;
 use crate::own::Own;
 
@@ -50,12 +50,14 @@ impl RobustTwoLevel {
     ) -> Result<u64> {
         let (own, announced) = (self.own_announced(ra), self.announced);
         begin(&own, announced)?;
-        let before = ra.fetch_add(self.word_of(target), difference)?;
-        let word = target.index() / u64::BITS as usize;
-        let shared = self.shared[word] ^ 1 << (target.0 % u64::BITS);
+        let before = ra.fetch_add(self.word_of(target), difference);
+        // The words of a target that is lost count no rank.
+        let is_counted = difference == SHARED && before.is_ok();
+        let (word, bit) = (target.index() / u64::BITS as usize, target.0 % u64::BITS);
+        let shared = self.shared[word] & !(1 << bit) | u64::from(is_counted) << bit;
         self.shared[word] = shared;
         Own::<_, 1>::new(ra, self.own.word(1 + word as u64)).post(0, shared)?;
         self.end(&own, announced)?;
-        Ok(before)
+        Ok(before?)
     }
 }

@@ -112,12 +112,13 @@ impl RobustTwoLevel {
             own.put(0, announced)?;
             return Ok(Attempt::Refused(0));
         }
-        let taken = self.takes(ra, target)?;
-        if !taken {
-            ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
+        let taken = self.takes(ra, target);
+        if !matches!(taken, Ok(true)) {
+            self.retreat(ra)?;
+            return taken.map(|_| Attempt::Refused(0));
         }
-        self.end(&own, if taken { announced ^ IN_EXCLUSIVES } else { announced })?;
-        Ok(if taken { Attempt::Success } else { Attempt::Refused(0) })
+        self.end(&own, announced ^ IN_EXCLUSIVES)?;
+        Ok(Attempt::Success)
     }
 
     /// Waits in lock_all, in which this rank is counted, for all exclusive locks. `master` is the master's word.
@@ -225,15 +226,15 @@ impl RobustTwoLevel {
         Ok(())
     }
 
-    /// Returns the announcements of the other live ranks, with their ranks, if none of them is about to change a count.
+    /// Returns the announcements of the other live ranks, with their ranks, if none of them is about to change a count or has failed.
     fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<(Rank, u64)>>> {
         let mut announced = Vec::new();
         for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != self.me && !failed.contains(rank)) {
-            let word = ra.get(self.own_word(rank, 0))?;
-            if word & CHANGES != 0 {
-                return Ok(None);
+            match recoverable::unless_lost(ra.get(self.own_word(rank, 0)))? {
+                Some(word) if word & CHANGES == 0 => announced.push((rank, word)),
+                // It is about to change a count, or has failed meanwhile.
+                _ => return Ok(None),
             }
-            announced.push((rank, word));
         }
         Ok(Some(announced))
     }
@@ -247,7 +248,8 @@ impl RobustTwoLevel {
         let mut gone_shared = ra.get(self.word_of(target))? / SHARED;
         for &(rank, announced) in &announced {
             gone_all = gone_all.wrapping_sub(u64::from(announced & IN_ALL != 0));
-            gone_shared = gone_shared.wrapping_sub(ra.get(self.own_word(rank, word))? >> bit & 1);
+            let Some(shared) = recoverable::unless_lost(ra.get(self.own_word(rank, word)))? else { return Ok(None) };
+            gone_shared = gone_shared.wrapping_sub(shared >> bit & 1);
         }
         if self.look(ra, failed)? != Some(announced) {
             return Ok(None);
@@ -271,7 +273,9 @@ impl RobustTwoLevel {
         }
         let mut owned = Vec::new();
         for target in (0..ra.size()).map(Rank) {
-            owned.extend(orphaned(ra.get(self.word_of(target))?, failed).map(|owner| (target, owner)));
+            // A target that is lost with its rank has no owner any more.
+            let word = recoverable::unless_lost(ra.get(self.word_of(target)))?;
+            owned.extend(word.and_then(|word| orphaned(word, failed)).map(|owner| (target, owner)));
         }
         let mut owners: Vec<u64> = owned.iter().map(|&(_, owner)| owner).collect();
         owners.sort_unstable();

@@ -270,6 +270,8 @@ pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
             Entry::Clean => {}
             Entry::OwnerDead(failed) => {
                 assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
+                // The acquire has acknowledged the failure, so that it ends no pause.
+                ra.pause(1)?;
                 assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank gets OwnerDead");
             }
         }

@@ -111,6 +111,8 @@ pub fn survived_rw_on<L: RecoverableRw, A: RemoteAtomics + ?Sized>(
         let entry = if writes { lock.recoverable_acquire_write(ra)? } else { lock.recoverable_acquire_read(ra)? };
         if let Entry::OwnerDead(failed) = entry {
             assert!(failed.contains(Rank(1)), "{failed} and not rank 1");
+            // The acquire has acknowledged the failure, so that it ends no pause.
+            ra.pause(1)?;
             assert_eq!(ra.fetch_add(told, 1)?, 0, "a second rank gets OwnerDead");
             // The rank is alone, even if it acquired for reading.
             pair.increment(ra)?;
