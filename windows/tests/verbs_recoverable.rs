@@ -4,13 +4,17 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use rmalab_atomics::World;
+use std::time::Duration;
+
 use rmalab_atomics::verbs::Verbs;
+use rmalab_atomics::{Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, WORD, World};
+use rmalab_locks::Error as LockError;
+use rmalab_windows::{Acquired, Error, LockKind, PolicyKind, Result, Team};
 
 #[path = "recoverable/played.rs"]
 mod played;
 
-use played::{CRASH, ROBUST, kill, play};
+use played::{CRASH, EXCLUSIVE, HOME, LEFT, ROBUST, allocate, kill, play};
 
 #[test]
 fn a_killed_holder_is_told() {
@@ -21,4 +25,108 @@ fn a_killed_holder_is_told() {
     let (deaths, torn) = kill("a_killed_holder_is_told", 13, true);
     println!("{deaths} deaths, {torn} times with torn data");
     assert!(deaths >= ROBUST.len() as u64 * 2, "{deaths} deaths");
+}
+
+/// Whether the result is the loss of [`HOME`].
+fn is_lost<T>(result: &Result<T>) -> bool {
+    let failed = |error: &AtomicsError| matches!(error, AtomicsError::PeerFailed { rank: HOME });
+    match result {
+        Err(Error::Atomics(error) | Error::Locks(LockError::Atomics(error))) => failed(error),
+        _ => false,
+    }
+}
+
+/// Returns what the acquisition holds, or `None` if it ended with the loss of [`HOME`].
+fn held<T>(acquired: Result<Acquired<T>>, consistent: impl FnOnce(rmalab_windows::Inconsistent<T>) -> T) -> Option<T> {
+    if is_lost(&acquired) {
+        return None;
+    }
+    Some(match acquired.unwrap() {
+        Acquired::Clean(held) => held,
+        Acquired::OwnerDead(inconsistent) => consistent(inconsistent),
+    })
+}
+
+/// Locks each target in turn, and then all of them, while [`HOME`] is killed. Its part is lost then, and the others are not. Returns the
+/// number of calls that ended with the loss.
+fn lose(ra: &Verbs) -> u64 {
+    let crash = std::env::var(CRASH).unwrap();
+    let (number, policy) = crash.split_once(':').unwrap();
+    let done = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
+    let ra = &Crashing::new(ra, None);
+    let team = Team::new(ra).unwrap();
+    let mut window = allocate(&team, policy.parse().unwrap());
+    if ra.rank() == HOME {
+        ra.arm(Some(number.parse().unwrap()));
+    }
+    let mut lost = 0;
+    for turn in 0..4_u32 {
+        let kind = if turn % 2 == 0 { EXCLUSIVE } else { LockKind::Shared };
+        for target in (0..3).map(|next| Rank((ra.rank().0 + next) % 3)) {
+            let part = held(window.recoverable_lock(kind, target), |part| part.consistent().unwrap());
+            let ended = part.map(|part| part.put_value(LEFT, 7_u64).and_then(|()| part.flush()).and(part.unlock()));
+            match ended {
+                Some(Ok(())) => {}
+                None => lost += 1,
+                Some(ended) => {
+                    assert!(is_lost(&ended) && target == HOME, "{target}: {ended:?}");
+                    lost += 1;
+                }
+            }
+        }
+        let all = held(window.recoverable_lock_all(), |all| all.consistent().unwrap());
+        // It completes what this rank has posted to the lost part, too.
+        let ended = all.expect("no part is needed").unlock_all();
+        assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
+    }
+    ra.fetch_add(done, 1 << ra.rank().0).unwrap();
+    loop {
+        let failed = ra.failed().unwrap();
+        ra.acknowledge(&failed).unwrap();
+        let are_done = ra.get(done).unwrap();
+        if (0..3).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
+            break lost;
+        }
+        let _ = ra.pause(64);
+    }
+}
+
+#[test]
+fn a_target_that_is_lost_keeps_nobody_out() {
+    if std::env::var_os(CRASH).is_some() {
+        World::processes(3).over::<Verbs>().run(lose).unwrap();
+        return;
+    }
+    for policy in [PolicyKind::RobustTwoLevel, PolicyKind::RobustHierarchical] {
+        let mut all_lost = 0;
+        for number in (1..100).step_by(9) {
+            let job = Launcher::new(3)
+                .command(
+                    std::env::current_exe().unwrap(),
+                    ["a_target_that_is_lost_keeps_nobody_out", "--exact", "--nocapture"],
+                )
+                .env(CRASH, format!("{number}:{policy}"))
+                .hub(true)
+                .output(Output::Discard)
+                // The survivors go on. The deadline only ends a run that hangs.
+                .grace(Duration::from_secs(60))
+                .time_limit(Duration::from_secs(60))
+                .spawn()
+                .unwrap();
+            let outcome = job.wait().unwrap();
+            let what = format!("{policy}, ahead of operation {number}");
+            if outcome.first_failure.is_none() {
+                break;
+            }
+            assert_eq!(outcome.first_failure, Some(HOME), "{what}");
+            for rank in [0, 1] {
+                let lost = String::from_utf8_lossy(&outcome.results[rank]);
+                let lost: u64 =
+                    lost.parse().unwrap_or_else(|_| panic!("{what}: {}", outcome.describe(Rank(rank as u32))));
+                all_lost += lost;
+            }
+        }
+        println!("{policy}: {all_lost} calls ended with the loss");
+        assert!(all_lost > 0, "{policy}");
+    }
 }
