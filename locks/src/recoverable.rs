@@ -300,18 +300,4 @@ impl<A: RemoteAtomics + ?Sized, L: Recoverable> Drop for RobustGuard<'_, '_, A, 
 }
 
 #[cfg(test)]
-mod tests {
-    use rmalab_atomics::World;
-
-    use super::*;
-
-    #[test]
-    fn a_plain_acquire_does_not_hide_that_a_holder_has_failed() {
-        let world = World::threads(3).run(|ra| {
-            let entry = Entry::OwnerDead([Rank(2)].into_iter().collect());
-            let refused = refused(ra, entry);
-            assert!(matches!(refused, Err(Error::Atomics(AtomicsError::PeerFailed { rank: Rank(2) }))), "{refused:?}");
-        });
-        world.unwrap();
-    }
-}
+mod tests;

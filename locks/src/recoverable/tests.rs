@@ -1,0 +1,91 @@
+//! What guards of recoverable locks do when they are dropped.
+
+use rmalab_atomics::{Address, Mapped, WORD, World};
+
+use super::*;
+use crate::suite::{die, with_deaths};
+use crate::{Backoff, RobustRw, RobustTas};
+
+#[test]
+fn a_plain_acquire_does_not_hide_that_a_holder_has_failed() {
+    let world = World::threads(3).run(|ra| {
+        let refused = refused(ra, Entry::OwnerDead([Rank(2)].into_iter().collect()));
+        assert!(matches!(refused, Err(Error::Atomics(AtomicsError::PeerFailed { rank: Rank(2) }))), "{refused:?}");
+    });
+    world.unwrap();
+}
+
+/// Rank 1 tells rank 0, and dies with what it `holds`.
+fn die_with<T>(ra: &Mapped, told: Address, holds: T) -> ! {
+    ra.fetch_add(told, 1).unwrap();
+    std::mem::forget(holds);
+    die()
+}
+
+fn is_told(ra: &Mapped, told: Address) -> Result<()> {
+    while ra.get(told)? == 0 {
+        let _ = ra.pause(8);
+    }
+    Ok(())
+}
+
+fn is_not_recoverable<T>(result: Result<T>) -> bool {
+    matches!(result, Err(Error::NotRecoverable { .. }))
+}
+
+#[test]
+fn a_dropped_guard_of_a_mutex_releases_it_unless_the_data_are_inconsistent() {
+    for declares in [true, false] {
+        with_deaths(2, |ra| {
+            let told = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+            let mut mutex = RobustMutex::<_, RobustTas>::create(ra, Rank(0), Backoff::default())?;
+            if ra.rank() == Rank(1) {
+                drop(mutex.acquire()?);
+                let guard = mutex.acquire()?;
+                assert!(matches!(guard, Acquired::Clean(_)));
+                die_with(ra, told, guard);
+            }
+            is_told(ra, told)?;
+            match mutex.acquire()? {
+                Acquired::OwnerDead(inconsistent) => {
+                    assert!(inconsistent.failed().contains(Rank(1)));
+                    if declares { drop(inconsistent.consistent()) } else { drop(inconsistent) }
+                }
+                Acquired::Clean(_) => panic!("not told"),
+            }
+            let next = mutex.acquire();
+            assert!(if declares { matches!(next, Ok(Acquired::Clean(_))) } else { is_not_recoverable(next) });
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_dropped_guard_of_a_reader_or_writer_releases_the_lock_unless_the_data_are_inconsistent() {
+    for (writes, declares) in [(true, true), (true, false), (false, true), (false, false)] {
+        with_deaths(2, |ra| {
+            let told = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+            let mut lock = RobustRwLock::<_, RobustRw>::create(ra, Rank(0), Backoff::default())?;
+            if ra.rank() == Rank(1) {
+                drop(lock.read()?);
+                drop(lock.write()?);
+                let guard = lock.write()?;
+                assert!(matches!(guard, AcquiredRw::Clean(_)));
+                die_with(ra, told, guard);
+            }
+            is_told(ra, told)?;
+            match if writes { lock.write()? } else { lock.read()? } {
+                AcquiredRw::OwnerDead(inconsistent) => {
+                    assert!(inconsistent.failed().contains(Rank(1)));
+                    if declares { drop(inconsistent.consistent()?) } else { drop(inconsistent) }
+                }
+                AcquiredRw::Clean(_) => panic!("not told"),
+            }
+            for writes in [false, true] {
+                let next = if writes { lock.write() } else { lock.read() };
+                assert!(if declares { matches!(next, Ok(AcquiredRw::Clean(_))) } else { is_not_recoverable(next) });
+            }
+            Ok(())
+        });
+    }
+}
