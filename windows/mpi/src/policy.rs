@@ -46,7 +46,10 @@ macro_rules! raw {
             }
             Engines::Remote(engine) => {
                 let $raw = engine.raw();
-                $call
+                let done = $call;
+                // The program may wait inside the host from here on.
+                engine.ranks().send_off();
+                done
             }
         }
     };

@@ -129,8 +129,10 @@ impl Mpi {
         super::check(code, || format!("letting MPI make progress on {}", self.view.rank()))
     }
 
-    /// Completes posted puts, so that no rank waits for a put that MPI holds back while this rank waits.
-    fn send_off(&self) {
+    /// Completes posted puts, so that no rank waits for a put that MPI holds back while this rank does something else.
+    ///
+    /// A wait of this rank does so by itself. A program calls it before it waits inside MPI, since other calls of MPI do not complete the puts.
+    pub fn send_off(&self) {
         if !self.posted.borrow().is_empty() {
             self.complete_all();
         }

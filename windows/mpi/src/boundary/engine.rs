@@ -186,6 +186,8 @@ impl<A: RemoteAtomics> Engine<A> {
             Memory::Attached => builder.create_dynamic()?,
         };
         engine.raw = Some(window.into_raw());
+        // The caller may wait inside the host from here on, and after `free`.
+        engine.ranks().flush_all()?;
         Ok(engine)
     }
 
@@ -202,7 +204,8 @@ impl<A: RemoteAtomics> Engine<A> {
 
     /// Frees the window. Collective.
     pub(crate) fn free(mut self) -> Result<()> {
-        self.raw.take().map_or(Ok(()), RawWindow::free)
+        self.raw.take().map_or(Ok(()), RawWindow::free)?;
+        Ok(self.ranks().flush_all()?)
     }
 }
 
