@@ -87,15 +87,17 @@ use std::thread::panicking;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
-use crate::qnode::{NIL, pointer};
+use crate::qnode::NIL;
 use crate::recoverable::Entry;
 use crate::robust_tas::RobustTas;
 use crate::{Error, LINE, LockKind, Place, RawMutex, Result, WindowLock};
 
 mod announced;
+mod exclusive;
 mod repair;
 
 use announced::begin;
+use exclusive::Attempt;
 
 /// In the master: gates may be open. Like a lock_all, that keeps out exclusive locks. It belongs to no rank.
 pub(crate) const GATES: u64 = 1 << 63;
@@ -117,14 +119,6 @@ const CHANGES: u64 = 1;
 pub(crate) const IN_ALL: u64 = 2;
 pub(crate) const IN_EXCLUSIVES: u64 = 4;
 const NUMBER: u64 = 8;
-
-/// The result of an attempt at an exclusive lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Attempt {
-    Success,
-    /// The attempt has left no trace. This was the master's word if it refused the attempt, and otherwise less than [`ALL`].
-    Refused(u64),
-}
 
 /// The parameters of [`RobustTwoLevel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -293,31 +287,6 @@ impl RobustTwoLevel {
         }
     }
 
-    /// Makes the first attempt at an exclusive lock. It takes the paper's step in the master.
-    #[inline(always)]
-    fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<Attempt> {
-        if self.exclusives > 0 {
-            return Ok(if self.takes(ra, target)? { Attempt::Success } else { Attempt::Refused(0) });
-        }
-        let (own, announced) = (self.own_announced(ra), self.announced);
-        begin(&own, announced)?;
-        let master = ra.fetch_add(self.master.unwatched(), EXCLUSIVE)?;
-        let taken = if master < ALL { self.takes(ra, target) } else { Ok(false) };
-        if !matches!(taken, Ok(true)) {
-            self.retreat(ra)?;
-            return taken.map(|_| Attempt::Refused(master));
-        }
-        self.end(&own, announced ^ IN_EXCLUSIVES)?;
-        Ok(Attempt::Success)
-    }
-
-    /// Ends an attempt that has failed.
-    #[inline(never)]
-    fn retreat<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
-        self.end(&self.own_announced(ra), self.announced)
-    }
-
     /// Returns the address of the master.
     #[cfg(test)]
     pub(crate) fn word_of_master(&self) -> Address {
@@ -327,33 +296,6 @@ impl RobustTwoLevel {
     /// Returns the master's word.
     pub(crate) fn master_word<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
         Ok(ra.get(self.master)?)
-    }
-
-    /// Returns whether this rank is counted in the master as exclusive. Each owner of a target is.
-    #[inline(always)]
-    fn is_counted(&self) -> bool {
-        self.announced & IN_EXCLUSIVES != 0
-    }
-
-    /// Takes the target if it is free. This rank is counted in the master.
-    #[inline(always)]
-    fn takes<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
-        let taken = ra.compare_and_swap(self.word_of(target), 0, pointer(self.me))? == 0;
-        self.exclusives += u32::from(taken);
-        Ok(taken)
-    }
-
-    /// Makes `owner` the target's owner in place of this rank.
-    #[inline(always)]
-    fn disown<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
-        let disowned = ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)));
-        self.exclusives -= 1;
-        // The master after the target, for I1. Also if the target is lost, so that this rank keeps no lock_all out.
-        if self.exclusives == 0 {
-            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
-        }
-        disowned?;
-        Ok(())
     }
 
     #[inline(always)]

@@ -29,7 +29,7 @@ fn is_told(ra: &Mapped, told: Address) -> Result<()> {
     Ok(())
 }
 
-fn is_not_recoverable<T>(result: Result<T>) -> bool {
+fn is_not_recoverable<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::NotRecoverable { .. }))
 }
 
@@ -54,7 +54,7 @@ fn a_dropped_guard_of_a_mutex_releases_it_unless_the_data_are_inconsistent() {
                 Acquired::Clean(_) => panic!("not told"),
             }
             let next = mutex.acquire();
-            assert!(if declares { matches!(next, Ok(Acquired::Clean(_))) } else { is_not_recoverable(next) });
+            assert!(if declares { matches!(next, Ok(Acquired::Clean(_))) } else { is_not_recoverable(&next) });
             Ok(())
         });
     }
@@ -83,7 +83,7 @@ fn a_dropped_guard_of_a_reader_or_writer_releases_the_lock_unless_the_data_are_i
             }
             for writes in [false, true] {
                 let next = if writes { lock.write() } else { lock.read() };
-                assert!(if declares { matches!(next, Ok(AcquiredRw::Clean(_))) } else { is_not_recoverable(next) });
+                assert!(if declares { matches!(next, Ok(AcquiredRw::Clean(_))) } else { is_not_recoverable(&next) });
             }
             Ok(())
         });

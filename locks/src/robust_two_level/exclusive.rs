@@ -1,0 +1,69 @@
+//! The steps of an exclusive lock without a wait, and of its unlock.
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+
+use super::{ALL, EXCLUSIVE, IN_EXCLUSIVES, RobustTwoLevel, begin};
+use crate::Result;
+use crate::qnode::pointer;
+
+/// The result of an attempt at an exclusive lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Attempt {
+    Success,
+    /// The attempt has left no trace. This was the master's word if it refused the attempt, and otherwise less than [`ALL`].
+    Refused(u64),
+}
+
+impl RobustTwoLevel {
+    /// Makes the first attempt at an exclusive lock. It takes the paper's step in the master.
+    #[inline(always)]
+    pub(super) fn attempt<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<Attempt> {
+        if self.exclusives > 0 {
+            return Ok(if self.takes(ra, target)? { Attempt::Success } else { Attempt::Refused(0) });
+        }
+        let (own, announced) = (self.own_announced(ra), self.announced);
+        begin(&own, announced)?;
+        let master = ra.fetch_add(self.master.unwatched(), EXCLUSIVE)?;
+        let taken = if master < ALL { self.takes(ra, target) } else { Ok(false) };
+        if !matches!(taken, Ok(true)) {
+            self.retreat(ra)?;
+            return taken.map(|_| Attempt::Refused(master));
+        }
+        self.end(&own, announced ^ IN_EXCLUSIVES)?;
+        Ok(Attempt::Success)
+    }
+
+    /// Ends an attempt that has failed.
+    #[inline(never)]
+    pub(super) fn retreat<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
+        self.end(&self.own_announced(ra), self.announced)
+    }
+
+    /// Returns whether this rank is counted in the master as exclusive. Each owner of a target is.
+    #[inline(always)]
+    pub(super) fn is_counted(&self) -> bool {
+        self.announced & IN_EXCLUSIVES != 0
+    }
+
+    /// Takes the target if it is free. This rank is counted in the master.
+    #[inline(always)]
+    pub(super) fn takes<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<bool> {
+        let taken = ra.compare_and_swap(self.word_of(target), 0, pointer(self.me))? == 0;
+        self.exclusives += u32::from(taken);
+        Ok(taken)
+    }
+
+    /// Makes `owner` the target's owner in place of this rank.
+    #[inline(always)]
+    pub(super) fn disown<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
+        let disowned = ra.fetch_add(self.word_of(target), owner.wrapping_sub(pointer(self.me)));
+        self.exclusives -= 1;
+        // The master after the target, for I1. Also if the target is lost, so that this rank keeps no lock_all out.
+        if self.exclusives == 0 {
+            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+        }
+        disowned?;
+        Ok(())
+    }
+}
