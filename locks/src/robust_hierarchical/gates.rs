@@ -67,7 +67,7 @@ impl Gates {
         self.gate.disp
     }
 
-    /// Sets this rank's bit in its leaf. If the gate is OPEN then, this rank holds a lock_all (I3). Otherwise it takes the bit back.
+    /// Sets this rank's bit in its leaf. If the gate is OPEN then, this rank holds a lock_all (I11). Otherwise it takes the bit back.
     #[inline(always)]
     pub(super) fn arrive<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         ra.fetch_add(self.leaf.unwatched(), self.bit)?;
