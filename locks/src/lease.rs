@@ -280,6 +280,23 @@ mod tests {
         assert_eq!(texts.unwrap(), [["token 1", "token 2"]]);
     }
 
+    #[test]
+    fn a_renewed_grant_is_not_taken_over_and_tokens_end() {
+        let world = rmalab_atomics::World::threads(1).run(|ra| {
+            let params = LeaseParams { term: Duration::from_millis(1), ..LeaseParams::default() };
+            let place = Place::alloc(ra, rmalab_atomics::Rank(0), Lease::WORDS, Lease::NODE).unwrap();
+            let mut lock = Lease::bind(ra, place, params).unwrap();
+            assert!(!lock.acquire_lease(ra).unwrap().took_over);
+            assert!(!lock.renew(ra).unwrap().took_over);
+            lock.release(ra).unwrap();
+            // Free, after the last token.
+            ra.fetch_store(place.home.at(place.words), !LOW).unwrap();
+            let ended = lock.acquire_lease(ra);
+            assert!(matches!(ended, Err(Error::OutOfTokens { .. })), "{ended:?}");
+        });
+        world.unwrap();
+    }
+
     /// A holder may end without a release: a panic, or a guard that is forgotten.
     #[test]
     fn a_rank_that_waits_for_its_own_lease_learns_that_nothing_was_released() {

@@ -1,10 +1,10 @@
 //! What guards of recoverable locks do when they are dropped.
 
-use rmalab_atomics::{Address, Mapped, WORD, World};
+use rmalab_atomics::{Address, Mapped, Survivors, WORD, World};
 
 use super::*;
 use crate::suite::{die, with_deaths};
-use crate::{Backoff, RobustRw, RobustTas};
+use crate::{Backoff, RobustMcs, RobustRw, RobustTas, RobustTicket};
 
 #[test]
 fn a_plain_acquire_does_not_hide_that_a_holder_has_failed() {
@@ -88,4 +88,31 @@ fn a_dropped_guard_of_a_reader_or_writer_releases_the_lock_unless_the_data_are_i
             Ok(())
         });
     }
+}
+
+/// Rank 1 holds the lock, and revokes the world while rank 0 waits.
+fn a_revocation_ends_the_wait<L: Recoverable<Params: Default>>() {
+    let world = World::threads(2).run(|ra| {
+        let reserved = Survivors::reserve(ra, 1 << 12).unwrap();
+        let told = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
+        let mut mutex = RobustMutex::<_, L>::create(ra, Rank(0), L::Params::default()).unwrap();
+        if ra.rank() == Rank(1) {
+            let guard = mutex.acquire().unwrap();
+            ra.fetch_add(told, 1).unwrap();
+            reserved.revoke().unwrap();
+            std::mem::forget(guard);
+        } else {
+            is_told(ra, told).unwrap();
+            let ended = mutex.acquire().map(drop);
+            assert!(matches!(ended, Err(Error::Atomics(AtomicsError::Revoked))), "{}: {ended:?}", L::NAME);
+        }
+    });
+    world.unwrap();
+}
+
+#[test]
+fn a_revocation_ends_an_acquire() {
+    a_revocation_ends_the_wait::<RobustTas>();
+    a_revocation_ends_the_wait::<RobustTicket>();
+    a_revocation_ends_the_wait::<RobustMcs>();
 }
