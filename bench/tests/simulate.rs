@@ -451,11 +451,12 @@ fn wrong_tables_are_one_line() {
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
-    // A word of every lock for each of 100,000 ranks is more than a segment has.
+    // A word of every lock is more than a segment has, and more than a busy machine has.
     let output = run(&["--lock", "mcs", "--table", "1000M", "--ranks", "2", "--pairs", "1"]);
     let said = stdout(&output);
     let line = said.lines().find(|line| line.contains("mcs on fx100 at 2 ranks"));
-    assert!(line.is_some_and(|line| line.contains("free bytes of a rank's segment")), "{said}{}", stderr(&output));
+    let says_why = |line: &str| line.contains("free bytes of a rank's segment") || line.contains("GiB are available");
+    assert!(line.is_some_and(says_why), "{said}{}", stderr(&output));
 }
 
 /// The map names a lock at every place, mutexes are simulated once for all shares of readers, and lone pairs have their known costs.
