@@ -51,6 +51,22 @@ impl RobustTwoLevel {
         &mut self,
         ra: &A,
         target: Rank,
+        master: u64,
+        recovers: bool,
+        close: impl FnMut(&mut RobustTwoLevel, &A) -> Result<()>,
+    ) -> Result<Entry> {
+        let entry = self.retry_counted(ra, target, master, recovers, close);
+        if entry.is_err() && self.is_counted() && self.exclusives == 0 {
+            // It has closed the gates, and has no target.
+            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+        }
+        entry
+    }
+
+    fn retry_counted<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        target: Rank,
         mut master: u64,
         recovers: bool,
         mut close: impl FnMut(&mut RobustTwoLevel, &A) -> Result<()>,
@@ -68,9 +84,6 @@ impl RobustTwoLevel {
             }
             let word = ra.get(self.word_of(target))?;
             if word & LOW == NOT_RECOVERABLE {
-                if self.is_counted() && self.exclusives == 0 {
-                    self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
-                }
                 return Err(LOST);
             }
             if word == 0 {
@@ -191,16 +204,17 @@ impl RobustTwoLevel {
     ) -> Result<T> {
         // A rank that has failed in a repair has left nothing half done on which this repair relies.
         let _ = self.repairs.recoverable_acquire(ra)?;
-        let done = loop {
+        let mut rounds = || loop {
             ra.silence(&failed)?;
             if let Some(done) = body(self, ra, &failed)? {
-                break done;
+                return Ok(done);
             }
             recoverable::interruptible(ra.pause(1).map_err(Error::from))?;
             failed = recoverable::acknowledged(ra)?;
         };
-        self.repairs.release(ra)?;
-        Ok(done)
+        let done = rounds();
+        // After an error, too: a lost target is the caller's loss only.
+        self.repairs.release(ra).and(done)
     }
 
     /// Makes this rank the owner of a target whose owner has failed. Returns whether that owner was still there.
@@ -220,7 +234,11 @@ impl RobustTwoLevel {
             // Lock_alls may wait at the same time. The owner's count keeps them out (I7).
             self.count(ra, EXCLUSIVE, IN_EXCLUSIVES)?;
         }
-        ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner))?;
+        let owned = ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner));
+        if owned.is_err() && self.exclusives == 0 {
+            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+        }
+        owned?;
         self.exclusives += 1;
         self.told.push(target);
         Ok(())
