@@ -5,12 +5,10 @@
 //! parameters, use the policy's own type instead of [`Policy`].
 //!
 //! # Adding a policy
-//!
 //! Add one line to the list below: `policy` for a window lock, `rw_lock` or `mutex` for one lock of the whole window, `robust_rw_lock` or
 //! `robust_mutex` for one that outlives ranks ([`RobustGlobal`]). The line makes the two variants and the name, which is the type's name.
 //!
 //! # Cost
-//!
 //! The cost of the policy, and one branch in each call.
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};

@@ -4,17 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use std::time::Duration;
-
 use rmalab_atomics::verbs::Verbs;
-use rmalab_atomics::{Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, WORD, World};
+use rmalab_atomics::{Crashing, Error as AtomicsError, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::Error as LockError;
 use rmalab_windows::{Acquired, Error, LockKind, PolicyKind, Result, Team};
 
 #[path = "recoverable/played.rs"]
 mod played;
 
-use played::{CRASH, EXCLUSIVE, HOME, LEFT, ROBUST, allocate, kill, play};
+use played::{CRASH, EXCLUSIVE, HOME, LEFT, ROBUST, allocate, kill, launch, meet_the_living, play};
 
 #[test]
 fn a_killed_holder_is_told() {
@@ -79,16 +77,8 @@ fn lose(ra: &Verbs) -> u64 {
         let ended = all.expect("no part is needed").unlock_all();
         assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
     }
-    ra.fetch_add(done, 1 << ra.rank().0).unwrap();
-    loop {
-        let failed = ra.failed().unwrap();
-        ra.acknowledge(&failed).unwrap();
-        let are_done = ra.get(done).unwrap();
-        if (0..3).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
-            break lost;
-        }
-        let _ = ra.pause(64);
-    }
+    meet_the_living(ra, done);
+    lost
 }
 
 #[test]
@@ -100,20 +90,7 @@ fn a_target_that_is_lost_keeps_nobody_out() {
     for policy in [PolicyKind::RobustTwoLevel, PolicyKind::RobustHierarchical] {
         let mut all_lost = 0;
         for number in (10..100).step_by(23) {
-            let job = Launcher::new(3)
-                .command(
-                    std::env::current_exe().unwrap(),
-                    ["a_target_that_is_lost_keeps_nobody_out", "--exact", "--nocapture"],
-                )
-                .env(CRASH, format!("{number}:{policy}"))
-                .hub(true)
-                .output(Output::Discard)
-                // The survivors go on. The deadline only ends a run that hangs.
-                .grace(Duration::from_secs(60))
-                .time_limit(Duration::from_secs(60))
-                .spawn()
-                .unwrap();
-            let outcome = job.wait().unwrap();
+            let outcome = launch("a_target_that_is_lost_keeps_nobody_out", policy, number, true);
             let what = format!("{policy}, ahead of operation {number}");
             if outcome.first_failure.is_none() {
                 break;

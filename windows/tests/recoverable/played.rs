@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rmalab_atomics::{Crashing, Launcher, Output, Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Address, Crashing, Launcher, Outcome, Output, Rank, RemoteAtomics, WORD};
 use rmalab_windows::{Acquired, Config, Lock, LockKind, PolicyKind, Team, Window, WindowDisp};
 
 pub(super) const ROBUST: [PolicyKind; 6] = [
@@ -93,6 +93,16 @@ pub(super) fn play<A: RemoteAtomics>(ra: &A) -> (u64, u64, u64) {
         }
         part.unlock().unwrap();
     }
+    meet_the_living(ra, done);
+    // It may have died after the last lock of the others.
+    let part = enter(&window, 1, &mut told, &mut torn);
+    let sum = part.get_value(LEFT).unwrap();
+    part.unlock().unwrap();
+    (told, torn, sum)
+}
+
+/// Sets this rank's bit, and waits until all live ranks have done so.
+pub(super) fn meet_the_living<A: RemoteAtomics>(ra: &A, done: Address) {
     ra.fetch_add(done, 1 << ra.rank().0).unwrap();
     loop {
         let failed = ra.failed().unwrap();
@@ -103,11 +113,21 @@ pub(super) fn play<A: RemoteAtomics>(ra: &A) -> (u64, u64, u64) {
         }
         let _ = ra.pause(64);
     }
-    // It may have died after the last lock of the others.
-    let part = enter(&window, 1, &mut told, &mut torn);
-    let sum = part.get_value(LEFT).unwrap();
-    part.unlock().unwrap();
-    (told, torn, sum)
+}
+
+/// Runs `test` as three ranks, one of which is killed ahead of its operation `number`.
+pub(super) fn launch(test: &str, policy: PolicyKind, number: usize, hub: bool) -> Outcome {
+    let job = Launcher::new(3)
+        .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
+        .env(CRASH, format!("{number}:{policy}"))
+        .hub(hub)
+        .output(Output::Discard)
+        // The survivors go on. The deadline only ends a run that hangs.
+        .grace(Duration::from_secs(60))
+        .time_limit(Duration::from_secs(60))
+        .spawn()
+        .unwrap();
+    job.wait().unwrap()
 }
 
 /// Kills rank 1 of three ahead of its operations number 1, 1 + `step`, ... under each policy. Returns the number of deaths and of torn
@@ -116,17 +136,7 @@ pub(super) fn kill(test: &str, step: usize, hub: bool) -> (u64, u64) {
     let (mut deaths, mut all_torn) = (0, 0);
     for policy in ROBUST {
         for number in (1..200).step_by(step) {
-            let job = Launcher::new(3)
-                .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
-                .env(CRASH, format!("{number}:{policy}"))
-                .hub(hub)
-                .output(Output::Discard)
-                // The survivors go on. The deadline only ends a run that hangs.
-                .grace(Duration::from_secs(60))
-                .time_limit(Duration::from_secs(60))
-                .spawn()
-                .unwrap();
-            let outcome = job.wait().unwrap();
+            let outcome = launch(test, policy, number, hub);
             let what = format!("{policy}, ahead of operation {number}");
             let died = outcome.first_failure.is_some();
             assert!(matches!(outcome.first_failure, None | Some(Rank(1))), "{what}: {:?}", outcome.first_failure);
