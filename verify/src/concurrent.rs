@@ -53,6 +53,8 @@ struct Watched {
     paused: usize,
     /// The number of pauses in this acquisition that followed such writes.
     polls: u32,
+    /// The number of pauses in this acquisition that ended only since no rank could continue.
+    retries: u32,
     /// A hash of its calls and their answers, without pauses.
     behaviour: DefaultHasher,
 }
@@ -92,6 +94,8 @@ pub(crate) struct Observer {
     check: Arc<Check>,
     /// The number of polls by writes that a rank may make in one acquisition.
     polls: Option<u32>,
+    /// The number of times that a paused rank may poll again in one acquisition once no rank can continue.
+    retries: u32,
     /// Decides when a put of a word takes effect.
     network: Network,
     state: Mutex<State>,
@@ -100,11 +104,12 @@ pub(crate) struct Observer {
 impl Observer {
     /// An observer of `check`. On [`Network::LatePuts`] it has store buffers, whose puts take effect when the engine
     /// calls [`arrives`](Self::arrives).
-    pub(crate) fn new(check: &Arc<Check>, polls: Option<u32>, network: Network) -> Observer {
+    pub(crate) fn new(check: &Arc<Check>, polls: Option<u32>, retries: u32, network: Network) -> Observer {
         let ranks = check.active() as usize;
         Observer {
             check: Arc::clone(check),
             polls,
+            retries,
             network,
             state: Mutex::new(State {
                 ranks: (0..ranks).map(|_| Watched::default()).collect(),
@@ -153,14 +158,14 @@ impl Observer {
             state.cut |= cut;
             state.waited = true;
         } else {
-            state.waited |= !state.ready(rank);
+            state.waited |= !state.enabled(rank);
         }
         self.settle(&mut state);
     }
 
     /// Returns whether the call that `rank` has issued is enabled.
     pub(crate) fn ready(&self, rank: Rank) -> bool {
-        lock(&self.state).ready(rank)
+        lock(&self.state).ready(rank, self.retries)
     }
 
     /// The number of changes of the word that the issued call of `rank` is about.
@@ -186,6 +191,7 @@ impl Observer {
         let state = &mut *state;
         let issued = Issued::new(self.network, rank, call, |address| state.slots.of(address));
         let before = state.memory.word(issued.slot);
+        let retried = !state.enabled(rank);
         let posts = self.network.is_late(&call);
         state.late |= !posts && !state.memory.posts[rank.index()].is_empty();
         let buffered = match call {
@@ -221,6 +227,7 @@ impl Observer {
         if let Call::Pause { .. } = call {
             watched.round.clear();
             watched.passing = false;
+            watched.retries += u32::from(retried);
         } else if call.address(rank).is_some() {
             state.uses(rank, issued.slot, before);
         }
@@ -233,7 +240,7 @@ impl Observer {
         let watched = &mut state.ranks[rank.index()];
         watched.status.record(event);
         if let Event::Entered | Event::GaveUp { .. } | Event::Left = event {
-            watched.polls = 0;
+            (watched.polls, watched.retries) = (0, 0);
             watched.round.clear();
             watched.passing = false;
         }
@@ -280,7 +287,8 @@ impl Observer {
 
     /// Checks the final state if no step is possible any more.
     fn settle(&self, state: &mut State) {
-        let over = (0..).zip(&state.ranks).all(|(rank, watched)| watched.finished || !state.ready(Rank(rank)));
+        let over =
+            (0..).zip(&state.ranks).all(|(rank, watched)| watched.finished || !state.ready(Rank(rank), self.retries));
         if !over || state.violation.is_some() {
             return;
         }
@@ -385,7 +393,21 @@ impl State {
         self.versions.get(usize::from(slot)).copied().unwrap_or(0)
     }
 
-    fn ready(&self, rank: Rank) -> bool {
+    /// Returns whether `rank` can continue.
+    ///
+    /// A paused rank may wait for something else than the words that it used since its last pause: for a word that it
+    /// read before, or for the third round. So once no rank can continue, paused ranks poll again, at most `retries`
+    /// times in an acquisition.
+    fn ready(&self, rank: Rank, retries: u32) -> bool {
+        let watched = &self.ranks[rank.index()];
+        let retries = watched.retries < retries && matches!(watched.call, Some(Call::Pause { .. }));
+        let stuck = || (0..).zip(&self.ranks).all(|(other, watched)| watched.finished || !self.enabled(Rank(other)));
+        self.enabled(rank) || retries && stuck()
+    }
+
+    /// Returns whether `rank` can continue, where a paused rank can if a word has changed that it used since its last
+    /// pause.
+    fn enabled(&self, rank: Rank) -> bool {
         let watched = &self.ranks[rank.index()];
         match watched.call {
             Some(Call::Pause { .. }) => {

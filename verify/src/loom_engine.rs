@@ -256,7 +256,7 @@ impl World {
         let Needed { words: addresses, choices, fences } = lock(known).clone();
         let ranks = run.check.active();
         let network = if options.orderings.buffers_puts() { Network::LatePuts } else { Network::Sc };
-        let observer = Observer::new(&run.check, Some(options.polls), network);
+        let observer = Observer::new(&run.check, Some(options.polls), RETRIES, network);
         World {
             run: Arc::clone(run),
             observer,
@@ -287,6 +287,7 @@ impl World {
             Ok(())
         });
         self.go_on();
+        self.unpark();
         if self.observer.finished() {
             self.run.ends(&self.observer, false);
         }
@@ -323,6 +324,9 @@ impl World {
         })
     }
 }
+
+/// Few, since an execution has a limit of branches.
+const RETRIES: u32 = 3;
 
 /// A blocked rank.
 struct Parked {
@@ -532,6 +536,8 @@ impl One<'_> {
     fn park(&self, version: Option<u64>) {
         let parked = Parked { thread: loom::thread::current(), version };
         lock(&self.world.parked)[self.rank.index()] = Some(parked);
+        // The last rank that blocks lets those continue that may poll once more.
+        self.world.unpark();
         loom::thread::park();
     }
 }

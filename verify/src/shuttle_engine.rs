@@ -164,6 +164,9 @@ fn execute(
     Ok((outcome, mismatch))
 }
 
+/// More rounds than a lock usually polls before it does something else.
+const RETRIES: u32 = 300;
+
 /// The stack of a rank in bytes: enough for the text of a panic.
 const STACK: usize = 256 << 10;
 
@@ -310,7 +313,7 @@ impl Scheduler for Director {
             return None;
         }
         (self.started, self.steps) = (0, 0);
-        let observer = Observer::new(&self.world.run.check, self.world.polls, Network::Sc);
+        let observer = Observer::new(&self.world.run.check, self.world.polls, RETRIES, Network::Sc);
         let every_call = matches!(self.inner, Inner::Recorded(_));
         *lock(&self.world.current) = Some(Arc::new(Execution { observer, every_call }));
         Some(schedule)

@@ -44,6 +44,7 @@ pub(crate) fn entries() -> Vec<Entry> {
         // Two loops of its writer begin with the same call after a pause.
         holds("bitmap", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: false })),
         holds("bitmap-told-apart", READERS, BOTH, || lock("bitmap", Bitmap { tells_loops_apart: true })),
+        holds("reads-then-waits", &["2Wx1", "1R1Wx2", "2R1Wx1"], BOTH, || lock("reads-then-waits", ReadsThenWaits)),
         holds("courtois", READERS, BOTH, || lock("courtois", Courtois)),
         holds("backoff", THREE, BOTH, || lock("backoff", Backoff)),
         holds("looks-elsewhere", &["3Wx1", "3Wx2"], BOTH, || lock("looks-elsewhere", LooksElsewhere)),
@@ -722,6 +723,52 @@ impl Protocol for Bitmap {
 
     fn release_read(self, side: &mut Side<'_, ()>) -> Result<()> {
         side.fetch_add(side.home(0), (1_u64 << side.rank().0).wrapping_neg()).map(drop)
+    }
+}
+
+/// The writer reads the words of all readers, and then waits for each reader that it has seen. It pauses ahead of each
+/// further look. So a word may be free already when it pauses for it.
+#[derive(Clone, Copy, Default, Debug)]
+struct ReadsThenWaits;
+
+impl Protocol for ReadsThenWaits {
+    const HOME: Words = &[("gate", Pointer)];
+    const EACH: Words = &[("inside", Number)];
+    const READERS_SHARE: bool = true;
+    type Memo = ();
+
+    fn acquire(self, side: &mut Side<'_, ()>) -> Result<()> {
+        side.take(side.home(0))?;
+        let mut seen = Vec::new();
+        for other in side.others() {
+            if side.get(side.of(other, 0))? != 0 {
+                seen.push(other);
+            }
+        }
+        for other in seen {
+            side.pause(1)?;
+            side.poll_zero(side.of(other, 0))?;
+        }
+        Ok(())
+    }
+
+    fn release(self, side: &mut Side<'_, ()>) -> Result<()> {
+        side.put(side.home(0), NIL)
+    }
+
+    fn acquire_read(self, side: &mut Side<'_, ()>) -> Result<()> {
+        loop {
+            side.write(side.own(0), 1)?;
+            if side.get(side.home(0))? == NIL {
+                return Ok(());
+            }
+            side.write(side.own(0), 0)?;
+            side.poll(side.home(0), |gate| gate == NIL)?;
+        }
+    }
+
+    fn release_read(self, side: &mut Side<'_, ()>) -> Result<()> {
+        side.put(side.own(0), 0)
     }
 }
 
