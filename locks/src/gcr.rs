@@ -15,8 +15,8 @@
 //!   a rank that has released `threshold` times past a waiting head.
 //! - Every wait is on a word of the waiter's own memory. No rank polls.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs. Under sequential consistency and with posted
-//!   puts that arrive late, with one active rank and with two: 3 ranks × 1 and 2 × 2 on one node, and 4 × 1 on two nodes of two. With
-//!   one active rank, on request (`--long`): 3 × 2 on one node. With data and bulk puts in any order: 2 × 2.
+//!   puts that arrive late, with one active rank and with two: 3 ranks × 1 on one node, and 3 × 2 and 4 × 1 on nodes of two. With one
+//!   active rank, on request (`--long`): 3 × 2 on one node. With data and bulk puts in any order: 2 × 2.
 //!
 //! # State
 //! Each node has its own restriction. Its words are at the *first*, the first rank of the node. They follow the node of the inner lock,

@@ -10,8 +10,8 @@
 //! - A passive reader waits although the inner lock might admit it. So reader preference of an inner lock holds only among active ranks.
 //! - No rank starves, if none starves under the inner lock. Every wait is on the waiter's own memory.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, around mcs-rw-neutral. Under sequential consistency
-//!   and with posted puts that arrive late: 1R+1W×2, 2R+1W×1 and 1R+2W×1 on one node, with one active rank and with two. With data
-//!   and bulk puts in any order: 1R+1W×1.
+//!   and with posted puts that arrive late, with one active rank and with two: 1R+1W×2, 2R+1W×1 and 1R+2W×1 on one node, and on request
+//!   (`--long`) 2R+1W×2 and 1R+2W×2 on nodes of two. With data and bulk puts in any order: 1R+1W×1.
 //!
 //! # State
 //! The words of the inner lock, and the words of [`crate::gcr`].

@@ -300,6 +300,8 @@ impl RobustMcs {
 
 #[cfg(test)]
 mod tests {
+    use rmalab_atomics::World;
+
     use super::*;
     use crate::qnode::pointer;
     use crate::{Mcs, suite};
@@ -308,6 +310,23 @@ mod tests {
     fn conforms() {
         suite::mutex::<RobustMcs>(());
         suite::recoverable::<RobustMcs>(());
+    }
+
+    #[test]
+    fn a_grant_of_the_last_round_of_numbers_is_none_of_the_next() {
+        World::threads(1)
+            .run(|ra| {
+                let place = Place::alloc(ra, ra.rank(), RobustMcs::WORDS, RobustMcs::NODE).unwrap();
+                let mut lock = RobustMcs::bind(ra, place, ()).unwrap();
+                lock.number = NUMBERS - 1;
+                lock.node.own(ra).put(GRANT, 5).unwrap();
+                for grant in [5, NO_GRANT] {
+                    lock.acquire(ra).unwrap();
+                    assert_eq!(lock.node.own(ra).get(GRANT).unwrap(), grant, "acquisition {}", lock.number);
+                    lock.release(ra).unwrap();
+                }
+            })
+            .unwrap();
     }
 
     #[test]

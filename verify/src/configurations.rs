@@ -226,8 +226,8 @@ const CLH: &[Row] = &[
 
 /// The nodes are named. So the first rank of a node, which has the words of the restriction, takes no part in symmetry.
 const GCR: &[Row] = &[
-    (Sc, Plain, &["2Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
-    (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (Sc, Plain, &["3Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
+    (LatePuts, Plain, &["3Wx2/2", "3Wx1/3", "4Wx1/2"]),
     (UnorderedBulk, Data, &["2Wx2/2"]),
     (Hca, Plain, &["3Wx1/3"]),
     (Sc, Long, &["3Wx2/3"]),
@@ -236,8 +236,8 @@ const GCR: &[Row] = &[
 
 /// With two active ranks, and a threshold of one release.
 const GCR_2: &[Row] = &[
-    (Sc, Plain, &["2Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
-    (LatePuts, Plain, &["2Wx2/2", "3Wx1/3", "4Wx1/2"]),
+    (Sc, Plain, &["3Wx2/2", "2Wxinf/2", "3Wx1/3", "4Wx1/2"]),
+    (LatePuts, Plain, &["3Wx2/2", "3Wx1/3", "4Wx1/2"]),
     (UnorderedBulk, Data, &["2Wx2/2"]),
     (Hca, Plain, &["3Wx1/3"]),
 ];
@@ -247,6 +247,8 @@ const GCR_RW: &[Row] = &[
     (LatePuts, Plain, &["1R1Wx2/2", "2R1Wx1/3", "1R2Wx1/3"]),
     (UnorderedBulk, Data, &["1R1Wx1/2"]),
     (Hca, Plain, &["2R1Wx1/3"]),
+    (Sc, Long, &["2R1Wx2/2", "1R2Wx2/2"]),
+    (LatePuts, Long, &["2R1Wx2/2", "1R2Wx2/2"]),
 ];
 
 /// Two nodes of two ranks, and one node.

@@ -194,6 +194,7 @@ pub fn recoverable<L: Recoverable>(params: L::Params) {
         for death in [Death::Inside, Death::Outside] {
             with_deaths(size, |ra| survived_on::<L, _>(ra, params, death, || die()));
         }
+        with_deaths(size, |ra| ended_on::<L, _>(ra, params, || die()));
     }
 }
 
@@ -293,6 +294,28 @@ pub fn survived_on<L: Recoverable, A: RemoteAtomics + ?Sized>(
     let refused = lock.recoverable_acquire(ra);
     assert!(matches!(refused, Err(crate::Error::NotRecoverable { lock }) if lock == L::NAME), "{refused:?}");
     meet_again(ra, done, 4 * survivors, &mut ask)
+}
+
+/// One rank's part of [`recoverable`] by the calls of [`RawMutex`]: rank 1 dies inside in `die`, and the other ranks' acquires end with that.
+fn ended_on<L: Recoverable, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params, die: impl FnOnce()) -> Result<()> {
+    let arrived = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+    let place = Place::alloc(ra, Rank(0), L::WORDS, L::NODE)?;
+    let mut lock = L::bind(ra, place, params)?;
+    if ra.rank() == Rank(1) {
+        lock.acquire(ra)?;
+        meet_again(ra, arrived, u64::from(ra.size()), &mut || Ok(()))?;
+        die();
+        panic!("rank 1 should have died");
+    }
+    // Rank 1 holds the lock from then on, and may fail ahead of the acquire.
+    meet(ra, arrived, 1, &mut || Ok(()))?;
+    ra.fetch_add(arrived, 1)?;
+    let ended = lock.acquire(ra);
+    let Err(crate::Error::Atomics(rmalab_atomics::Error::PeerFailed { rank })) = ended else {
+        panic!("{}: acquire returned {ended:?} although the holder has failed", ra.rank());
+    };
+    assert_eq!(rank, Rank(1));
+    Ok(())
 }
 
 /// Adds one to the word, and polls it until it is `count`.
