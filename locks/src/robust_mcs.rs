@@ -299,6 +299,8 @@ impl RobustMcs {
 }
 
 #[cfg(test)]
+mod deaths;
+#[cfg(test)]
 mod tests {
     use rmalab_atomics::World;
 

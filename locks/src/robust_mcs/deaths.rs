@@ -1,0 +1,167 @@
+//! Repairs with more ranks and failures than a search of all orders can have.
+
+use rmalab_atomics::{Address, Mapped, Rank, WORD};
+
+use super::*;
+use crate::recoverable::{acknowledged, interruptible};
+use crate::suite::{die, with_deaths};
+
+/// A queue of ranks that arrive one after the other.
+struct Queue<'a> {
+    ra: &'a Mapped,
+    lock: RobustMcs,
+    /// The number of steps that the ranks have made.
+    step: Address,
+    /// The rank inside, plus one.
+    inside: Address,
+}
+
+impl<'a> Queue<'a> {
+    fn new(ra: &'a Mapped) -> Result<Queue<'a>> {
+        let words = ra.heap().alloc(2 * WORD, WORD)?;
+        let place = Place::alloc(ra, Rank(0), RobustMcs::WORDS, RobustMcs::NODE)?;
+        let lock = RobustMcs::bind(ra, place, ())?;
+        Ok(Queue { ra, lock, step: Rank(0).at(words), inside: Rank(0).at(words.word(1)) })
+    }
+
+    /// Waits until `done`, and acknowledges the failures of ranks 1 and 3 meanwhile. Panics if another rank has failed.
+    fn until(&self, done: impl Fn() -> Result<bool>) -> Result<()> {
+        while !done()? {
+            interruptible(self.ra.pause(1).map_err(Error::from))?;
+            let failed = acknowledged(self.ra)?;
+            assert!(failed.iter().all(|rank| [1, 3].contains(&rank.0)), "another rank has found a fault");
+        }
+        Ok(())
+    }
+
+    /// Waits for step number `number`, counted from 0.
+    fn turn(&self, number: u64) -> Result<()> {
+        self.until(|| Ok(self.ra.get(self.step)? == number))
+    }
+
+    /// Makes the next rank's step possible.
+    fn next(&self) -> Result<()> {
+        self.ra.flush_all()?;
+        self.ra.fetch_add(self.step, 1)?;
+        Ok(())
+    }
+
+    /// Waits for the failure of `rank`.
+    fn failure(&self, rank: u32) -> Result<()> {
+        self.until(|| Ok(acknowledged(self.ra)?.contains(Rank(rank))))
+    }
+
+    /// Takes a place behind another rank, and links itself to it. Returns the pointer of that rank.
+    fn queue(&mut self) -> Result<u64> {
+        let before = self.lock.take(self.ra, true)?;
+        assert_ne!(before, NIL, "{} is first", self.ra.rank());
+        self.lock.announce(self.ra, HAS, before)?;
+        self.ra.put(self.lock.node.next_of(before), self.lock.pointer())?;
+        Ok(before)
+    }
+
+    /// Enters alone.
+    fn enter(&self) -> Result<()> {
+        let other = self.ra.fetch_store(self.inside, u64::from(self.ra.rank().0) + 1)?;
+        assert_eq!(other, 0, "{} enters beside another rank", self.ra.rank());
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        self.ra.fetch_store(self.inside, 0)?;
+        self.lock.release(self.ra)
+    }
+}
+
+/// Rank 1 hands the lock to rank 2 and fails. Rank 3, behind rank 2, fails. So rank 0, behind rank 3, repairs while rank 2 is inside.
+#[test]
+fn the_rank_that_a_failed_rank_has_granted_is_the_holder() {
+    with_deaths(4, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            1 => {
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.next()?;
+                queue.turn(4)?;
+                queue.lock.release(ra)?;
+                queue.next()?;
+                die();
+            }
+            2 => {
+                queue.turn(1)?;
+                let before = queue.queue()?;
+                queue.next()?;
+                queue.turn(5)?;
+                queue.failure(1)?;
+                // Whether it looks for its grant or for the failure first, it has the lock without a failure inside.
+                assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
+                queue.enter()?;
+                queue.next()?;
+                let announced = queue.lock.node.announced_by(Rank(0));
+                let behind = || Ok::<_, Error>(WordRef::of(Rank(0), ra.get(announced)?).behind);
+                queue.until(|| Ok(behind()? == queue.lock.pointer() || ra.get(queue.inside)? != 3))?;
+                queue.leave()
+            }
+            3 => {
+                queue.turn(2)?;
+                queue.queue()?;
+                queue.next()?;
+                queue.turn(6)?;
+                die();
+            }
+            _ => {
+                queue.turn(3)?;
+                let before = queue.queue()?;
+                queue.next()?;
+                queue.turn(6)?;
+                queue.failure(3)?;
+                assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
+                queue.enter()?;
+                queue.leave()
+            }
+        }
+    });
+}
+
+/// Rank 1 fails inside, and rank 3, the last one, behind rank 2. So the repair of rank 2 takes away the link to rank 3, and moves the tail.
+#[test]
+fn a_repair_leaves_no_link_to_a_failed_rank() {
+    with_deaths(4, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            1 => {
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.next()?;
+                queue.turn(3)?;
+                die();
+            }
+            2 => {
+                queue.turn(1)?;
+                let before = queue.queue()?;
+                queue.next()?;
+                queue.failure(1)?;
+                queue.failure(3)?;
+                let Entry::OwnerDead(failed) = queue.lock.wait_behind(ra, before)? else {
+                    panic!("rank 1 has failed inside");
+                };
+                assert!(failed.contains(Rank(1)) && failed.contains(Rank(3)), "{failed}");
+                queue.enter()?;
+                assert_eq!(ra.get(queue.lock.node.next_of(queue.lock.pointer()))?, queue.lock.open());
+                queue.leave()?;
+                queue.next()
+            }
+            3 => {
+                queue.turn(2)?;
+                queue.queue()?;
+                queue.next()?;
+                die();
+            }
+            _ => {
+                queue.turn(4)?;
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.enter()?;
+                queue.leave()
+            }
+        }
+    });
+}
