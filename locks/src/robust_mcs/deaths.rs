@@ -165,3 +165,112 @@ fn a_repair_leaves_no_link_to_a_failed_rank() {
         }
     });
 }
+
+/// Rank 1 has taken a place behind rank 0, and fails before it is linked. Rank 3 is behind it, and rank 2 behind rank 3. Rank 0 hands the lock
+/// to rank 3 ahead of its repair, so that no rank is told of a failure inside.
+#[test]
+fn a_release_goes_past_a_failed_rank_without_a_link() {
+    with_deaths(4, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            0 => {
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.next()?;
+                queue.turn(4)?;
+                queue.failure(1)?;
+                queue.lock.release(ra)?;
+                queue.next()
+            }
+            1 => {
+                queue.turn(1)?;
+                queue.lock.take(ra, true)?;
+                queue.next()?;
+                queue.turn(4)?;
+                die();
+            }
+            rank => {
+                queue.turn(if rank == 3 { 2 } else { 3 })?;
+                let before = queue.queue()?;
+                queue.next()?;
+                queue.turn(5)?;
+                queue.failure(1)?;
+                assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
+                queue.enter()?;
+                queue.leave()
+            }
+        }
+    });
+}
+
+/// Rank 1 has taken a place behind rank 0, and fails before it is linked. No rank is behind it, so the release leaves the lock free.
+#[test]
+fn a_release_takes_the_place_of_a_failed_last_rank() {
+    with_deaths(3, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            0 => {
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.next()?;
+                queue.failure(1)?;
+                queue.lock.release(ra)?;
+                assert_eq!(ra.get(queue.lock.tail)?, NIL);
+                queue.next()
+            }
+            1 => {
+                queue.turn(1)?;
+                queue.lock.take(ra, true)?;
+                ra.flush_all()?;
+                die();
+            }
+            _ => {
+                queue.turn(2)?;
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.leave()
+            }
+        }
+    });
+}
+
+/// Rank 1 fails inside, and rank 3 between rank 2 and rank 0. Rank 2 repairs first, and moves behind rank 0. So rank 0 is the next one.
+#[test]
+fn a_rank_moves_behind_the_ranks_that_a_failed_rank_has_cut_off() {
+    with_deaths(4, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            0 => {
+                queue.turn(3)?;
+                let before = queue.queue()?;
+                queue.next()?;
+                queue.turn(5)?;
+                let entry = queue.lock.wait_behind(ra, before)?;
+                assert!(matches!(&entry, Entry::OwnerDead(failed) if failed.contains(Rank(1))), "{entry:?}");
+                queue.enter()?;
+                queue.leave()
+            }
+            2 => {
+                queue.turn(1)?;
+                queue.queue()?;
+                queue.next()?;
+                queue.failure(1)?;
+                queue.failure(3)?;
+                let Placed::Behind(before, false) = queue.lock.repair(ra)? else { panic!("rank 0 is alive") };
+                assert_eq!(rank_of(before), Rank(0));
+                queue.next()?;
+                assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
+                queue.enter()?;
+                queue.leave()
+            }
+            rank => {
+                if rank == 1 {
+                    assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                } else {
+                    queue.turn(2)?;
+                    queue.queue()?;
+                }
+                queue.next()?;
+                queue.turn(4)?;
+                die();
+            }
+        }
+    });
+}
