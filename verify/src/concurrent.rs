@@ -396,13 +396,13 @@ impl State {
     /// Returns whether `rank` can continue.
     ///
     /// A paused rank may wait for something else than the words that it used since its last pause: for a word that it
-    /// read before, or for the third round. So once no rank can continue, paused ranks poll again, at most `retries`
+    /// read earlier, or for a number of rounds. So once no rank can continue, paused ranks poll again, at most `retries`
     /// times in an acquisition.
     fn ready(&self, rank: Rank, retries: u32) -> bool {
         let watched = &self.ranks[rank.index()];
-        let retries = watched.retries < retries && matches!(watched.call, Some(Call::Pause { .. }));
+        let may_retry = watched.retries < retries && matches!(watched.call, Some(Call::Pause { .. }));
         let stuck = || (0..).zip(&self.ranks).all(|(other, watched)| watched.finished || !self.enabled(Rank(other)));
-        self.enabled(rank) || retries && stuck()
+        self.enabled(rank) || may_retry && stuck()
     }
 
     /// Returns whether `rank` can continue, where a paused rank can if a word has changed that it used since its last

@@ -51,12 +51,14 @@ impl<'a> Queue<'a> {
         self.until(|| Ok(acknowledged(self.ra)?.contains(Rank(rank))))
     }
 
-    /// Takes a place behind another rank, and links itself to it. Returns the pointer of that rank.
-    fn queue(&mut self) -> Result<u64> {
+    /// In step `turn`, takes a place behind another rank, and links itself to it. Returns the pointer of that rank.
+    fn arrive(&mut self, turn: u64) -> Result<u64> {
+        self.turn(turn)?;
         let before = self.lock.take(self.ra, true)?;
         assert_ne!(before, NIL, "{} is first", self.ra.rank());
         self.lock.announce(self.ra, HAS, before)?;
         self.ra.put(self.lock.node.next_of(before), self.lock.pointer())?;
+        self.next()?;
         Ok(before)
     }
 
@@ -88,9 +90,7 @@ fn the_rank_that_a_failed_rank_has_granted_is_the_holder() {
                 die();
             }
             2 => {
-                queue.turn(1)?;
-                let before = queue.queue()?;
-                queue.next()?;
+                let before = queue.arrive(1)?;
                 queue.turn(5)?;
                 queue.failure(1)?;
                 // Whether it looks for its grant or for the failure first, it has the lock without a failure inside.
@@ -103,16 +103,12 @@ fn the_rank_that_a_failed_rank_has_granted_is_the_holder() {
                 queue.leave()
             }
             3 => {
-                queue.turn(2)?;
-                queue.queue()?;
-                queue.next()?;
+                queue.arrive(2)?;
                 queue.turn(6)?;
                 die();
             }
             _ => {
-                queue.turn(3)?;
-                let before = queue.queue()?;
-                queue.next()?;
+                let before = queue.arrive(3)?;
                 queue.turn(6)?;
                 queue.failure(3)?;
                 assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
@@ -136,9 +132,7 @@ fn a_repair_leaves_no_link_to_a_failed_rank() {
                 die();
             }
             2 => {
-                queue.turn(1)?;
-                let before = queue.queue()?;
-                queue.next()?;
+                let before = queue.arrive(1)?;
                 queue.failure(1)?;
                 queue.failure(3)?;
                 let Entry::OwnerDead(failed) = queue.lock.wait_behind(ra, before)? else {
@@ -151,9 +145,7 @@ fn a_repair_leaves_no_link_to_a_failed_rank() {
                 queue.next()
             }
             3 => {
-                queue.turn(2)?;
-                queue.queue()?;
-                queue.next()?;
+                queue.arrive(2)?;
                 die();
             }
             _ => {
@@ -189,9 +181,7 @@ fn a_release_goes_past_a_failed_rank_without_a_link() {
                 die();
             }
             rank => {
-                queue.turn(if rank == 3 { 2 } else { 3 })?;
-                let before = queue.queue()?;
-                queue.next()?;
+                let before = queue.arrive(if rank == 3 { 2 } else { 3 })?;
                 queue.turn(5)?;
                 queue.failure(1)?;
                 assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
@@ -238,9 +228,7 @@ fn a_rank_moves_behind_the_ranks_that_a_failed_rank_has_cut_off() {
         let mut queue = Queue::new(ra)?;
         match ra.rank().0 {
             0 => {
-                queue.turn(3)?;
-                let before = queue.queue()?;
-                queue.next()?;
+                let before = queue.arrive(3)?;
                 queue.turn(5)?;
                 let entry = queue.lock.wait_behind(ra, before)?;
                 assert!(matches!(&entry, Entry::OwnerDead(failed) if failed.contains(Rank(1))), "{entry:?}");
@@ -248,9 +236,7 @@ fn a_rank_moves_behind_the_ranks_that_a_failed_rank_has_cut_off() {
                 queue.leave()
             }
             2 => {
-                queue.turn(1)?;
-                queue.queue()?;
-                queue.next()?;
+                queue.arrive(1)?;
                 queue.failure(1)?;
                 queue.failure(3)?;
                 let Placed::Behind(before, false) = queue.lock.repair(ra)? else { panic!("rank 0 is alive") };
@@ -263,11 +249,10 @@ fn a_rank_moves_behind_the_ranks_that_a_failed_rank_has_cut_off() {
             rank => {
                 if rank == 1 {
                     assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                    queue.next()?;
                 } else {
-                    queue.turn(2)?;
-                    queue.queue()?;
+                    queue.arrive(2)?;
                 }
-                queue.next()?;
                 queue.turn(4)?;
                 die();
             }
