@@ -143,11 +143,11 @@ write_control() {
 # emulated device's, which measures that device.
 kernel_arguments='console=ttyS0 quiet panic=-1 mitigations=off no_timer_check tsc=reliable'
 
-# start_machine CONTROL [QEMU ARGUMENTS]...: boots a machine and passes its output on; adds to machine_pids.
+# start_machine NUMBER CONTROL [QEMU ARGUMENTS]...: boots a machine and passes its output on; sets machine_pids[NUMBER].
 # If this script is killed (-9), so are its machines.
 start_machine() {
-    local control=$1 i=0 folder arguments=()
-    shift
+    local number=$1 control=$2 i=0 folder arguments=()
+    shift 2
     for folder in "${shares[@]}"; do
         arguments+=(-fsdev "local,id=share$i,path=${folder//,/,,},security_model=none,multidevs=remap"
             -device "virtio-9p-pci,fsdev=share$i,mount_tag=share$i")
@@ -165,18 +165,29 @@ start_machine() {
         cd "$control" && exec setpriv --pdeathsig TERM timeout --kill-after=5 "$timeout" \
             setpriv --pdeathsig KILL qemu-system-x86_64 "${arguments[@]}" </dev/null >qemu 2>&1
     ) &
-    machine_pids+=($!)
-    pass_on "$control/stdout" &
-    pass_on "$control/stderr" >&2 &
+    machine_pids[number]=$!
+    pass_on "$control/stdout" "${machine_pids[number]}" &
+    pass_on "$control/stderr" "${machine_pids[number]}" >&2 &
 }
 
-# pass_on FILE: what comes into a file, until the last machine started has ended.
+# pass_on FILE PID: what comes into a file, until the machine of this process has ended.
 pass_on() {
     if [ -n "$output_label" ]; then
-        tail -s 0.1 -f -c +1 --pid="${machine_pids[-1]}" "$1" | sed -u "s/^/$output_label/"
+        tail -s 0.1 -f -c +1 --pid="$2" "$1" | sed -u "s/^/$output_label/"
     else
-        exec tail -s 0.1 -f -c +1 --pid="${machine_pids[-1]}" "$1"
+        exec tail -s 0.1 -f -c +1 --pid="$2" "$1"
     fi
+}
+
+# boots_again CONTROL: whether a machine that has ended is worth another boot: its kernel died before the command. At boot the kernel
+# rewrites its own code, and QEMU may run an instruction that is no longer there ("Oops: int3"). Three boots are enough for that.
+boots_again() {
+    local control=$1
+    [ ! -f "$control/started" ] && grep -aqE 'Oops|Kernel panic' "$control/console" || return
+    echo >>"$control/deaths"
+    : >"$control/stdout" >"$control/stderr"
+    [ "$(wc -l <"$control/deaths")" -lt 3 ] || return
+    echo "$me: the machine's kernel died at boot; booting again" >&2
 }
 
 # machine_status CONTROL ENDED: what a machine that has ended with ENDED (timeout's status) means, as `status`.
