@@ -1,12 +1,12 @@
 //! The simulator: its costs, computed by hand, its determinism, and the conformance suite on it.
 
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
 use rmalab_atomics::bulk::{self, Owned, Piece};
-use rmalab_atomics::conformance::{checks, peer_death};
+use rmalab_atomics::conformance::{checks, peer_death, survivors_go_on};
 use rmalab_atomics::sim::network::Shape;
 use rmalab_atomics::sim::profile::{Arbitration, Jitter, LocalAtomics, Nic, Node, Placement, Profile, Span};
 use rmalab_atomics::sim::{OperationKind, Options, Outcome, Sim, Simulator};
@@ -208,6 +208,85 @@ fn all_ranks_get_the_death_of_a_rank() {
         saw.sort_by_key(|(rank, _)| *rank);
         let others = (0..ranks).filter(|&rank| rank != 1).map(|rank| (Rank(rank), Ok(())));
         assert_eq!(saw, others.collect::<Vec<_>>());
+    }
+}
+
+/// Returns a machine whose ranks learn of a failure after 20 microseconds.
+fn mortal(ranks: u32) -> Simulator {
+    let options = Options { detection: Some(Span::nanoseconds(20_000)), ..Options::new(ranks) };
+    Simulator::new(&machine(torus()), &options).expect("a machine")
+}
+
+#[test]
+fn survivors_of_a_failure_go_on() {
+    for ranks in [3, 4, 8] {
+        let outcome = mortal(ranks).run(|ra| {
+            let fails = || {
+                survivors_go_on::<dyn RemoteAtomics>(ra, || {
+                    ra.fail().expect("a rank of this machine can fail");
+                    resume_unwind(Box::new("rank 1 fails"))
+                })
+            };
+            catch_unwind(AssertUnwindSafe(fails)).ok().map(|result| result.map_err(|failure| failure.to_string()))
+        });
+        let expected = (0..ranks).map(|rank| (rank != 1).then_some(Ok(())));
+        assert_eq!(outcome.unwrap().results, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_failure_is_known_after_the_time_of_detection() {
+    let outcome = mortal(4).run(|ra| {
+        let word = ra.heap().alloc(8, 8).unwrap();
+        ra.compute(Duration::from_micros(5)).unwrap();
+        if ra.rank() == Rank(2) {
+            // It arrives, although the rank fails first.
+            ra.put(Rank(0).at(word), 7).unwrap();
+            ra.fail().unwrap();
+            let refused = ra.fetch_add(Rank(0).at(word), 1);
+            assert!(matches!(refused, Err(Error::PeerFailed { rank: Rank(2) })), "{refused:?}");
+            return (0, 0);
+        }
+        let told = ra.wait_until(word, Until::Ge(100));
+        assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(2) })), "{told:?}");
+        let told = ra.time().0;
+        let failed = ra.failed().unwrap();
+        ra.silence(&failed).unwrap();
+        (told, ra.get(Rank(0).at(word)).unwrap())
+    });
+    // 5 µs, the start of the put (100 ns), and 20 µs.
+    assert_eq!(outcome.unwrap().results, [(25_100_000, 7), (25_100_000, 7), (0, 0), (25_100_000, 7)]);
+}
+
+/// The put takes ten microseconds to another node, and the detection no time.
+#[test]
+fn silence_waits_for_the_puts_of_a_failed_rank() {
+    let options = Options { detection: Some(Span::nanoseconds(0)), ..Options::new(3) };
+    let outcome = Simulator::new(&machine(torus()), &options).unwrap().run(|ra| {
+        let bytes = ra.heap().alloc(100_000, 8).unwrap();
+        if ra.rank() == Rank(2) {
+            ra.post_bytes(Rank(0).at(bytes), &[7; 100_000]).unwrap();
+            ra.fail().unwrap();
+            return [0; 2];
+        }
+        let told = ra.wait_until(bytes.plus(99_992), Until::Eq(1));
+        assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(2) })), "{told:?}");
+        let last = Rank(0).at(bytes.plus(99_992));
+        let early = ra.get(last).unwrap();
+        ra.silence(&ra.failed().unwrap()).unwrap();
+        [early, ra.get(last).unwrap()]
+    });
+    let late = [0, u64::from_ne_bytes([7; 8])];
+    assert_eq!(outcome.unwrap().results, [late, late, [0; 2]]);
+}
+
+#[test]
+fn a_rank_that_cannot_be_detected_cannot_fail() {
+    let outcome = Simulator::new(&machine(torus()), &Options::new(2))
+        .unwrap()
+        .run(|ra| (ra.fail().unwrap_err().to_string(), ra.failed().is_err()));
+    for (error, is_unsupported) in outcome.unwrap().results {
+        assert!(is_unsupported && error.contains("no time of detection"), "{error}");
     }
 }
 

@@ -14,6 +14,7 @@
 //! * Bulk transfers through memory take the processor's time, but hold no line.
 
 mod engine;
+mod failures;
 mod gets;
 mod memory;
 pub mod network;
@@ -36,12 +37,13 @@ pub use stats::{Busiest, Hottest, OperationKind, Operations, Stats};
 
 use crate::engine::coroutine::{Port, Task};
 use crate::model::fabric::{
-    Bytes, Completion, DONE, Delay, Extras, Fabric, Leaving, Span as Range, Word, WordOp, WorldView,
+    Bytes, Completion, DONE, Delay, Extras, Fabric, Failures, Leaving, Span as Range, Word, WordOp, WorldView,
 };
 use crate::{
-    Atomicity, Capabilities, Distance, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
+    Atomicity, Capabilities, Distance, Error, Failed, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
 };
 use engine::{Op, Setting, World};
+use failures::Known;
 use gets::Gets;
 use network::Shape;
 use profile::{LocalAtomics, Placement, Span};
@@ -87,6 +89,9 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Bytes of a rank's stack; only the touched part takes memory.
     pub stack_bytes: usize,
+    /// The time from [a rank's failure](Sim::fail) until all other ranks know of it; `None` for machines whose ranks do not
+    /// fail.
+    pub detection: Option<Span>,
 }
 
 impl Options {
@@ -102,6 +107,7 @@ impl Options {
             seed: 1,
             segment_bytes: crate::SEGMENT_BYTES,
             stack_bytes: 64 << 10,
+            detection: None,
         }
     }
 }
@@ -243,10 +249,12 @@ impl Simulator {
         let clock = Rc::new(Clock(Cell::new(0)));
         let gets = Rc::new(Gets::default());
         let forsaken = Rc::new(Forsaken::default());
+        let known = Rc::new(Known::new(self.options.ranks, self.options.detection));
         let shared = Rc::new(Shared {
             clock: Rc::clone(&clock),
             gets: Rc::clone(&gets),
             forsaken: Rc::clone(&forsaken),
+            known: Rc::clone(&known),
             topology: Arc::clone(&self.topology),
             // Whole words, like on the other backends.
             segment: self.options.segment_bytes.checked_next_multiple_of(WORD).unwrap_or(u64::MAX - WORD + 1),
@@ -269,7 +277,14 @@ impl Simulator {
                     let heap = SymmetricHeap::new(segment);
                     let view = WorldView::new(Rank(rank), segment, shared.capabilities, topology, heap);
                     let view = view.expect("the options were checked");
-                    let sim = Sim { port, shared, view, forsaken: OnceCell::new() };
+                    let sim = Sim {
+                        port,
+                        shared,
+                        view,
+                        forsaken: OnceCell::new(),
+                        acknowledged: RefCell::default(),
+                        generation: Cell::new(0),
+                    };
                     body(&sim);
                     sim.leave();
                 })
@@ -285,7 +300,7 @@ impl Simulator {
             local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
-        let mut world = World::new(&self.profile, &self.network, &setting, clock, gets);
+        let mut world = World::new(&self.profile, &self.network, &setting, clock, gets, known);
         let ended = world.run(&mut tasks, progress, &forsaken);
         for task in &mut tasks {
             // After an error some ranks have not ended.
@@ -323,6 +338,7 @@ struct Shared {
     clock: Rc<Clock>,
     gets: Rc<Gets>,
     forsaken: Rc<Forsaken>,
+    known: Rc<Known>,
     topology: Arc<Topology>,
     segment: u64,
     capabilities: Capabilities,
@@ -336,6 +352,10 @@ pub struct Sim<'t> {
     shared: Rc<Shared>,
     view: WorldView,
     forsaken: OnceCell<&'static str>,
+    /// The failures that this rank has acknowledged.
+    acknowledged: RefCell<Failed>,
+    /// The generation of this rank's world.
+    generation: Cell<u32>,
 }
 
 impl fmt::Debug for Sim<'_> {
@@ -504,7 +524,8 @@ impl Fabric for Sim<'_> {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras { leaving: Some(self), ..Extras::default() }
+        let failures = self.shared.known.detection().map(|_| self as &dyn Failures);
+        Extras { leaving: Some(self), failures, ..Extras::default() }
     }
 }
 

@@ -29,6 +29,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::failures::Known;
 use super::gets::Gets;
 use super::memory::{ADAPTER, Before, Memory, NO_CORE};
 use super::network::{Network, Shape};
@@ -93,6 +94,12 @@ pub(super) enum Op {
     BeginStats,
     /// Ends the counts.
     EndStats,
+    /// The rank fails.
+    Fail,
+    /// Waits until no message of a failed rank is under way.
+    Silence {
+        rank: Rank,
+    },
 }
 
 /// The load of a message.
@@ -138,6 +145,8 @@ enum What {
     Back(u32),
     /// The deadline of the wait with this number has passed.
     Deadline(u32, u32),
+    /// All ranks learn that the rank has failed.
+    Known(u32),
 }
 
 /// The condition that a rank waits for.
@@ -153,6 +162,8 @@ enum Blocked {
     Flush(Option<Rank>),
     /// All other ranks, at [`Op::BeginStats`].
     All,
+    /// The messages of a failed rank.
+    Silence(Rank),
     /// The rank has ended.
     Ended,
 }
@@ -167,6 +178,8 @@ struct RankState {
     complete: u64,
     /// The time at which the last of the processor's stores takes effect.
     stored: u64,
+    /// True once the rank has failed by its own call.
+    is_down: bool,
 }
 
 /// The incomplete messages of a rank to a target.
@@ -238,7 +251,10 @@ pub(super) struct World<'p> {
     counted_from: u64,
     /// The counts, once they have ended.
     counts: Option<Counts>,
+    /// The rank whose failure ends the simulation.
     failed: Option<Rank>,
+    /// The failures that do not.
+    known: Rc<Known>,
     ended: u32,
     resumed: Vec<(u32, Reply)>,
 }
@@ -261,9 +277,16 @@ impl<'p> World<'p> {
         setting: &Setting,
         clock: Rc<Clock>,
         gets: Rc<Gets>,
+        known: Rc<Known>,
     ) -> World<'p> {
-        let state =
-            || RankState { blocked: Blocked::Reply(Reply::Done), wait: 0, outstanding: 0, complete: 0, stored: 0 };
+        let state = || RankState {
+            blocked: Blocked::Reply(Reply::Done),
+            wait: 0,
+            outstanding: 0,
+            complete: 0,
+            stored: 0,
+            is_down: false,
+        };
         World {
             profile,
             network,
@@ -289,6 +312,7 @@ impl<'p> World<'p> {
             counted_from: 0,
             counts: None,
             failed: None,
+            known,
             ended: 0,
             resumed: Vec::new(),
         }
@@ -370,7 +394,7 @@ impl<'p> World<'p> {
         self.ended += 1;
     }
 
-    /// Marks `rank` as failed: all waits for other ranks fail, and so do all further calls.
+    /// Marks `rank` as failed, which ends the simulation: all waits for other ranks fail, and so do all further calls.
     fn fail(&mut self, rank: u32) {
         self.failed = Some(Rank(rank));
         for waiting in 0..self.ranks.len() as u32 {
@@ -443,6 +467,16 @@ impl<'p> World<'p> {
                     self.resumed.push((rank, Reply::TimedOut));
                 }
             }
+            What::Known(rank) => {
+                self.known.add(Rank(rank));
+                for waiting in 0..self.ranks.len() as u32 {
+                    if matches!(self.ranks[waiting as usize].blocked, Blocked::Word(..))
+                        && let Some(failed) = self.known.news(waiting)
+                    {
+                        self.reply(waiting, self.now(), Reply::Failed(failed));
+                    }
+                }
+            }
         }
     }
 
@@ -457,6 +491,10 @@ impl<'p> World<'p> {
         let (now, me) = (self.now(), Rank(rank));
         if let Some(failed) = self.failed {
             self.resumed.push((rank, Reply::Failed(failed)));
+            return;
+        }
+        if self.ranks[rank as usize].is_down {
+            self.resumed.push((rank, Reply::Failed(me)));
             return;
         }
         match op {
@@ -529,6 +567,10 @@ impl<'p> World<'p> {
             Op::Flush { target } => self.flush(rank, target),
             Op::WaitUntil { own, until, deadline, writer } => self.wait_until(me, (own, until), deadline, writer),
             Op::Pause { operations } => {
+                if let Some(failed) = self.known.news(rank) {
+                    self.resumed.push((rank, Reply::Failed(failed)));
+                    return;
+                }
                 // Without a network, it is the pause of the backend of such a machine.
                 let one = match self.profile.shape {
                     Shape::OneNode => OPERATION * 1000,
@@ -554,6 +596,19 @@ impl<'p> World<'p> {
                     self.counts = Some(self.counts());
                 }
                 self.resumed.push((rank, Reply::Done));
+            }
+            Op::Fail => {
+                self.ranks[rank as usize].is_down = true;
+                let detection = self.known.detection().map_or(0, |detection| detection.0);
+                self.queue.push(now + detection, What::Known(rank));
+                self.resumed.push((rank, Reply::Done));
+            }
+            Op::Silence { rank: failed } => {
+                if self.ranks[failed.index()].outstanding == 0 {
+                    self.resumed.push((rank, Reply::Done));
+                } else {
+                    self.ranks[rank as usize].blocked = Blocked::Silence(failed);
+                }
             }
         }
     }
@@ -605,6 +660,14 @@ impl<'p> World<'p> {
             left = channel.outstanding;
         }
         let now = self.now();
+        let state = &self.ranks[rank as usize];
+        if state.is_down && state.outstanding == 0 {
+            for waiting in 0..self.ranks.len() as u32 {
+                if matches!(self.ranks[waiting as usize].blocked, Blocked::Silence(failed) if failed.0 == rank) {
+                    self.reply(waiting, now, Reply::Done);
+                }
+            }
+        }
         match self.ranks[rank as usize].blocked {
             Blocked::Flush(Some(waited)) if waited == target && left == 0 => {
                 let complete = self.channels.remove(&key).map_or(now, |channel| channel.complete);
@@ -1060,6 +1123,8 @@ impl<'p> World<'p> {
         if until.holds(value) {
             let moved = if reader == me.0 { 0 } else { self.transfer(writer, me.0) };
             self.reply(me.0, now + self.profile.node.hit.0 + moved, Reply::Word(value));
+        } else if let Some(failed) = self.known.news(me.0) {
+            self.resumed.push((me.0, Reply::Failed(failed)));
         } else if deadline.is_some_and(|deadline| deadline <= now) {
             self.reply(me.0, now + self.profile.node.hit.0, Reply::TimedOut);
         } else {
