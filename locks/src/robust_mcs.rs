@@ -129,7 +129,7 @@ impl Recoverable for RobustMcs {
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
         match self.take(ra, true)? {
             NIL => Ok(Entry::Clean),
-            before => self.enter_behind(ra, before),
+            before => recoverable::by_value(self.enter_behind(ra, before)),
         }
     }
 

@@ -170,7 +170,10 @@ impl RobustRw {
     #[inline(always)]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         let lock = ra.fetch_add(self.lock, self.bit)?;
-        if lock & WRITER == NIL { Ok(Entry::Clean) } else { self.wait_for_writer(ra, lock | self.bit, recovers) }
+        if lock & WRITER == NIL {
+            return Ok(Entry::Clean);
+        }
+        recoverable::by_value(self.wait_for_writer(ra, lock | self.bit, recovers))
     }
 
     /// Waits until no writer is inside. `lock` is the word with this reader's bit.
@@ -201,7 +204,7 @@ impl RobustRw {
     fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         match self.attempt(ra)? {
             NIL => Ok(Entry::Clean),
-            lock => self.retry(ra, lock, recovers),
+            lock => recoverable::by_value(self.retry(ra, lock, recovers)),
         }
     }
 

@@ -84,7 +84,7 @@ impl Recoverable for RobustTas {
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
         match self.attempt(ra)? {
             NIL => Ok(Entry::Clean),
-            owner => self.retry(ra, owner, true),
+            owner => recoverable::by_value(self.retry(ra, owner, true)),
         }
     }
 
