@@ -31,6 +31,8 @@
 //! - I3: the release of the live rank with the ticket `now_serving` advances `now_serving`. If no live rank has that ticket,
 //!   a compare-and-swap of the whole word does. No value of the word comes back within 2^31 tickets, so the swap fails if
 //!   anything has changed.
+//! - I4: a rank that has silenced failed ranks takes its next ticket after all of theirs. Once that ticket is served, the rank
+//!   looks for them no more.
 //!
 //! # Memory ordering
 //! The announcement 1 is ordered ahead of the addition (I2). The announcements of the ticket and of the end are posted. If
@@ -43,7 +45,7 @@
 //! # Cost
 //! Remote operations without contention: acquire 1 (add), release 1 (add), as `ticket`. With contention: acquire 1 and the
 //! polls, release 1. In addition, each acquire and release writes its own rank's word. A repair on p ranks adds a silence
-//! and at most p − 1 for each skipped ticket.
+//! and at most p − 1 for each skipped ticket. After a failure, each rank adds that to the polls of its next two waits.
 
 use rmalab_atomics::{Address, Disp, Failed, Rank, RemoteAtomics, WORD};
 
@@ -73,6 +75,10 @@ pub struct RobustTicket {
     my_ticket: u64,
     /// The bit of the word that the release clears.
     told: u64,
+    /// The failed ranks that this rank has silenced. They take no further ticket.
+    silenced: Failed,
+    /// The failed ranks whose tickets are all served: they were silenced ahead of a ticket of this rank that was served.
+    passed: Failed,
 }
 
 /// `next_ticket` and `now_serving`.
@@ -103,7 +109,15 @@ impl RawMutex for RobustTicket {
             return Err(Error::TooManyRanks { lock: RobustTicket::NAME, size, limit: SERVING as u32 });
         }
         let hold = at_least_one(Self::NAME, "hold", params.hold)?;
-        Ok(RobustTicket { lock: place.word(0).unwatched(), announced: place.node, hold, my_ticket: 0, told: 0 })
+        Ok(RobustTicket {
+            lock: place.word(0).unwatched(),
+            announced: place.node,
+            hold,
+            my_ticket: 0,
+            told: 0,
+            silenced: Failed::default(),
+            passed: Failed::default(),
+        })
     }
 
     #[inline(always)]
@@ -151,12 +165,13 @@ impl RobustTicket {
             self.told = 0;
             return Ok(Entry::Clean);
         }
-        self.wait_for_turn(ra, lock, recovers)
+        recoverable::by_value(self.wait_for_turn(ra, lock, recovers))
     }
 
     #[cold]
     #[inline(never)]
     fn wait_for_turn<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
+        let silenced_before = self.silenced.clone();
         loop {
             if lock & NOT_RECOVERABLE != 0 {
                 self.own(ra).post(0, OUTSIDE)?;
@@ -164,6 +179,7 @@ impl RobustTicket {
             }
             let now_serving = lock & SERVING;
             if now_serving == self.my_ticket {
+                self.passed = silenced_before;
                 self.told = lock & OWNER_DEAD;
                 return Ok(if self.told == 0 { Entry::Clean } else { Entry::OwnerDead(ra.failed()?) });
             }
@@ -179,8 +195,8 @@ impl RobustTicket {
             if recovers {
                 recoverable::interruptible(pause.map_err(Error::from))?;
                 let failed = recoverable::acknowledged(ra)?;
-                if !failed.is_empty() {
-                    self.skip(ra, lock, &failed)?;
+                if failed != self.passed {
+                    self.skip(ra, lock, failed)?;
                 }
             } else {
                 pause?;
@@ -196,10 +212,11 @@ impl RobustTicket {
 
     /// Serves the next ticket if the ticket that is served in `lock` belongs to no live rank. That ticket is not this
     /// rank's.
-    fn skip<A: RemoteAtomics + ?Sized>(&self, ra: &A, lock: u64, failed: &Failed) -> Result<()> {
-        ra.silence(failed)?;
+    fn skip<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, lock: u64, failed: Failed) -> Result<()> {
+        ra.silence(&failed)?;
+        self.silenced = failed;
         let serving = lock & SERVING;
-        let others = (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank() && !failed.contains(rank));
+        let others = (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank() && !self.silenced.contains(rank));
         for rank in others {
             let Some(announced) = recoverable::unless_lost(ra.get(rank.at(self.announced).unwatched()))? else {
                 // It has failed meanwhile. The next turn goes without it.

@@ -88,7 +88,7 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 
 use crate::backoff::{Backoff, BackoffState};
 use crate::qnode::NIL;
-use crate::recoverable::Entry;
+use crate::recoverable::{Entry, by_value};
 use crate::robust_tas::RobustTas;
 use crate::{Error, LINE, LockKind, Place, RawMutex, Result, WindowLock};
 
@@ -278,11 +278,15 @@ impl RobustTwoLevel {
         match kind {
             LockKind::Shared => {
                 let word = self.count_shared(ra, target, SHARED)?;
-                if word & LOW == NIL { Ok(Entry::Clean) } else { self.wait_for_owner(ra, target, word, recovers) }
+                if word & LOW == NIL {
+                    Ok(Entry::Clean)
+                } else {
+                    by_value(self.wait_for_owner(ra, target, word, recovers))
+                }
             }
             LockKind::Exclusive => match self.attempt(ra, target)? {
                 Attempt::Success => Ok(Entry::Clean),
-                Attempt::Refused(master) => self.retry(ra, target, master, recovers, close),
+                Attempt::Refused(master) => by_value(self.retry(ra, target, master, recovers, close)),
             },
         }
     }
@@ -301,7 +305,7 @@ impl RobustTwoLevel {
     #[inline(always)]
     fn lock_every<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
         let master = self.count(ra, ALL, IN_ALL)?;
-        if master & LOW == 0 { Ok(Entry::Clean) } else { self.wait_for_exclusives(ra, master, recovers) }
+        if master & LOW == 0 { Ok(Entry::Clean) } else { by_value(self.wait_for_exclusives(ra, master, recovers)) }
     }
 }
 

@@ -101,7 +101,7 @@ impl RobustTwoLevel {
                     self.gives_back = false;
                     return Ok(Entry::OwnerDead(failed));
                 }
-            } else if word & LOW == NIL && failed != recounted {
+            } else if word & LOW == NIL && (word >= SHARED || master & !GATES >= ALL) && failed != recounted {
                 self.alone(ra, failed.clone(), |lock, ra, failed| lock.recount(ra, failed, target))?;
                 recounted = failed;
             }
