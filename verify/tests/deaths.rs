@@ -1,12 +1,17 @@
-//! Ranks that are killed ahead of each of their operations, by number: the survivors go on, and no resource leaks.
+//! Ranks that are killed, ahead of each of their operations by number, or at random: the survivors go on, and no resource
+//! leaks.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use std::sync::Mutex;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use rmalab_atomics::{Address, Crashing, Launcher, Mapped, Output, Rank, RemoteAtomics, WORD, World, shm};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rmalab_atomics::{Address, Crashing, Launcher, Mapped, Output, Rank, RemoteAtomics, Stream, WORD, World, shm};
 use rmalab_locks::recoverable::{Acquired, AcquiredRw, RobustGuard, RobustMutex, RobustRwGuard, RobustRwLock};
 use rmalab_locks::{Backoff, RawMutex, RawRwLock, Recoverable, RobustMcs, RobustRw, RobustTas, RobustTicket};
+use rustix::process::Signal;
 
 const RANKS: u32 = 3;
 
@@ -16,13 +21,20 @@ const TURNS: u64 = 3;
 /// The operation ahead of which a rank is killed, and which: `1:17`.
 const CRASH: &str = "RMALAB_TEST_CRASH";
 const LOCK: &str = "RMALAB_TEST_LOCK";
+/// The number of ranks that are killed at random. The others go on until they know of all of these failures.
+const KILLS: &str = "RMALAB_TEST_KILLS";
+
+/// What a rank prints when all ranks are about to acquire the lock.
+const READY: &str = "ready to be killed";
 
 /// The locks, by their names.
 const LOCKS: [&str; 4] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME, RobustRw::NAME];
 
 /// The observations of a rank.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Seen {
+    /// The completed additions to the data.
+    added: u64,
     /// The entries that learned of a failure inside.
     told: u64,
     /// The entries that found the data half written.
@@ -62,16 +74,18 @@ where
     L::Params: Default,
 {
     let ahead_of = ahead_of(ra.rank());
-    let home = Rank(RANKS - 1);
-    let words = ra.heap().alloc(3 * WORD, WORD).unwrap();
-    let [left, right, done] = [0, 1, 2].map(|word| home.at(words.word(word)));
-    let mut seen = Seen { told: 0, torn: 0, sum: 0 };
+    let home = Rank(ra.size() - 1);
+    let words = ra.heap().alloc(4 * WORD, WORD).unwrap();
+    let [left, right, done, arrived] = [0, 1, 2, 3].map(|word| home.at(words.word(word)));
+    let mut seen = Seen::default();
     let ra = &Crashing::new(ra, ahead_of);
     let mut mutex = RobustMutex::<_, L>::create(ra, home, L::Params::default()).unwrap();
-    for _ in 0..TURNS {
+    let kills = arrive(ra, arrived);
+    while seen.added < TURNS || ra.failed().unwrap().iter().count() < kills {
         let guard = enter(&mut mutex, ra, [left, right], &mut seen);
         add(ra, [left, right]);
         guard.release().unwrap();
+        seen.added += 1;
     }
     wait_for_survivors(ra, done);
     // It may have failed after the last acquisition of the other ranks.
@@ -79,6 +93,20 @@ where
     seen.sum = ra.get(left).unwrap();
     guard.release().unwrap();
     seen
+}
+
+/// Returns the number of ranks that are killed at random. If there are some, waits until all ranks are here, where none of
+/// them is needed any more.
+fn arrive(ra: &Crashing<'_, Mapped>, arrived: Address) -> usize {
+    let kills = std::env::var(KILLS).map_or(0, |kills| kills.parse().unwrap());
+    if kills > 0 {
+        ra.fetch_add(arrived, 1).unwrap();
+        while ra.get(arrived).unwrap() < u64::from(ra.size()) {
+            let _ = ra.pause(64);
+        }
+        println!("{READY}");
+    }
+    kills
 }
 
 /// Adds one to two words, one after the other.
@@ -97,7 +125,7 @@ fn wait_for_survivors(ra: &Crashing<'_, Mapped>, done: Address) {
         let failed = ra.failed().unwrap();
         ra.acknowledge(&failed).unwrap();
         let are_done = ra.get(done).unwrap();
-        if (0..RANKS).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
+        if (0..ra.size()).all(|rank| are_done >> rank & 1 == 1 || failed.contains(Rank(rank))) {
             break;
         }
         let _ = ra.pause(64);
@@ -134,13 +162,14 @@ fn enter_rw<'l, 'a>(
 /// Like [`play`] with the reader-writer lock: a read ahead of each write.
 fn play_rw(ra: &Mapped) -> Seen {
     let ahead_of = ahead_of(ra.rank());
-    let home = Rank(RANKS - 1);
-    let words = ra.heap().alloc(3 * WORD, WORD).unwrap();
-    let [left, right, done] = [0, 1, 2].map(|word| home.at(words.word(word)));
-    let mut seen = Seen { told: 0, torn: 0, sum: 0 };
+    let home = Rank(ra.size() - 1);
+    let words = ra.heap().alloc(4 * WORD, WORD).unwrap();
+    let [left, right, done, arrived] = [0, 1, 2, 3].map(|word| home.at(words.word(word)));
+    let mut seen = Seen::default();
     let ra = &Crashing::new(ra, ahead_of);
     let mut lock = RobustRwLock::<_, RobustRw>::create(ra, home, Backoff::default()).unwrap();
-    for _ in 0..TURNS {
+    let kills = arrive(ra, arrived);
+    while seen.added < TURNS || ra.failed().unwrap().iter().count() < kills {
         for writes in [false, true] {
             let guard = enter_rw(&mut lock, writes, ra, [left, right], &mut seen);
             if writes {
@@ -148,6 +177,7 @@ fn play_rw(ra: &Mapped) -> Seen {
             }
             guard.release().unwrap();
         }
+        seen.added += 1;
     }
     wait_for_survivors(ra, done);
     let guard = enter_rw(&mut lock, false, ra, [left, right], &mut seen);
@@ -158,14 +188,14 @@ fn play_rw(ra: &Mapped) -> Seen {
 
 /// The number of the operation ahead of which `rank` is killed, if it is the one.
 fn ahead_of(rank: Rank) -> Option<u64> {
-    let crash = std::env::var(CRASH).unwrap();
+    let Ok(crash) = std::env::var(CRASH) else { return None };
     let (victim, number) = crash.split_once(':').unwrap();
     (victim.parse() == Ok(rank.0)).then(|| number.parse().unwrap())
 }
 
 fn be_a_rank() {
     let lock = std::env::var(LOCK).unwrap();
-    let world = World::processes(RANKS);
+    let world = World::processes(shm::launched_size().unwrap().unwrap());
     let ended = match lock.as_str() {
         RobustTas::NAME => world.run(play::<RobustTas>),
         RobustTicket::NAME => world.run(play::<RobustTicket>),
@@ -194,7 +224,7 @@ fn kill(test: &str, lock: &str, victim: u32, number: u64) -> bool {
         None => false,
         Some(rank) => {
             assert_eq!(rank, Rank(victim), "{what}: {}", outcome.describe(rank));
-            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&outcome.statuses[victim as usize]), Some(9));
+            assert_eq!(outcome.statuses[victim as usize].signal(), Some(9), "{what}");
             true
         }
     };
@@ -208,12 +238,83 @@ fn kill(test: &str, lock: &str, victim: u32, number: u64) -> bool {
     let told: u64 = seen.iter().map(|seen| seen.told).sum();
     let torn: u64 = seen.iter().map(|seen| seen.torn).sum();
     assert!(torn <= told && told <= u64::from(died), "{what}: {seen:?}");
-    let least = TURNS * seen.len() as u64;
+    let least = seen.iter().map(|seen| seen.added).sum::<u64>();
     let most = least + if died { TURNS } else { 0 };
     assert!(seen.iter().all(|seen| (least..=most).contains(&seen.sum)), "{what}: {seen:?}");
     assert!(outcome.pids.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()), "{what}");
     died
 }
+
+/// The ranks of a job of which ranks are killed at random.
+const MANY: u32 = 8;
+
+/// Runs a job, and kills some of its ranks one after the other, each at any moment of their acquisitions.
+fn kill_at_random(test: &str, lock: &str, kills: usize, random: &mut SmallRng) {
+    let (report, ready) = mpsc::channel();
+    let job = Launcher::new(MANY)
+        .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
+        .env(KILLS, kills.to_string())
+        .env(LOCK, lock)
+        .output(Output::Lines(Box::new(move |line| {
+            if line.stream == Stream::Out && line.bytes.starts_with(READY.as_bytes()) {
+                let _ = report.send(());
+            }
+        })))
+        .grace(Duration::from_secs(60))
+        .time_limit(Duration::from_secs(60))
+        .spawn()
+        .unwrap();
+    for _ in 0..MANY {
+        ready.recv().expect("every rank comes to its first acquisition");
+    }
+    let mut victims: Vec<u32> = Vec::new();
+    while victims.len() < kills {
+        std::thread::sleep(Duration::from_micros(random.random_range(0..2_000)));
+        let victim = random.random_range(0..MANY);
+        if !victims.contains(&victim) {
+            job.signal(Rank(victim), Signal::KILL).unwrap();
+            victims.push(victim);
+        }
+    }
+    let outcome = job.wait().unwrap();
+    let mut all = Seen::default();
+    for rank in 0..MANY {
+        let what = format!("{lock}, ranks {victims:?} killed: {}", outcome.describe(Rank(rank)));
+        if victims.contains(&rank) {
+            assert_eq!(outcome.statuses[rank as usize].signal(), Some(9), "{what}");
+            continue;
+        }
+        let seen: Seen = serde_json::from_slice(&outcome.results[rank as usize]).expect(&what);
+        all = Seen {
+            added: all.added + seen.added,
+            told: all.told + seen.told,
+            torn: all.torn + seen.torn,
+            sum: all.sum.max(seen.sum),
+        };
+    }
+    // A rank that was told may have been killed afterwards.
+    assert!(all.torn <= all.told && all.told <= kills as u64, "{lock}, ranks {victims:?} killed: {all:?}");
+    assert!(all.sum >= all.added, "{lock}, ranks {victims:?} killed: additions are lost: {all:?}");
+    assert!(outcome.pids.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()), "{lock}");
+}
+
+/// Kills that many ranks at random, up to all but one of a job.
+fn campaign(test: &str, deaths: usize) {
+    let _alone = ALONE.lock();
+    let before = resources();
+    let mut random = SmallRng::seed_from_u64(deaths as u64);
+    let mut left = deaths;
+    while left > 0 {
+        let kills = random.random_range(1..MANY as usize).min(left);
+        let lock = LOCKS[random.random_range(0..LOCKS.len())];
+        kill_at_random(test, lock, kills, &mut random);
+        left -= kills;
+    }
+    assert_eq!(resources(), before);
+}
+
+/// Two tests of this process would count each other's descriptors.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// The descriptors, shared mappings and files in /dev/shm of this process.
 fn resources() -> (usize, usize, usize) {
@@ -230,8 +331,6 @@ const MOST: u64 = 200;
 
 /// Kills these ranks ahead of every operation, and returns the number of deaths.
 fn kill_everywhere(test: &str, locks: &[&str], victims: std::ops::Range<u32>, step: u64) -> u64 {
-    // Two tests of this process would count each other's descriptors.
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
     let before = resources();
     let mut deaths = 0;
@@ -266,4 +365,21 @@ fn longer_ranks_are_killed_at_every_operation() {
     }
     let deaths = kill_everywhere("longer_ranks_are_killed_at_every_operation", &LOCKS, 0..RANKS, 1);
     println!("{deaths} deaths");
+}
+
+#[test]
+fn ranks_are_killed_at_random() {
+    if shm::launched_size().unwrap().is_some() {
+        return be_a_rank();
+    }
+    campaign("ranks_are_killed_at_random", 40);
+}
+
+#[test]
+#[ignore = "two hundred and fifty worlds of eight processes take a minute"]
+fn longer_a_thousand_ranks_are_killed_at_random() {
+    if shm::launched_size().unwrap().is_some() {
+        return be_a_rank();
+    }
+    campaign("longer_a_thousand_ranks_are_killed_at_random", 1_000);
 }
