@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rmalab::compare::OPERATIONS;
 use rmalab::verify::{Selection, section_name};
 use rmalab::{Info, Kind, Registry};
+use rmalab_locks::PolicyKind;
 use rmalab_verify::Network;
 
 use crate::page::{read, root};
@@ -137,6 +138,14 @@ fn the_comparison_has_every_operation() {
 
 /// A result has the command that made it.
 #[test]
+fn the_page_of_failures_has_every_robust_lock() {
+    let page = result("failures.md");
+    for name in PolicyKind::NAMES.iter().filter(|name| name.starts_with("robust-")) {
+        assert!(page.contains(&format!("| {name} |")), "docs/results/failures.md lacks {name}");
+    }
+}
+
+#[test]
 fn results_name_their_commands() {
     for name in [
         "checked.md",
@@ -148,6 +157,7 @@ fn results_name_their_commands() {
         "rma-rw.md",
         "arena.md",
         "study.md",
+        "failures.md",
         "ratios.md",
         "windows.md",
         "comparison.md",
