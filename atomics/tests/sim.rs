@@ -281,6 +281,22 @@ fn silence_waits_for_the_puts_of_a_failed_rank() {
 }
 
 #[test]
+fn a_failed_rank_leaves_its_obligations_undone_and_counts_do_not_wait_for_it() {
+    let outcome = mortal(3).run(|ra| {
+        if ra.rank() == Rank(1) {
+            ra.forsake("a lock that it holds");
+            ra.fail().unwrap();
+            return None;
+        }
+        // One rank waits for the failed one, and the other comes later.
+        ra.compute(Duration::from_micros(50 * u64::from(ra.rank().0))).unwrap();
+        Some(ra.begin_stats().unwrap_err().to_string())
+    });
+    let told = Some("rank 1 has failed".to_owned());
+    assert_eq!(outcome.unwrap().results, [told.clone(), None, told]);
+}
+
+#[test]
 fn a_rank_that_cannot_be_detected_cannot_fail() {
     let outcome = Simulator::new(&machine(torus()), &Options::new(2))
         .unwrap()

@@ -282,6 +282,7 @@ impl Simulator {
                         shared,
                         view,
                         forsaken: OnceCell::new(),
+                        has_failed: Cell::new(false),
                         acknowledged: RefCell::default(),
                         generation: Cell::new(0),
                     };
@@ -352,6 +353,7 @@ pub struct Sim<'t> {
     shared: Rc<Shared>,
     view: WorldView,
     forsaken: OnceCell<&'static str>,
+    has_failed: Cell<bool>,
     /// The failures that this rank has acknowledged.
     acknowledged: RefCell<Failed>,
     /// The generation of this rank's world.
@@ -403,8 +405,11 @@ impl Sim<'_> {
         }
     }
 
-    /// Leaves the world, and reports an obligation that is left undone.
+    /// Leaves the world, and reports an obligation that is left undone, unless the rank has failed.
     fn leave(&self) {
+        if self.has_failed.get() {
+            return;
+        }
         if let (Some(&what), None) = (self.forsaken.get(), self.shared.forsaken.get()) {
             self.shared.forsaken.set(Some((self.view.rank(), what)));
         }

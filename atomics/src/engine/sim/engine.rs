@@ -470,7 +470,7 @@ impl<'p> World<'p> {
             What::Known(rank) => {
                 self.known.add(Rank(rank));
                 for waiting in 0..self.ranks.len() as u32 {
-                    if matches!(self.ranks[waiting as usize].blocked, Blocked::Word(..))
+                    if matches!(self.ranks[waiting as usize].blocked, Blocked::Word(..) | Blocked::All)
                         && let Some(failed) = self.known.news(waiting)
                     {
                         self.reply(waiting, self.now(), Reply::Failed(failed));
@@ -581,6 +581,10 @@ impl<'p> World<'p> {
             }
             Op::Compute { time } => self.reply(rank, now + time, Reply::Done),
             Op::BeginStats => {
+                if let Some(failed) = self.known.first() {
+                    self.resumed.push((rank, Reply::Failed(failed)));
+                    return;
+                }
                 self.ranks[rank as usize].blocked = Blocked::All;
                 self.waiting += 1;
                 if self.waiting as usize == self.ranks.len() {

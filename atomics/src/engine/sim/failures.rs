@@ -34,6 +34,11 @@ impl Known {
         self.ranks.borrow_mut().push(rank);
     }
 
+    /// Returns the first failure.
+    pub(super) fn first(&self) -> Option<Rank> {
+        self.ranks.borrow().first().copied()
+    }
+
     /// Returns the first failure that `rank` knows of and has not acknowledged.
     pub(super) fn news(&self, rank: u32) -> Option<Rank> {
         self.ranks.borrow().get(self.settled[rank as usize].get() as usize).copied()
@@ -63,6 +68,7 @@ impl Sim<'_> {
                 why: "this simulation has no time of detection",
             });
         }
+        self.has_failed.set(true);
         self.tell(Op::Fail)
     }
 }
