@@ -110,6 +110,7 @@ impl Mapped {
             if now.0 - start.0 >= self.patience().yields {
                 break;
             }
+            self.check_failed()?;
             std::thread::yield_now();
         }
         let token = own.disp().0 + 1;
