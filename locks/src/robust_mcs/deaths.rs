@@ -259,3 +259,89 @@ fn a_rank_moves_behind_the_ranks_that_a_failed_rank_has_cut_off() {
         }
     });
 }
+
+/// Rank 1 fails inside, and rank 3 between rank 2 and rank 0. Rank 0 repairs and releases ahead of rank 2's repair.
+/// `late` looks at what rank 2 gets.
+fn a_rank_repairs_late(release: fn(&mut RobustMcs, &Mapped) -> Result<()>, late: fn(Result<Entry>)) {
+    with_deaths(4, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            0 => {
+                let before = queue.arrive(3)?;
+                queue.failure(1)?;
+                queue.failure(3)?;
+                let entry = queue.lock.wait_behind(ra, before)?;
+                assert!(matches!(entry, Entry::OwnerDead(_)), "{entry:?}");
+                release(&mut queue.lock, ra)?;
+                queue.next()
+            }
+            2 => {
+                let before = queue.arrive(1)?;
+                queue.turn(5)?;
+                late(queue.lock.wait_behind(ra, before));
+                Ok(())
+            }
+            rank => {
+                if rank == 1 {
+                    assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                    queue.next()?;
+                } else {
+                    queue.arrive(2)?;
+                }
+                queue.turn(4)?;
+                die();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_late_repair_finds_the_lock_free() {
+    a_rank_repairs_late(RobustMcs::release, |got| assert!(matches!(got, Ok(Entry::OwnerDead(_))), "{got:?}"));
+}
+
+#[test]
+fn a_late_repair_finds_the_lock_not_recoverable() {
+    a_rank_repairs_late(RobustMcs::release_unrecovered, |got| {
+        assert!(matches!(got, Err(Error::NotRecoverable { .. })), "{got:?}");
+    });
+}
+
+/// Rank 3 hands the lock to rank 0, and leaves. Rank 1, behind rank 0, fails. So rank 2, behind rank 1, repairs while rank 0 is inside.
+#[test]
+fn the_rank_that_a_live_rank_has_granted_is_the_holder() {
+    with_deaths(4, |ra| {
+        let mut queue = Queue::new(ra)?;
+        match ra.rank().0 {
+            0 => {
+                let before = queue.arrive(1)?;
+                queue.turn(3)?;
+                assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
+                queue.enter()?;
+                queue.next()?;
+                let announced = queue.lock.node.announced_by(Rank(2));
+                queue.until(|| Ok(WordRef::of(Rank(2), ra.get(announced)?).behind == queue.lock.pointer()))?;
+                queue.leave()
+            }
+            1 => {
+                queue.arrive(4)?;
+                queue.turn(6)?;
+                die();
+            }
+            2 => {
+                let before = queue.arrive(5)?;
+                queue.failure(1)?;
+                assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
+                queue.enter()?;
+                queue.leave()
+            }
+            _ => {
+                assert_eq!(queue.lock.recoverable_acquire(ra)?, Entry::Clean);
+                queue.next()?;
+                queue.turn(2)?;
+                queue.lock.release(ra)?;
+                queue.next()
+            }
+        }
+    });
+}
