@@ -139,14 +139,18 @@ fn a_failed_attempt_releases_nothing() {
         }
         guard.release().unwrap();
         assert!(other.try_acquire().unwrap().is_some());
+        assert!(holder.acquire_within(Duration::ZERO).unwrap().is_some());
+        assert!(shared.try_acquire_read().unwrap().is_some());
         assert!(shared.try_acquire_write().unwrap().is_some());
+        assert!(shared.acquire_read_within(Duration::ZERO).unwrap().is_some());
+        assert!(shared.acquire_write_within(Duration::ZERO).unwrap().is_some());
         assert!(holder.try_acquire().unwrap().is_some());
     });
     world.unwrap();
 }
 
 #[test]
-fn an_error_of_a_drop_comes_out_of_the_next_acquire() {
+fn an_error_of_a_release_is_returned_and_that_of_a_drop_comes_out_of_the_next_acquire() {
     let world = World::threads(1).run(|ra| {
         let mut mutex = Mutex::<_, OneWord>::create(ra, Rank(0), Fails(true)).unwrap();
         let result = mutex.acquire().unwrap().release();
@@ -157,9 +161,19 @@ fn an_error_of_a_drop_comes_out_of_the_next_acquire() {
         let error = mutex.acquire().map(drop).unwrap_err();
         assert!(matches!(error, Error::Atomics(_)), "{error:?}");
 
-        let mut lock = RwLock::<_, Exclusive<OneWord>>::create(ra, Rank(0), Fails(true)).unwrap();
-        drop(lock.acquire_read().unwrap());
-        let error = lock.acquire_write().map(drop).unwrap_err();
+        let lock = || RwLock::<_, Exclusive<OneWord>>::create(ra, Rank(0), Fails(true)).unwrap();
+        let error = lock().acquire_read().unwrap().release().unwrap_err();
+        assert!(matches!(error, Error::Atomics(_)), "{error:?}");
+        let error = lock().acquire_write().unwrap().release().unwrap_err();
+        assert!(matches!(error, Error::Atomics(_)), "{error:?}");
+
+        let mut read = lock();
+        drop(read.acquire_read().unwrap());
+        let error = read.acquire_write().map(drop).unwrap_err();
+        assert!(matches!(error, Error::Atomics(_)), "{error:?}");
+        let mut written = lock();
+        drop(written.acquire_write().unwrap());
+        let error = written.acquire_read().map(drop).unwrap_err();
         assert!(matches!(error, Error::Atomics(_)), "{error:?}");
     });
     world.unwrap();
