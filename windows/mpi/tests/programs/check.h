@@ -23,16 +23,21 @@ static inline void begin(int *argc, char ***argv)
 }
 
 /* Makes a window over all ranks. Its memory is its own, or the program's, as the variable TEST_WINDOW says. */
-static inline void make_window(MPI_Aint bytes, int unit, void *memory, MPI_Win *win)
+static inline void make_window_with(MPI_Info info, MPI_Aint bytes, int unit, void *memory, MPI_Win *win)
 {
     const char *kind = getenv("TEST_WINDOW");
     if (kind && !strcmp(kind, "create")) {
         void *own = aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64);
         *(void **)memory = own;
-        MPI_Win_create(own, bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD, win);
+        MPI_Win_create(own, bytes, unit, info, MPI_COMM_WORLD, win);
     } else {
-        MPI_Win_allocate(bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD, memory, win);
+        MPI_Win_allocate(bytes, unit, info, MPI_COMM_WORLD, memory, win);
     }
+}
+
+static inline void make_window(MPI_Aint bytes, int unit, void *memory, MPI_Win *win)
+{
+    make_window_with(MPI_INFO_NULL, bytes, unit, memory, win);
 }
 
 #define CHECK(what, expected)                                                                                              \

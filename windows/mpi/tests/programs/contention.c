@@ -1,14 +1,28 @@
-/* Ranks contend for locks: counters that only exclusive locks protect, and pairs of words that readers must not see torn. */
+/* Ranks contend for locks: counters that only exclusive locks protect, and pairs of words that readers must not see torn.
+   The arguments are the number of rounds, and the policies of the library that are tried in turn. */
 #include "check.h"
 
-int main(int argc, char **argv)
+static void contend(int rounds, const char *policy)
 {
-    begin(&argc, &argv);
-    int rounds = argc > 1 ? atoi(argv[1]) : 100;
     MPI_Win win;
+    MPI_Info info = MPI_INFO_NULL;
     int64_t *words, seen[2], value, total, sum, mine = 0;
     unsigned state = 12345u + (unsigned)rank;
-    make_window(64, 8, &words, &win);
+    alarm(240);
+    if (policy) {
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "rmalab_lock_policy", policy);
+    }
+    make_window_with(info, 64, 8, &words, &win);
+    if (policy) {
+        char value[MPI_MAX_INFO_VAL] = "";
+        int has = 0;
+        MPI_Info_free(&info);
+        MPI_Win_get_info(win, &info);
+        MPI_Info_get(info, "rmalab_lock_policy", MPI_MAX_INFO_VAL - 1, value, &has);
+        MPI_Info_free(&info);
+        CHECK(strcmp(value, policy), 0);
+    }
     memset(words, 0, 64);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int round = 0; round < rounds; round++) {
@@ -51,6 +65,16 @@ int main(int argc, char **argv)
     MPI_Allreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     CHECK(total, sum);
     MPI_Win_free(&win);
-    passed("contention", "locks");
+    passed("contention", policy ? policy : "locks");
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    int rounds = argc > 1 ? atoi(argv[1]) : 100;
+    if (argc <= 2)
+        contend(rounds, NULL);
+    for (int each = 2; each < argc; each++)
+        contend(rounds, argv[each]);
     return end();
 }
