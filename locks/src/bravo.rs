@@ -264,12 +264,12 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_set_the_bias_pays_before_it_sets_it_again() {
-        suite::scenario::<Bravo<McsRwNeutral>>(2, inhibit(2), |ra, mut lock, _, _| {
+        suite::scenario::<Bravo<McsRwNeutral>>(2, inhibit(3), |ra, mut lock, _, _| {
             if ra.rank() == Rank(1) {
                 let biased = |lock: &Bravo<McsRwNeutral>| ra.get(lock.bias);
                 for round in 0..3 {
-                    // Two ranks, so four slow reads.
-                    for read in 0..if round == 0 { 0 } else { 4 } {
+                    // Two ranks, so six slow reads.
+                    for read in 0..if round == 0 { 0 } else { 6 } {
                         lock.acquire_read(ra)?;
                         lock.release_read(ra)?;
                         assert_eq!(biased(&lock)?, 0, "after {read} reads of round {round}");

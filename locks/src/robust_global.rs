@@ -140,7 +140,7 @@ impl<L: RecoverableRw> WindowLock for RobustGlobal<L> {
 
 #[cfg(test)]
 mod tests {
-    use rmalab_atomics::WORD;
+    use rmalab_atomics::{Mapped, WORD};
 
     use super::*;
     use crate::{Exclusive, RobustRw, RobustTas, suite};
@@ -173,5 +173,60 @@ mod tests {
     fn a_lock_whose_data_nobody_declares_consistent_is_not_recoverable() {
         give_up::<Exclusive<RobustTas>>();
         give_up::<RobustRw>();
+    }
+
+    /// Holds a lock, or all, and unlocks when dropped.
+    struct Held<'a> {
+        ra: &'a Mapped,
+        lock: RobustGlobal<Exclusive<RobustTas>>,
+        all: bool,
+    }
+
+    impl Held<'_> {
+        fn lock(&mut self) -> Result<Entry> {
+            match self.all {
+                true => self.lock.recoverable_lock_all(self.ra),
+                false => self.lock.recoverable_lock(self.ra, LockKind::Exclusive, Rank(0)),
+            }
+        }
+
+        fn unlock(&mut self) -> Result<()> {
+            match self.all {
+                true => self.lock.unlock_all(self.ra),
+                false => self.lock.unlock(self.ra, LockKind::Exclusive, Rank(0)),
+            }
+        }
+    }
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            let _ = self.unlock();
+        }
+    }
+
+    #[test]
+    fn a_rank_that_panics_with_a_guard_leaves_the_lock_to_a_rank_that_is_told() {
+        for all in [false, true] {
+            suite::with_deaths(2, |ra| {
+                let lock = RobustGlobal::new(ra, GlobalParams::default())?;
+                let entered = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+                let mut held = Held { ra, lock, all };
+                if ra.rank() == Rank(1) {
+                    let _ = held.lock()?;
+                    ra.put(entered, 1)?;
+                    suite::die();
+                }
+                while ra.get(entered)? == 0 {
+                    std::thread::yield_now();
+                }
+                let entry = held.lock()?;
+                assert!(matches!(entry, Entry::OwnerDead(_)), "{entry:?}, all: {all}");
+                held.unlock()?;
+                let refused = held.lock();
+                assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{refused:?}, all: {all}");
+                std::mem::forget(held);
+                Ok(())
+            });
+        }
     }
 }
