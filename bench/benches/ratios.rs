@@ -16,6 +16,7 @@ use rmalab::study::{self, Backend, Options};
 use rmalab::{Machine, Registry};
 use rmalab_atomics::{Collectives, Mapped, Processes, Rank, RemoteAtomics, World, shm};
 use rmalab_locks::{Assert, LockKind, McsRwRp, Place, RawRwLock, TwoLevel, WindowLocks};
+use rmalab_report::statistics::median;
 
 /// Measurements of each side of a ratio.
 const REPETITIONS: usize = 15;
@@ -75,7 +76,7 @@ fn main() {
             }
         }
         for (name, [two, eight]) in QUEUES.iter().zip(throughputs) {
-            let [two, eight] = [two, eight].map(median);
+            let [two, eight] = [two, eight].map(|rates| median(rates.into_iter()));
             let ratio = two / eight;
             let load = format!("{name}, {:.0} % lock_all, {section:?} inside", 100.0 * fraction);
             let figures = [Value::Rate(two), Value::Rate(eight), Value::Ratio(ratio), Value::Ratio(CROWD)];
@@ -94,7 +95,7 @@ fn main() {
             start();
             before.elapsed().as_nanos() as f64
         });
-        let time = median(times.collect());
+        let time = median(times);
         table.row([name.into(), Value::Time(time), Value::Time(goal), met(time, goal)]);
     }
     document.sections.push(Section::new("start", "Start").table(table));
@@ -185,7 +186,7 @@ fn against_atomics(pair: impl Fn() -> f64) -> [f64; 3] {
             list.push(value);
         }
     }
-    results.map(median)
+    results.map(|values| median(values.into_iter()))
 }
 
 /// One short study of the queue locks with 2 and with 8 ranks.
@@ -199,9 +200,4 @@ fn queues(read_fraction: f64, critical_section: Duration) -> Vec<study::Cell> {
     options.duration = Some(CELL);
     options.repetitions = 1;
     study::run(&Registry::standard(), &options).expect("a short study").cells
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -16,6 +16,7 @@ use rmalab::finding::{Table, Value};
 use rmalab_atomics::mapped::{Layout as MappingLayout, Mapping};
 use rmalab_atomics::{Mapped, Processes, Rank, RemoteAtomics, World, bind_to_core, shm};
 use rmalab_locks::WindowLocks;
+use rmalab_report::statistics::median;
 use rmalab_windows::{Assert, LockKind, Op, Policy, Team, UserMemory, Window, WindowDisp};
 
 /// Measurements of each side.
@@ -90,11 +91,6 @@ fn table(title: String, rows: &[Row]) -> Table {
     table
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// Nanoseconds of one of `n` runs of `body`.
 #[inline(always)]
 fn each(n: u32, mut body: impl FnMut()) -> f64 {
@@ -114,7 +110,7 @@ fn in_turn(mut window: impl FnMut() -> f64, mut raw: impl FnMut() -> f64) -> (f6
         windows.push(window());
         raws.push(raw());
     }
-    (median(windows), median(raws))
+    (median(windows.into_iter()), median(raws.into_iter()))
 }
 
 /// Measurements of one rank while the other rank is idle, and of both together.
@@ -384,7 +380,7 @@ fn accumulates(window: &mut Window<'_, Mapped>) -> Vec<Row> {
 
 fn each_median(mut body: impl FnMut() -> f64) -> f64 {
     body();
-    median((0..REPETITIONS).map(|_| body()).collect())
+    median((0..REPETITIONS).map(|_| body()))
 }
 
 /// Operations of both ranks: fences and PSCW beside exchanges of flags.

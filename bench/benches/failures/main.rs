@@ -18,6 +18,7 @@ use rmalab::finding::{Column, Table, Value};
 use rmalab_atomics::sim::profile::Span;
 use rmalab_atomics::sim::{self, Profile, Simulator};
 use rmalab_atomics::{Backend, Launcher, Output, RemoteAtomics, Stream, World, shm};
+use rmalab_report::statistics::median;
 use rustix::process::{Signal, getpid, kill_process};
 
 use deaths::{Outcome, Task};
@@ -124,7 +125,7 @@ fn throughput(title: String, locks: &[&str], run: &dyn Fn(&Task) -> Vec<Outcome>
         for (failures, period) in RATES {
             let task = Task { lock: lock.into(), failures, period, lease: LEASE };
             row.push(Value::Rate(median(
-                run(&task).iter().map(|outcome| task.acquisitions() as f64 / outcome.seconds).collect(),
+                run(&task).iter().map(|outcome| task.acquisitions() as f64 / outcome.seconds),
             )));
         }
         table.row(row);
@@ -205,9 +206,4 @@ fn simulated(task: &Task, ranks: u32) -> Outcome {
     let play = move |ra: &sim::Sim<'_>| deaths::play(ra, &task, &|| Ok(ra.fail()?)).expect("the ranks go on");
     let outcome = simulator.run(play).expect("the simulation ends");
     outcome.results.into_iter().flatten().next().expect("a rank has the result")
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

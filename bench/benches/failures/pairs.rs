@@ -8,6 +8,7 @@ use rmalab_locks::{
     Hierarchical, LockKind, Mcs, Place, RawMutex, RawRwLock, Recoverable, RecoverableRw, RmeMcs, RobustHierarchical,
     RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
+use rmalab_report::statistics::median;
 
 /// Measurements of each side.
 const REPETITIONS: usize = 31;
@@ -78,7 +79,7 @@ fn in_turn(plain: &mut dyn FnMut() -> f64, robust: &mut dyn FnMut() -> f64) -> [
             list.push(value);
         }
     }
-    results.map(crate::median)
+    results.map(|values| median(values.into_iter()))
 }
 
 fn mutex<L: RawMutex<Params: Default>>(ra: &Mapped) -> L {

@@ -122,11 +122,11 @@ impl<'l, 'a, A: RemoteAtomics + ?Sized, L: RecoverableRw> InconsistentRw<'l, 'a,
     ///
     /// # Errors
     ///
-    /// The lock's errors.
+    /// The lock's errors. After one, the lock is not recoverable.
     pub fn consistent(mut self) -> Result<RobustRwGuard<'l, 'a, A, L>> {
-        self.guard.is_consistent = true;
         let lock = &mut *self.guard.lock;
         lock.raw.share(lock.ra)?;
+        self.guard.is_consistent = true;
         Ok(self.guard)
     }
 }

@@ -116,3 +116,121 @@ fn a_revocation_ends_an_acquire() {
     a_revocation_ends_the_wait::<RobustTicket>();
     a_revocation_ends_the_wait::<RobustMcs>();
 }
+
+/// A lock whose steps after an acquire are refused, except that it may be left as not recoverable. It records that.
+#[derive(Debug)]
+struct Refuses {
+    left: Address,
+}
+
+impl Refuses {
+    fn refused<T>() -> Result<T> {
+        Err(Error::Atomics(AtomicsError::PeerFailed { rank: Rank(1) }))
+    }
+}
+
+impl RawMutex for Refuses {
+    const NAME: &'static str = "refuses";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, (): ()) -> Result<Refuses> {
+        Ok(Refuses { left: place.word(0) })
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Refuses::refused()
+    }
+}
+
+impl Recoverable for Refuses {
+    fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<Entry> {
+        Ok(Entry::Clean)
+    }
+
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.left, 1)?)
+    }
+}
+
+impl RawRwLock for Refuses {
+    const NAME: &'static str = "refuses";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<Refuses> {
+        RawMutex::bind(ra, place, ())
+    }
+
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Ok(())
+    }
+
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Refuses::refused()
+    }
+
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Ok(())
+    }
+
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Refuses::refused()
+    }
+}
+
+impl RecoverableRw for Refuses {
+    fn recoverable_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<Entry> {
+        Ok(Entry::OwnerDead([Rank(1)].into_iter().collect()))
+    }
+
+    fn recoverable_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<Entry> {
+        Ok(Entry::Clean)
+    }
+
+    fn share<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
+        Refuses::refused()
+    }
+
+    fn release_unrecovered<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.left, 1)?)
+    }
+}
+
+#[test]
+fn an_error_of_a_release_is_returned_and_that_of_a_drop_comes_out_of_the_next_acquire() {
+    let lost = |error: Error| assert!(matches!(error, Error::Atomics(AtomicsError::PeerFailed { .. })), "{error:?}");
+    let world = World::threads(1).run(|ra| {
+        let mut mutex = RobustMutex::<_, Refuses>::create(ra, Rank(0), ()).unwrap();
+        let Ok(Acquired::Clean(guard)) = mutex.acquire() else { panic!("no rank has failed") };
+        lost(guard.release().unwrap_err());
+        drop(mutex.acquire().unwrap());
+        lost(mutex.acquire().map(drop).unwrap_err());
+
+        let mut lock = RobustRwLock::<_, Refuses>::create(ra, Rank(0), ()).unwrap();
+        let Ok(AcquiredRw::Clean(guard)) = lock.write() else { panic!("no rank has failed") };
+        lost(guard.release().unwrap_err());
+        drop(lock.write().unwrap());
+        lost(lock.write().map(drop).unwrap_err());
+    });
+    world.unwrap();
+}
+
+#[test]
+fn data_whose_declaration_is_refused_are_not_consistent() {
+    let world = World::threads(1).run(|ra| {
+        let place = Place::alloc(ra, Rank(0), <Refuses as RawRwLock>::WORDS, 0).unwrap();
+        let mut lock = RobustRwLock::<_, Refuses>::at(ra, place, ()).unwrap();
+        let Ok(AcquiredRw::OwnerDead(inconsistent)) = lock.read() else { panic!("rank 1 has failed") };
+        assert!(inconsistent.consistent().is_err());
+        assert_eq!(ra.get(place.word(0)).unwrap(), 1, "the lock is left as not recoverable");
+        assert!(lock.write().is_ok(), "the release had no error");
+    });
+    world.unwrap();
+}
