@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time, WORD, World};
-use rmalab_locks::{Error, Exclusive, Mutex, Place, RawMutex, RawMutexTimed, RawMutexTry, Result, RwLock};
+use rmalab_locks::{
+    Assert, Error, Exclusive, Global, GlobalParams, LockKind, Mutex, Place, RawMutex, RawMutexTimed, RawMutexTry,
+    Result, RwLock, WindowLocks,
+};
 
 /// One word. The rank that sets it holds the lock.
 struct OneWord {
@@ -175,6 +178,26 @@ fn an_error_of_a_release_is_returned_and_that_of_a_drop_comes_out_of_the_next_ac
         drop(written.acquire_write().unwrap());
         let error = written.acquire_read().map(drop).unwrap_err();
         assert!(matches!(error, Error::Atomics(_)), "{error:?}");
+    });
+    world.unwrap();
+}
+
+#[test]
+fn an_error_of_an_unlock_is_returned_and_that_of_a_drop_comes_out_of_the_next_lock() {
+    let world = World::threads(1).run(|ra| {
+        let params = GlobalParams { lock: Fails(true), ..GlobalParams::default() };
+        let locks = || WindowLocks::<Global<Exclusive<OneWord>>>::new(ra, params).unwrap();
+        let lost = |error: Error| assert!(matches!(error, Error::Atomics(_)), "{error:?}");
+
+        lost(locks().lock_guard(ra, LockKind::Exclusive, Rank(0), Assert::None).unwrap().unlock().unwrap_err());
+        lost(locks().lock_all_guard(ra, Assert::None).unwrap().unlock_all().unwrap_err());
+
+        let mut one = locks();
+        drop(one.lock_guard(ra, LockKind::Exclusive, Rank(0), Assert::None).unwrap());
+        lost(one.lock_all_guard(ra, Assert::None).map(drop).unwrap_err());
+        let mut all = locks();
+        drop(all.lock_all_guard(ra, Assert::None).unwrap());
+        lost(all.lock_guard(ra, LockKind::Exclusive, Rank(0), Assert::None).map(drop).unwrap_err());
     });
     world.unwrap();
 }
