@@ -1,4 +1,4 @@
-//! A rank fails ahead of each of its operations that open and close gates.
+//! A rank fails ahead of each of its operations that open and close gates, and in the second leaf of a gate.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +25,10 @@ struct Steps {
     exclusive: Address,
 }
 
-/// Waits until `has_come` returns true. Panics if another rank than the doomed one has failed.
-fn wait(ra: &Mapped, has_come: impl Fn() -> Result<bool>) -> Result<()> {
+/// Waits until `has_come` returns true. Panics if another rank than the doomed ones has failed.
+fn wait(ra: &Mapped, doomed: &[Rank], has_come: impl Fn() -> Result<bool>) -> Result<()> {
     while !has_come()? {
-        assert!(ra.failed()?.iter().all(|rank| rank == DOOMED), "another rank has found a fault");
+        assert!(ra.failed()?.iter().all(|rank| doomed.contains(&rank)), "another rank has found a fault");
         std::thread::yield_now();
     }
     Ok(())
@@ -43,7 +43,7 @@ fn play(ra: &Mapped, lock: &mut RobustHierarchical, steps: &Steps, number: u64) 
         assert_eq!(lock.recoverable_lock_all(crashing)?, Entry::Clean);
         lock.unlock_all(crashing)?;
         ra.put(steps.turn, 1)?;
-        wait(ra, || Ok(ra.get(steps.turn)? == 2))?;
+        wait(ra, &[DOOMED], || Ok(ra.get(steps.turn)? == 2))?;
         assert_eq!(lock.recoverable_lock(crashing, LockKind::Exclusive, HOME)?, Entry::Clean);
         lock.unlock(crashing, LockKind::Exclusive, HOME)?;
         assert_eq!(lock.recoverable_lock_all(crashing)?, Entry::Clean);
@@ -79,7 +79,7 @@ fn check(ra: &Mapped, lock: &RobustHierarchical, number: u64) -> Result<()> {
 /// Rank 0 locks all targets, while rank 2 asks for an exclusive lock.
 fn survive(ra: &Mapped, lock: &mut RobustHierarchical, steps: &Steps, number: u64) -> Result<()> {
     if ra.rank() == Rank(2) {
-        wait(ra, || Ok(ra.get(steps.all)? != 0))?;
+        wait(ra, &[DOOMED], || Ok(ra.get(steps.all)? != 0))?;
         let entry = lock.recoverable_lock(ra, LockKind::Exclusive, HOME)?;
         assert_eq!((entry, ra.get(steps.all)?), (Entry::Clean, 2), "ahead of {number}: beside a lock_all");
         ra.put(steps.exclusive, 1)?;
@@ -87,24 +87,25 @@ fn survive(ra: &Mapped, lock: &mut RobustHierarchical, steps: &Steps, number: u6
         return Ok(ra.put(steps.exclusive, 2)?);
     }
     let is_dead = || Ok(!ra.failed()?.is_empty());
-    wait(ra, || Ok(ra.get(steps.turn)? != 0 || is_dead()?))?;
+    wait(ra, &[DOOMED], || Ok(ra.get(steps.turn)? != 0 || is_dead()?))?;
     if ra.get(steps.turn)? == 1 {
         assert_eq!(lock.recoverable_lock_all(ra)?, Entry::Clean);
         lock.unlock_all(ra)?;
         ra.put(steps.turn, 2)?;
     }
-    wait(ra, is_dead)?;
+    wait(ra, &[DOOMED], is_dead)?;
     check(ra, lock, number)?;
     if lock.recoverable_lock_all(ra)? != Entry::Clean {
         lock.consistent(ra)?;
     }
+    assert_eq!(ra.get(lock.gates.gate)?, OPEN, "ahead of {number}");
     ra.put(steps.all, 1)?;
     // Rank 2 closes this gate, and must not be inside.
-    wait(ra, || Ok(ra.get(lock.gates.gate)? != OPEN || ra.get(steps.exclusive)? != 0))?;
+    wait(ra, &[DOOMED], || Ok(ra.get(lock.gates.gate)? != OPEN || ra.get(steps.exclusive)? != 0))?;
     ra.put(steps.all, 2)?;
     ra.flush(HOME)?;
     lock.unlock_all(ra)?;
-    wait(ra, || Ok(ra.get(steps.exclusive)? == 2))?;
+    wait(ra, &[DOOMED], || Ok(ra.get(steps.exclusive)? == 2))?;
     check(ra, lock, number)?;
     assert_eq!(lock.recoverable_lock_all(ra)?, Entry::Clean);
     lock.unlock_all(ra)?;
@@ -136,4 +137,45 @@ fn a_failure_ahead_of_any_operation_leaves_nothing_to_repair() {
             return;
         }
     }
+}
+
+/// Two nodes of eight ranks, each a gate of two leaves. Rank 9 has the bit in its leaf that rank 13 has in the next one. Rank 9 fails, and
+/// rank 0 closes the gates that rank 13 holds: first while rank 13 lives, then after it has failed.
+#[test]
+fn a_closing_rank_waits_for_the_live_ranks_of_every_leaf() {
+    const DOOMED: [Rank; 2] = [Rank(9), Rank(13)];
+    let topology = Topology::blocks(16, 8, 1).unwrap();
+    suite::with_deaths_in(&topology, |ra| {
+        let mut lock = RobustHierarchical::new(ra, RobustHierarchicalParams::default())?;
+        assert_eq!((lock.gates.leaves, lock.gates.tree.gate), (2, 8));
+        let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+        match ra.rank().0 {
+            0 => {
+                wait(ra, &DOOMED, || Ok(ra.get(turn)? == 1 && ra.failed()?.contains(Rank(9))))?;
+                assert_eq!(lock.recoverable_lock(ra, LockKind::Exclusive, Rank(0))?, Entry::Clean);
+                assert_eq!(ra.get(turn)?, 2, "beside a lock_all");
+                lock.unlock(ra, LockKind::Exclusive, Rank(0))?;
+                ra.put(turn, 3)?;
+                wait(ra, &DOOMED, || Ok(ra.failed()?.contains(Rank(13))))?;
+                assert_eq!(ra.get(turn)?, 4);
+                assert_eq!(lock.recoverable_lock(ra, LockKind::Exclusive, Rank(0))?, Entry::Clean);
+                lock.unlock(ra, LockKind::Exclusive, Rank(0))
+            }
+            9 => suite::die(),
+            13 => {
+                assert_eq!(lock.recoverable_lock_all(ra)?, Entry::Clean);
+                ra.fetch_add(turn, 1)?;
+                wait(ra, &DOOMED, || Ok(ra.get(lock.gates.gate)? != OPEN))?;
+                // Time for a rank that does not wait.
+                (0..1000).for_each(|_| std::thread::yield_now());
+                ra.fetch_add(turn, 1)?;
+                lock.unlock_all(ra)?;
+                wait(ra, &DOOMED, || Ok(ra.get(turn)? == 3))?;
+                assert_eq!(lock.recoverable_lock_all(ra)?, Entry::Clean);
+                ra.fetch_add(turn, 1)?;
+                suite::die()
+            }
+            _ => Ok(()),
+        }
+    });
 }
