@@ -127,6 +127,24 @@ fn a_count_of_a_failed_lock_all_does_not_hold_up_a_rank_that_closes_gates() {
     });
 }
 
+/// The rank has closed the gates when the target refuses. It is not counted after that.
+#[test]
+fn an_exclusive_lock_that_fails_behind_closed_gates_leaves_no_count() {
+    run(4, 2, 64, |ra, all, lock| {
+        if ra.rank() == Rank(0) {
+            lock.lock_all(ra).unwrap();
+            lock.unlock_all(ra).unwrap();
+            assert_eq!(lock.lock.master_word(ra).unwrap(), GATES);
+            let refused = lock.lock(ra, EXCLUSIVE, Rank(4));
+            assert!(matches!(refused, Err(Error::Atomics(_))), "{refused:?}");
+            assert_eq!(lock.lock.master_word(ra).unwrap(), 0);
+            lock.lock_all(ra).unwrap();
+            lock.unlock_all(ra).unwrap();
+        }
+        all.barrier().unwrap();
+    });
+}
+
 #[test]
 fn the_parameters_are_bounded() {
     let world = World::threads(2).run(|ra| {

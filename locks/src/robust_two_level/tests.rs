@@ -1,8 +1,9 @@
 //! The robust two-level lock word by word.
 
-use rmalab_atomics::{Mapped, World};
+use rmalab_atomics::{Mapped, WORD, World};
 
 use super::*;
+use crate::suite;
 
 const SHARED_KIND: LockKind = LockKind::Shared;
 const EXCLUSIVE_KIND: LockKind = LockKind::Exclusive;
@@ -68,6 +69,100 @@ fn the_master_is_a_rank() {
     let world = World::threads(2).run(|ra| {
         let result = RobustTwoLevel::new(ra, RobustTwoLevelParams { master: Rank(2), ..Default::default() });
         assert!(matches!(result, Err(Error::NoSuchTarget { target: Rank(2), size: 2, .. })), "{result:?}");
+    });
+    world.unwrap();
+}
+
+/// Makes rank 2 fail with an exclusive lock of its own target. Rank 0 gets `OwnerDead`, and unlocks without declaring the data consistent.
+fn abandoned(how: Option<LockKind>) {
+    const LOST: Rank = Rank(2);
+    suite::with_deaths(3, |ra| {
+        let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default())?;
+        let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+        let wait = |number| {
+            while ra.get(turn)? != number {
+                assert!(ra.failed()?.iter().all(|rank| rank == LOST), "another rank has found a fault");
+                std::thread::yield_now();
+            }
+            Ok::<_, Error>(())
+        };
+        if ra.rank() == LOST {
+            assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, LOST)?, Entry::Clean);
+            ra.put(turn, 1)?;
+            suite::die();
+        }
+        if ra.rank() == Rank(0) {
+            wait(1)?;
+            let entry = match how {
+                Some(kind) => lock.recoverable_lock(ra, kind, LOST)?,
+                None => lock.recoverable_lock_all(ra)?,
+            };
+            assert!(matches!(entry, Entry::OwnerDead(_)), "{how:?}: {entry:?}");
+            match how {
+                Some(kind) => lock.unlock(ra, kind, LOST)?,
+                None => lock.unlock_all(ra)?,
+            }
+            ra.put(turn, 2)?;
+            return Ok(());
+        }
+        wait(2)?;
+        for kind in [EXCLUSIVE_KIND, SHARED_KIND] {
+            let refused = lock.recoverable_lock(ra, kind, LOST);
+            assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{how:?}, {kind:?}: {refused:?}");
+        }
+        let refused = lock.recoverable_lock_all(ra);
+        assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{how:?}: {refused:?}");
+        // The other targets go on.
+        for kind in [EXCLUSIVE_KIND, SHARED_KIND] {
+            assert_eq!(lock.recoverable_lock(ra, kind, Rank(1))?, Entry::Clean);
+            lock.unlock(ra, kind, Rank(1))?;
+        }
+        // The failed owner stays counted until the next recount.
+        let words = [ra.get(lock.master)?, ra.get(lock.word_of(LOST))?];
+        assert_eq!(words, [SOME_LOST + EXCLUSIVE, NOT_RECOVERABLE], "{how:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_target_whose_data_nobody_declares_consistent_is_lost_and_with_it_lock_all() {
+    for how in [Some(EXCLUSIVE_KIND), Some(SHARED_KIND), None] {
+        abandoned(how);
+    }
+}
+
+/// Rank 1 changes the master all the time, while rank 0 gives up its target.
+#[test]
+fn a_lost_target_is_marked_in_a_master_that_changes() {
+    let world = World::threads(2).run(|ra| {
+        let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default()).unwrap();
+        let words = ra.heap().alloc(2 * WORD, WORD).unwrap();
+        let [begun, ended] = [0, 1].map(|word| Rank(1).at(words.word(word)));
+        if ra.rank() == Rank(1) {
+            ra.put(begun, 1).unwrap();
+            while ra.get(ended).unwrap() == 0 && ra.failed().unwrap().is_empty() {
+                ra.fetch_add(lock.master, EXCLUSIVE).unwrap();
+                ra.fetch_add(lock.master, EXCLUSIVE.wrapping_neg()).unwrap();
+            }
+            return;
+        }
+        while ra.get(begun).unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        // Rank 1 has run in between as often as that.
+        let (mut changes, mut before) = (0, 0);
+        while changes < 200 {
+            lock.lock(ra, EXCLUSIVE_KIND, Rank(1)).unwrap();
+            lock.told.push(Rank(1));
+            lock.unlock(ra, EXCLUSIVE_KIND, Rank(1)).unwrap();
+            let master = ra.get(lock.master).unwrap();
+            assert_eq!(master & SOME_LOST, SOME_LOST, "after {changes} changes: {master:#x}");
+            changes += u32::from(master != before);
+            before = master;
+            ra.fetch_add(lock.master, SOME_LOST.wrapping_neg()).unwrap();
+            assert_eq!(ra.fetch_store(lock.word_of(Rank(1)), 0).unwrap(), NOT_RECOVERABLE);
+        }
+        ra.put(ended, 1).unwrap();
     });
     world.unwrap();
 }
