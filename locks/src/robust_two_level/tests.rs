@@ -151,7 +151,7 @@ fn a_lost_target_is_marked_in_a_master_that_changes() {
         }
         // Rank 1 has run in between as often as that.
         let (mut changes, mut before) = (0, 0);
-        while changes < 200 {
+        while changes < 50 {
             lock.lock(ra, EXCLUSIVE_KIND, Rank(1)).unwrap();
             lock.told.push(Rank(1));
             lock.unlock(ra, EXCLUSIVE_KIND, Rank(1)).unwrap();
@@ -165,4 +165,44 @@ fn a_lost_target_is_marked_in_a_master_that_changes() {
         ra.put(ended, 1).unwrap();
     });
     world.unwrap();
+}
+
+/// Ranks 1 and 2 share a target, whose bits are in a second word, and rank 2 fails. Rank 0 waits for rank 1 alone.
+#[test]
+fn a_recount_keeps_the_shares_of_live_ranks() {
+    const DOOMED: Rank = Rank(2);
+    const TARGET: Rank = Rank(66);
+    suite::with_deaths(67, |ra| {
+        let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default())?;
+        let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+        let wait = |has_come: &dyn Fn() -> Result<bool>| {
+            while !has_come()? {
+                assert!(ra.failed()?.iter().all(|rank| rank == DOOMED), "another rank has found a fault");
+                std::thread::yield_now();
+            }
+            Ok::<_, Error>(())
+        };
+        match ra.rank().0 {
+            0 => {
+                wait(&|| Ok(ra.get(turn)? == 2 && !ra.failed()?.is_empty()))?;
+                assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, TARGET)?, Entry::Clean);
+                assert_eq!(ra.get(turn)?, 3, "beside a shared lock");
+                lock.unlock(ra, EXCLUSIVE_KIND, TARGET)
+            }
+            rank @ (1 | 2) => {
+                assert_eq!(lock.recoverable_lock(ra, SHARED_KIND, TARGET)?, Entry::Clean);
+                ra.fetch_add(turn, 1)?;
+                if Rank(rank) == DOOMED {
+                    suite::die();
+                }
+                // Rank 0 has taken the share of rank 2 away.
+                wait(&|| Ok(ra.get(turn)? == 2 && ra.get(lock.word_of(TARGET))? / SHARED < 2))?;
+                // Time for a rank that does not wait.
+                (0..1000).for_each(|_| std::thread::yield_now());
+                ra.fetch_add(turn, 1)?;
+                lock.unlock(ra, SHARED_KIND, TARGET)
+            }
+            _ => Ok(()),
+        }
+    });
 }
