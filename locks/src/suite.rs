@@ -28,9 +28,9 @@ mod mutexes;
 mod recoverable_rw;
 mod resumable;
 
-#[cfg(test)]
-pub(crate) use deaths::with_deaths_in;
 pub(crate) use deaths::{die, with_deaths};
+#[cfg(test)]
+pub(crate) use deaths::{wait, with_deaths_in};
 pub use leases::{leases, leases_on, taken_over_on};
 pub use mutexes::{
     Death, mutex, mutex_cost, mutex_costs_in_turn, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try,

@@ -8,7 +8,7 @@ use rmalab_atomics::{Address, Crashing, Mapped, Topology, WORD};
 use super::gates::OPEN;
 use super::*;
 use crate::robust_two_level::GATES;
-use crate::suite;
+use crate::suite::{self, wait};
 
 const RANKS_IN_ALL: u32 = 4;
 const DOOMED: Rank = Rank(1);
@@ -23,15 +23,6 @@ struct Steps {
     all: Address,
     /// 1 when rank 2 has got its exclusive lock, and 2 when it has released it.
     exclusive: Address,
-}
-
-/// Waits until `has_come` returns true. Panics if another rank than the doomed ones has failed.
-fn wait(ra: &Mapped, doomed: &[Rank], has_come: impl Fn() -> Result<bool>) -> Result<()> {
-    while !has_come()? {
-        assert!(ra.failed()?.iter().all(|rank| doomed.contains(&rank)), "another rank has found a fault");
-        std::thread::yield_now();
-    }
-    Ok(())
 }
 
 /// Opens the first gate of all, closes that gate and another one, and opens the first gate again. Returns false if this rank has to die ahead

@@ -3,7 +3,7 @@
 use rmalab_atomics::{Mapped, WORD, World};
 
 use super::*;
-use crate::suite;
+use crate::suite::{self, wait};
 
 const SHARED_KIND: LockKind = LockKind::Shared;
 const EXCLUSIVE_KIND: LockKind = LockKind::Exclusive;
@@ -79,20 +79,14 @@ fn abandoned(how: Option<LockKind>) {
     suite::with_deaths(3, |ra| {
         let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default())?;
         let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
-        let wait = |number| {
-            while ra.get(turn)? != number {
-                assert!(ra.failed()?.iter().all(|rank| rank == LOST), "another rank has found a fault");
-                std::thread::yield_now();
-            }
-            Ok::<_, Error>(())
-        };
+        let wait_for = |number| wait(ra, &[LOST], || Ok(ra.get(turn)? == number));
         if ra.rank() == LOST {
             assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, LOST)?, Entry::Clean);
             ra.put(turn, 1)?;
             suite::die();
         }
         if ra.rank() == Rank(0) {
-            wait(1)?;
+            wait_for(1)?;
             let entry = match how {
                 Some(kind) => lock.recoverable_lock(ra, kind, LOST)?,
                 None => lock.recoverable_lock_all(ra)?,
@@ -105,7 +99,7 @@ fn abandoned(how: Option<LockKind>) {
             ra.put(turn, 2)?;
             return Ok(());
         }
-        wait(2)?;
+        wait_for(2)?;
         for kind in [EXCLUSIVE_KIND, SHARED_KIND] {
             let refused = lock.recoverable_lock(ra, kind, LOST);
             assert!(matches!(refused, Err(Error::NotRecoverable { .. })), "{how:?}, {kind:?}: {refused:?}");
@@ -175,16 +169,9 @@ fn a_recount_keeps_the_shares_of_live_ranks() {
     suite::with_deaths(67, |ra| {
         let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default())?;
         let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
-        let wait = |has_come: &dyn Fn() -> Result<bool>| {
-            while !has_come()? {
-                assert!(ra.failed()?.iter().all(|rank| rank == DOOMED), "another rank has found a fault");
-                std::thread::yield_now();
-            }
-            Ok::<_, Error>(())
-        };
         match ra.rank().0 {
             0 => {
-                wait(&|| Ok(ra.get(turn)? == 2 && !ra.failed()?.is_empty()))?;
+                wait(ra, &[DOOMED], || Ok(ra.get(turn)? == 2 && !ra.failed()?.is_empty()))?;
                 assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, TARGET)?, Entry::Clean);
                 assert_eq!(ra.get(turn)?, 3, "beside a shared lock");
                 lock.unlock(ra, EXCLUSIVE_KIND, TARGET)
@@ -196,7 +183,7 @@ fn a_recount_keeps_the_shares_of_live_ranks() {
                     suite::die();
                 }
                 // Rank 0 has taken the share of rank 2 away.
-                wait(&|| Ok(ra.get(turn)? == 2 && ra.get(lock.word_of(TARGET))? / SHARED < 2))?;
+                wait(ra, &[DOOMED], || Ok(ra.get(turn)? == 2 && ra.get(lock.word_of(TARGET))? / SHARED < 2))?;
                 // Time for a rank that does not wait.
                 (0..1000).for_each(|_| std::thread::yield_now());
                 ra.fetch_add(turn, 1)?;

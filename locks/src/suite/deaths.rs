@@ -4,6 +4,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(test)]
+use rmalab_atomics::Rank;
 use rmalab_atomics::{Mapped, RemoteAtomics, Threads, World};
 
 use crate::Result;
@@ -25,6 +27,16 @@ pub(crate) fn with_deaths(size: u32, body: impl Fn(&Mapped) -> Result<()> + Sync
 #[cfg(test)]
 pub(crate) fn with_deaths_in(topology: &rmalab_atomics::Topology, body: impl Fn(&Mapped) -> Result<()> + Sync) {
     dying(World::threads(topology.size()).topology(topology.clone()), body);
+}
+
+/// Waits until `has_come` returns true. Panics if another rank than the doomed ones has failed.
+#[cfg(test)]
+pub(crate) fn wait(ra: &Mapped, doomed: &[Rank], has_come: impl Fn() -> Result<bool>) -> Result<()> {
+    while !has_come()? {
+        assert!(ra.failed()?.iter().all(|rank| doomed.contains(&rank)), "another rank has found a fault");
+        std::thread::yield_now();
+    }
+    Ok(())
 }
 
 fn dying(world: Threads, body: impl Fn(&Mapped) -> Result<()> + Sync) {
