@@ -8,7 +8,7 @@
 //! | mutex for ranks that come back | [`Resumable`] | [`RmeMcs`] | [`Mutex`] |
 //! | reader-writer lock that outlives ranks | [`RecoverableRw`] | [`RobustRw`] | [`RobustRwLock`](recoverable::RobustRwLock) |
 //! | mutex whose holder loses it after a time | – | [`Lease`] | [`LeaseMutex`](lease::LeaseMutex) |
-//! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
+//! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`TwoLevelScan`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
 //! | policy of a window that outlives ranks | [`WindowLock`] | [`RobustGlobal`], [`RobustTwoLevel`], [`RobustHierarchical`] | [`WindowLocks`] |
 //!
 //! Each algorithm is one module. Its documentation names the paper, the properties and how they were checked, and the words of memory. The
@@ -70,6 +70,7 @@ pub mod tas;
 pub mod tas_rw;
 pub mod ticket;
 pub mod two_level;
+pub mod two_level_scan;
 pub mod window_guard;
 pub mod window_locks;
 mod word_ref;
@@ -126,6 +127,7 @@ pub use tas::Tas;
 pub use tas_rw::TasRw;
 pub use ticket::{Ticket, TicketParams};
 pub use two_level::{Contended, TwoLevel, TwoLevelParams};
+pub use two_level_scan::{TwoLevelScan, TwoLevelScanParams};
 pub use window_locks::{Assert, WindowLocks};
 
 /// The example of README.md.

@@ -18,7 +18,7 @@ use crate::{
     Global, Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck,
     OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal,
     RobustHierarchical, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw,
-    Ticket, TwoLevel, WindowLock,
+    Ticket, TwoLevel, TwoLevelScan, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, the call of a visitor, or whether it is a mutex.
@@ -164,12 +164,13 @@ macro_rules! policies {
                 })
             }
 
-            // The policy of most windows is inlined where it is used. The others are a call; otherwise every use would
+            // The policies of most windows are inlined where they are used. The others are a call; otherwise every use would
             // contain all of them.
             #[inline(always)]
             fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
                 match self {
                     Policy::TwoLevel(policy) => policy.lock(ra, kind, target),
+                    Policy::TwoLevelScan(policy) => policy.lock(ra, kind, target),
                     other => other.lock_any(ra, kind, target),
                 }
             }
@@ -178,6 +179,7 @@ macro_rules! policies {
             fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
                 match self {
                     Policy::TwoLevel(policy) => policy.unlock(ra, kind, target),
+                    Policy::TwoLevelScan(policy) => policy.unlock(ra, kind, target),
                     other => other.unlock_any(ra, kind, target),
                 }
             }
@@ -186,6 +188,7 @@ macro_rules! policies {
             fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
                 match self {
                     Policy::TwoLevel(policy) => policy.lock_all(ra),
+                    Policy::TwoLevelScan(policy) => policy.lock_all(ra),
                     other => other.lock_all_any(ra),
                 }
             }
@@ -194,6 +197,7 @@ macro_rules! policies {
             fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
                 match self {
                     Policy::TwoLevel(policy) => policy.unlock_all(ra),
+                    Policy::TwoLevelScan(policy) => policy.unlock_all(ra),
                     other => other.unlock_all_any(ra),
                 }
             }
@@ -240,6 +244,8 @@ policies! {
     /// foMPI's policy: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
     #[default]
     policy TwoLevel: TwoLevel;
+    /// [`TwoLevel`] whose exclusive locks leave the master alone: lock_all looks at every target ([`TwoLevelScan`]).
+    policy TwoLevelScan: TwoLevelScan;
     /// One [`McsRwRp`] for each target ([`PerTarget`]).
     policy PerTarget: PerTarget<McsRwRp>;
     /// A policy made for lock_all: each node admits its own ranks until an exclusive lock closes it ([`Hierarchical`]).
@@ -314,37 +320,9 @@ policies! {
     policy NoCheck: NoCheck;
 }
 
-impl std::fmt::Display for PolicyKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+mod names;
 
-impl PolicyKind {
-    /// The name of the policy with one reader-writer lock for the whole window. As the name of a policy it means
-    /// [`McsRwRp`](PolicyKind::McsRwRp); the name of any other lock means this policy over that lock.
-    pub const GLOBAL: &str = <Global<McsRwRp> as WindowLock>::NAME;
-}
-
-/// No policy has this name.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no lock policy is called '{name}'; there are {}, and {} for {}", PolicyKind::NAMES.join(", "), PolicyKind::GLOBAL, PolicyKind::McsRwRp)]
-pub struct UnknownPolicy {
-    /// The name.
-    pub name: String,
-}
-
-impl std::str::FromStr for PolicyKind {
-    type Err = UnknownPolicy;
-
-    fn from_str(name: &str) -> Result<PolicyKind, UnknownPolicy> {
-        if name == PolicyKind::GLOBAL {
-            return Ok(PolicyKind::McsRwRp);
-        }
-        let kind = PolicyKind::ALL.iter().find(|kind| kind.name() == name);
-        kind.copied().ok_or_else(|| UnknownPolicy { name: name.to_owned() })
-    }
-}
+pub use names::UnknownPolicy;
 
 #[cfg(test)]
 mod tests;

@@ -115,13 +115,15 @@ pub struct RobustHierarchicalParams {
     pub leaf: u32,
     /// The number of children of a word of the tree, from 2 to 64, 64 by default.
     pub fan_out: u32,
+    /// As in [`RobustTwoLevelParams`].
+    pub announces: bool,
     /// The pauses between two attempts at a target, and between two polls.
     pub backoff: Backoff,
 }
 
 impl Default for RobustHierarchicalParams {
     fn default() -> RobustHierarchicalParams {
-        RobustHierarchicalParams { root: Rank(0), leaf: 0, fan_out: 64, backoff: Backoff::default() }
+        RobustHierarchicalParams { root: Rank(0), leaf: 0, fan_out: 64, announces: false, backoff: Backoff::default() }
     }
 }
 
@@ -148,7 +150,8 @@ impl WindowLock for RobustHierarchical {
         }
         within(Self::NAME, "leaf", params.leaf, 0..=MOST)?;
         within(Self::NAME, "fan_out", params.fan_out, FAN_OUTS)?;
-        let of_lock = RobustTwoLevelParams { master: params.root, backoff: params.backoff };
+        let of_lock =
+            RobustTwoLevelParams { master: params.root, announces: params.announces, backoff: params.backoff };
         let lock = RobustTwoLevel::new(ra, of_lock)?;
         Ok(RobustHierarchical { lock, gates: Gates::new(ra, params)? })
     }
@@ -182,13 +185,13 @@ impl WindowLock for RobustHierarchical {
 
     #[inline(always)]
     fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
-        self.lock.recovers = true;
+        self.lock.recover();
         self.lock_one(ra, kind, target, true)
     }
 
     #[inline(always)]
     fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
-        self.lock.recovers = true;
+        self.lock.recover();
         self.lock_every(ra, true)
     }
 

@@ -51,7 +51,7 @@ const NOT_RECOVERABLE: u64 = 1 << 63;
 pub struct RobustTas {
     owner: Address,
     me: u64,
-    backoff: BackoffState,
+    backoff: Box<BackoffState>,
 }
 
 impl RawMutex for RobustTas {
@@ -61,15 +61,15 @@ impl RawMutex for RobustTas {
     type Params = Backoff;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<RobustTas> {
-        let backoff = BackoffState::new(params, ra.rank());
+        let backoff = Box::new(BackoffState::new(params, ra.rank()));
         Ok(RobustTas { owner: place.word(0).unwatched(), me: pointer(ra.rank()), backoff })
     }
 
     #[inline(always)]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        match self.attempt(ra)? {
+        match attempt(ra, self.owner, self.me)? {
             NIL => Ok(()),
-            owner => recoverable::refused(ra, self.retry(ra, owner, false)?),
+            seen => recoverable::refused(ra, retry(ra, self.owner, self.me, &mut self.backoff, seen, false)?),
         }
     }
 
@@ -80,11 +80,11 @@ impl RawMutex for RobustTas {
 }
 
 impl Recoverable for RobustTas {
-    #[inline]
+    #[inline(always)]
     fn recoverable_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
-        match self.attempt(ra)? {
+        match attempt(ra, self.owner, self.me)? {
             NIL => Ok(Entry::Clean),
-            owner => recoverable::by_value(self.retry(ra, owner, true)),
+            seen => recoverable::by_value(retry(ra, self.owner, self.me, &mut self.backoff, seen, true)),
         }
     }
 
@@ -93,38 +93,43 @@ impl Recoverable for RobustTas {
     }
 }
 
-impl RobustTas {
-    #[inline(always)]
-    fn attempt<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
-        Ok(ra.compare_and_swap(self.owner, NIL, self.me)?)
-    }
+#[inline(always)]
+fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, owner: Address, me: u64) -> Result<u64> {
+    Ok(ra.compare_and_swap(owner, NIL, me)?)
+}
 
-    /// Makes the attempts after the first one, which has found `owner`.
-    #[cold]
-    #[inline(never)]
-    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut owner: u64, recovers: bool) -> Result<Entry> {
-        self.backoff.reset();
-        while owner != NIL {
-            if owner == NOT_RECOVERABLE {
-                return Err(Error::NotRecoverable { lock: RobustTas::NAME });
-            }
-            if !recovers {
-                self.backoff.wait(ra)?;
-            } else {
-                let failed = recoverable::acknowledged(ra)?;
-                if failed.contains(rank_of(owner)) {
-                    ra.silence(&failed)?;
-                    if ra.compare_and_swap(self.owner, owner, self.me)? == owner {
-                        return Ok(Entry::OwnerDead(failed));
-                    }
-                } else {
-                    recoverable::interruptible(self.backoff.wait(ra))?;
-                }
-            }
-            owner = self.attempt(ra)?;
+/// Makes the attempts after the first one, which has `seen` another owner.
+#[cold]
+#[inline(never)]
+fn retry<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    owner: Address,
+    me: u64,
+    backoff: &mut BackoffState,
+    mut seen: u64,
+    recovers: bool,
+) -> Result<Entry> {
+    backoff.reset();
+    while seen != NIL {
+        if seen == NOT_RECOVERABLE {
+            return Err(Error::NotRecoverable { lock: RobustTas::NAME });
         }
-        Ok(Entry::Clean)
+        if !recovers {
+            backoff.wait(ra)?;
+        } else {
+            let failed = recoverable::acknowledged(ra)?;
+            if failed.contains(rank_of(seen)) {
+                ra.silence(&failed)?;
+                if ra.compare_and_swap(owner, seen, me)? == seen {
+                    return Ok(Entry::OwnerDead(failed));
+                }
+            } else {
+                recoverable::interruptible(backoff.wait(ra))?;
+            }
+        }
+        seen = attempt(ra, owner, me)?;
     }
+    Ok(Entry::Clean)
 }
 
 #[cfg(test)]

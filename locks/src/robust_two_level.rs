@@ -33,26 +33,29 @@
 //! | word | displacement | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | master, bit 63 | `words` | 1 bit | [`RobustTwoLevelParams::master`] | 1 only under [`robust-hierarchical`](crate::robust_hierarchical): its gates may be open |
-//! | master, bits 62–32 | `words` | 31 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or wait in, lock_all |
+//! | master, bits 62–32 | `words` | 31 bits | [`RobustTwoLevelParams::master`] | the ranks that hold, or wait in, lock_all |
 //! | master, bit 31 | `words` | 1 bit | [`RobustTwoLevelParams::master`] | 1 when some target is not recoverable |
-//! | master, the rest | `words` | 31 bits | [`RobustTwoLevelParams::master`] | how many ranks hold, or attempt, an exclusive lock |
+//! | master, the rest | `words` | 31 bits | [`RobustTwoLevelParams::master`] | the ranks that hold, or attempt, an exclusive lock |
 //! | repairer | `words` + 8 | 64 bits | [`RobustTwoLevelParams::master`] | as in [`robust-tas`](crate::robust_tas): the rank that repairs |
 //! | target, low half | `words` + [`LINE`] | 32 bits | every rank | nil, or the holder of the exclusive lock; 2^32 - 1: not recoverable |
-//! | target, high half | `words` + [`LINE`] | 32 bits | every rank | how many ranks hold, or wait for, it in shared mode |
+//! | target, high half | `words` + [`LINE`] | 32 bits | every rank | the ranks that hold, or wait for, it in shared mode |
 //! | announced | `words` + 2 [`LINE`] | 64 bits | every rank | bit 0: a count is about to change; bits 1, 2: counted as lock_all, as exclusive; above: number of changes |
 //! | shared | `words` + 2 [`LINE`] + 8 | a bit for each rank | every rank | the targets in whose high half this rank is counted |
 //!
-//! Both words of a rank, `announced` and `shared`, are its own: no other rank writes them. `announced` keeps its number at rest.
+//! In a world of at most [`BITS`] ranks, each rank has a bit in a set of ranks, and the last two rows do not exist. More ranks count
+//! themselves: a set is a number, and each rank announces its part of the numbers in the last two rows. Both are its own: no other rank
+//! writes them. `announced` keeps its number at rest.
 //!
 //! # Invariants
 //!
 //! * I1 to I4 of [`two-level`](crate::two_level), for live ranks. A rank that owns a target is counted in the master, also after
 //!   it has failed.
-//! * I5: while a live rank's counts differ from its announcement, bit 0 is set. The number grows with each change of a count. So
-//!   if all announcements are the same before and after a look at a word, and no bit 0 is set, they were right at that look.
-//! * I6: only the rank that holds `repairer` removes the counts of failed ranks and replaces failed owners, after it has silenced
-//!   those ranks. It adds differences, so live ranks may change the same words meanwhile. Every step can be repeated after a
-//!   failure.
+//! * I5: only a live rank itself, or the rank that repairs after its failure, changes its bits. If ranks announce: while a live rank's
+//!   counts differ from its announcement, bit 0 is set. The number grows with each change of a count. So if all announcements are the
+//!   same before and after a look at a word, and no bit 0 is set, they were right at that look.
+//! * I6: only the rank that holds `repairer` removes the bits or counts of failed ranks and replaces failed owners, after it has
+//!   silenced those ranks. It adds differences, so live ranks may change the same words meanwhile. Every step can be repeated after
+//!   a failure.
 //! * I7: a rank that takes over a target counts itself in the master first. It removes the failed owner's count only when that
 //!   owner owns nothing. So the counts keep lock_alls out without a gap, and no lock_all is inside.
 //! * I8: a lock_all takes over while it is counted, and after a look at which no live rank was counted as exclusive. From then on
@@ -68,10 +71,10 @@
 //! * The deviations of `two-level`, with waiting. [`Contended::Retract`](crate::Contended::Retract) is left out, since a recount would
 //!   have to wait for each retreat of a waiter.
 //! * The owner replaces bit 0, since a waiter has to know which rank holds the lock.
-//! * The master counts, and ranks announce. A bit for each rank, as in [`robust-rw`](crate::robust_rw), would need no announcements,
-//!   but would limit the master to 32 ranks and a target to 58.
-//! * A rank announces its shared locks by a bit for each target, since it may hold all of them. So each rank has one more word
-//!   for each 64 ranks.
+//! * Small worlds have bits in place of counts, as [`robust-rw`](crate::robust_rw) has. These say whose share a failed rank's is, so
+//!   ranks announce nothing. More ranks than fit into the master count and announce, as in [`robust-ticket`](crate::robust_ticket).
+//! * A rank announces its shared locks by a bit for each target, since it may hold all of them. So each rank of a large world has one
+//!   more word for each 64 ranks.
 //! * A retry looks at the target and the master before it announces an attempt. So the announcements of waiting ranks end, and
 //!   recounts do not wait forever.
 //! * A rank polls its own target, too, since the failure of an owner that it has acknowledged does not end a wait.
@@ -79,8 +82,8 @@
 //! # Cost
 //!
 //! Remote operations, uncontended, as in `two-level`: shared 1 / 1, lock_all 1 / 1, the first exclusive lock of a rank 2 / 2,
-//! each further one 1 / 1. A retry of an exclusive lock adds 2 gets. In addition, each change of a count writes the rank's own
-//! words. A repair on p ranks reads at most 3p - 1 words in each round.
+//! each further one 1 / 1. A retry of an exclusive lock adds 2 gets. If ranks announce, each change of a count also writes the rank's
+//! own words, and a repair on p ranks reads at most 3p - 1 words in each round. Otherwise it reads 2, or for a lock_all p + 1.
 
 use std::thread::panicking;
 
@@ -96,35 +99,39 @@ mod announced;
 mod exclusive;
 mod repair;
 
-use announced::begin;
 use exclusive::Attempt;
 
 /// In the master: gates may be open. Like a lock_all, that keeps out exclusive locks. It belongs to no rank.
 pub(crate) const GATES: u64 = 1 << 63;
-/// One rank in the high half of the master: in lock_all.
+/// The unit of the master's high half: ranks in lock_all.
 pub(crate) const ALL: u64 = 1 << 32;
-/// One rank in the low half of the master: in an exclusive lock.
+/// The unit of the master's low half: ranks in an exclusive lock.
 pub(crate) const EXCLUSIVE: u64 = 1;
 /// In the master: some target is not recoverable.
 const SOME_LOST: u64 = 1 << 31;
-/// One rank in the high half of the target: in a shared lock.
+/// The unit of the target's high half: ranks in a shared lock.
 const SHARED: u64 = 1 << 32;
 /// The low half of a word.
 pub(crate) const LOW: u64 = u32::MAX as u64;
 /// The owner of a target that no rank can lock any more.
 const NOT_RECOVERABLE: u64 = LOW;
 
-/// The announcement of a rank.
+/// The parts of an announcement.
 const CHANGES: u64 = 1;
 pub(crate) const IN_ALL: u64 = 2;
 pub(crate) const IN_EXCLUSIVES: u64 = 4;
 const NUMBER: u64 = 8;
+
+/// The most ranks of which each has a bit in each half of a word.
+pub const BITS: u32 = 31;
 
 /// The parameters of [`RobustTwoLevel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RobustTwoLevelParams {
     /// The rank whose segment holds the master word.
     pub master: Rank,
+    /// If true, ranks count and announce in a world of at most [`BITS`] ranks, too. More ranks always do.
+    pub announces: bool,
     /// The pauses between two attempts, and between two polls.
     pub backoff: Backoff,
 }
@@ -138,6 +145,9 @@ pub struct RobustTwoLevel {
     /// The displacement of a rank's announcements, in its segment.
     own: Disp,
     me: Rank,
+    /// This rank's part of a count: its bit, or 1 if it announces.
+    share: u64,
+    announces: bool,
     announced: u64,
     shared: Vec<u64>,
     /// The number of targets that this rank owns.
@@ -164,16 +174,20 @@ impl WindowLock for RobustTwoLevel {
         if params.master.0 >= size {
             return Err(Error::NoSuchTarget { rank: me, target: params.master, size });
         }
-        let bits = u64::from(size.div_ceil(u64::BITS));
-        let words = ra.heap().alloc(2 * LINE + WORD + bits * WORD, LINE)?;
+        let announces = params.announces || size > BITS;
+        let shared = if announces { size.div_ceil(u64::BITS) } else { 0 };
+        let own = if announces { WORD + u64::from(shared) * WORD } else { 0 };
+        let words = ra.heap().alloc(2 * LINE + own, LINE)?;
         let repairer = Place { home: params.master, words: words.word(1), node: words };
         Ok(RobustTwoLevel {
             master: params.master.at(words).unwatched(),
             target: words.plus(LINE),
             own: words.plus(2 * LINE),
             me,
+            share: if announces { 1 } else { 1 << me.0 },
+            announces,
             announced: 0,
-            shared: vec![0; bits as usize],
+            shared: vec![0; shared as usize],
             exclusives: 0,
             told: Vec::new(),
             gives_back: false,
@@ -198,7 +212,7 @@ impl WindowLock for RobustTwoLevel {
             self.give_up(ra)?;
         }
         match kind {
-            LockKind::Shared => self.count_shared(ra, target, SHARED.wrapping_neg()).map(drop),
+            LockKind::Shared => self.count_shared(ra, target, false).map(drop),
             LockKind::Exclusive if is_lost => Ok(()),
             LockKind::Exclusive => self.disown(ra, target, NIL),
         }
@@ -217,18 +231,18 @@ impl WindowLock for RobustTwoLevel {
         if !self.told.is_empty() {
             self.give_up(ra)?;
         }
-        self.count(ra, ALL.wrapping_neg(), IN_ALL).map(drop)
+        self.count(ra, self.share(ALL).wrapping_neg(), IN_ALL).map(drop)
     }
 
     #[inline(always)]
     fn recoverable_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<Entry> {
-        self.recovers = true;
+        self.recover();
         self.lock_one(ra, kind, target, true, no_gates)
     }
 
     #[inline(always)]
     fn recoverable_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Entry> {
-        self.recovers = true;
+        self.recover();
         self.lock_every(ra, true)
     }
 
@@ -277,7 +291,7 @@ impl RobustTwoLevel {
         }
         match kind {
             LockKind::Shared => {
-                let word = self.count_shared(ra, target, SHARED)?;
+                let word = self.count_shared(ra, target, true)?;
                 if word & LOW == NIL {
                     Ok(Entry::Clean)
                 } else {
@@ -288,6 +302,15 @@ impl RobustTwoLevel {
                 Attempt::Success => Ok(Entry::Clean),
                 Attempt::Refused(master) => by_value(self.retry(ra, target, master, recovers, close)),
             },
+        }
+    }
+
+    /// Notes that this rank goes on after failures.
+    #[inline(always)]
+    pub(crate) fn recover(&mut self) {
+        // The first locked instruction would wait for a store.
+        if !self.recovers {
+            self.recovers = true;
         }
     }
 
@@ -304,7 +327,7 @@ impl RobustTwoLevel {
 
     #[inline(always)]
     fn lock_every<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
-        let master = self.count(ra, ALL, IN_ALL)?;
+        let master = self.count(ra, self.share(ALL), IN_ALL)?;
         if master & LOW == 0 { Ok(Entry::Clean) } else { by_value(self.wait_for_exclusives(ra, master, recovers)) }
     }
 }

@@ -8,7 +8,7 @@ use rmalab_locks::{
     MalthusianParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, OshmemMcs, Place, RawMutex, RawRwLock,
     Reciprocating, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, RmeMcs, RobustHierarchical, RobustHierarchicalParams,
     RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShermanParams, ShiftLock, ShiftLockParams,
-    Tas, TasRw, Ticket, TicketParams, TwoLevel, WindowLock,
+    Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelScan, WindowLock,
 };
 
 /// One rank of a world of any size, without memory: a lock can be made, but not used.
@@ -102,7 +102,7 @@ fn all() -> Vec<(&'static str, Made)> {
         RmaMcs, RmeMcs, RobustMcs, RobustTas, RobustTicket, Sherman, Tas, Ticket);
     let rw_locks = by_default!(rw_lock: BigReader, BrLock, Bravo<McsRwNeutral>, DecLock, DslrWide, GcrRw<McsRwRp>, McsRwNeutral, McsRwRp,
         McsRwWp, RmaRw, RobustRw, ShiftLock, TasRw);
-    let policies = by_default!(policy: Hierarchical, RobustHierarchical, RobustTwoLevel, TwoLevel);
+    let policies = by_default!(policy: Hierarchical, RobustHierarchical, RobustTwoLevel, TwoLevel, TwoLevelScan);
     mutexes.into_iter().chain(rw_locks).chain(policies).collect()
 }
 

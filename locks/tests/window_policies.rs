@@ -5,7 +5,7 @@ use rmalab_locks::{
     Assert, Contended, Entry, Error, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LockKind, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Policy, PolicyKind, Result, RobustHierarchical,
     RobustHierarchicalParams, RobustTwoLevel, RobustTwoLevelParams, ShiftLock, ShiftLockParams, TasRw, TwoLevel,
-    TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
+    TwoLevelParams, TwoLevelScan, TwoLevelScanParams, WindowLock, WindowLockTimed, WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
@@ -106,6 +106,11 @@ fn two_level_excludes() {
 #[test]
 fn two_level_that_retracts_excludes() {
     excludes::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, master: Rank(3), ..Default::default() });
+}
+
+#[test]
+fn two_level_scan_excludes() {
+    excludes::<TwoLevelScan>(TwoLevelScanParams { master: Rank(3), ..Default::default() });
 }
 
 #[test]
@@ -235,6 +240,7 @@ fn shares<W: WindowLock>(params: W::Params) {
 #[test]
 fn shared_locks_are_shared() {
     shares::<TwoLevel>(Default::default());
+    shares::<TwoLevelScan>(Default::default());
     shares::<RobustTwoLevel>(Default::default());
     shares::<Global<TasRw>>(Default::default());
     shares::<PerTarget<TasRw>>(Default::default());
@@ -296,6 +302,7 @@ fn keeps_the_rules<W: WindowLock>(params: W::Params) {
 #[test]
 fn the_rules_are_kept() {
     keeps_the_rules::<TwoLevel>(Default::default());
+    keeps_the_rules::<TwoLevelScan>(Default::default());
     keeps_the_rules::<RobustTwoLevel>(Default::default());
     keeps_the_rules::<Global<TasRw>>(Default::default());
     keeps_the_rules::<PerTarget<TasRw>>(Default::default());
@@ -372,6 +379,7 @@ fn nocheck_skips<W: WindowLock>(params: W::Params) {
 #[test]
 fn nocheck_skips_acquisition_and_release() {
     nocheck_skips::<TwoLevel>(Default::default());
+    nocheck_skips::<TwoLevelScan>(Default::default());
     nocheck_skips::<RobustTwoLevel>(Default::default());
     nocheck_skips::<Global<TasRw>>(Default::default());
     nocheck_skips::<PerTarget<TasRw>>(Default::default());
@@ -573,6 +581,43 @@ fn two_level_costs_the_same_beside_exclusive_locks_of_other_targets() {
             }
             _ => {}
         }
+    });
+    world.unwrap();
+}
+
+/// Of four ranks. All words are remote but those of rank 0, which is a target.
+#[test]
+fn two_level_scan_costs_what_its_text_says() {
+    let world = World::threads(4).run(|ra| {
+        let params = TwoLevelScanParams { master: Rank(1), ..Default::default() };
+        let mut locks = WindowLocks::<TwoLevelScan>::new(ra, params).unwrap();
+        if ra.rank() != Rank(0) {
+            return;
+        }
+        let ra = Counted::new(ra);
+        // Atomic operations and gets.
+        let cost = || {
+            let counts = ra.take();
+            (counts.remote_operations() - counts.get.others(), counts.get.others())
+        };
+        for (kind, gets) in [(SHARED, 0), (EXCLUSIVE, 1)] {
+            locks.lock(&ra, kind, Rank(2), Assert::None).unwrap();
+            assert_eq!(cost(), (1, gets), "{kind:?}");
+            locks.unlock(&ra, Rank(2)).unwrap();
+            assert_eq!(cost(), (1, 0), "{kind:?}");
+        }
+        for (target, atomics, gets) in [(1, 1, 1), (2, 2, 0), (3, 1, 0)] {
+            locks.lock(&ra, EXCLUSIVE, Rank(target), Assert::None).unwrap();
+            assert_eq!(cost(), (atomics, gets), "target {target}");
+        }
+        for (target, atomics) in [(1, 1), (2, 1), (3, 2)] {
+            locks.unlock(&ra, Rank(target)).unwrap();
+            assert_eq!(cost(), (atomics, 0), "target {target}");
+        }
+        locks.lock_all(&ra, Assert::None).unwrap();
+        assert_eq!(cost(), (1, 3 + 1), "and one get of its own target");
+        locks.unlock_all(&ra).unwrap();
+        assert_eq!(cost(), (1, 0));
     });
     world.unwrap();
 }

@@ -418,9 +418,20 @@ const OTHER_POLICY: &[Row] = &[
     (LatePuts, Long, &["1E@0 1E@1 1S@0 2Ax1"]),
 ];
 
-/// Each change of its counts has a number, so that it has many states.
+/// Ranks count themselves by their bits, so the ranks of the same locks are not alike.
 const ROBUST_TWO_LEVEL: &[Row] = &[
-    (Sc, Plain, &["1A1E@0 1S@0x1", "1A1E@0x2 crash1", "1S@0 1E@0x2 crash1", "2E@0x1 crash1", "1A1E@0 1S@1x1 crash1"]),
+    (
+        Sc,
+        Plain,
+        &[
+            "1A1E@0 1S@0x1",
+            "1A1E@0x2 crash1",
+            "1S@0 1E@0x2 crash1",
+            "2E@0x1 crash1",
+            "1A1E@0 1S@1x1 crash1",
+            "2A1E@0x1 crash1",
+        ],
+    ),
     (
         LatePuts,
         Plain,
@@ -433,13 +444,38 @@ const ROBUST_TWO_LEVEL: &[Row] = &[
         Long,
         &[
             "2E@0x2 crash1",
-            "2A1E@0x1 crash1",
+            "3E@0x1 crash1",
+            "2A1E@0x2 crash1",
+            "2A1E@0x1 crash2",
+            "1A2E@0x1 crash1",
+            "1A1E@0 1S@0x1 crash1",
             "1A1E@0 1S@1x1 crash2",
             "1A1E@0 1E@1x1 crash1",
             "1S@0 1E@0 1E@1x1 crash1",
         ],
     ),
-    (LatePuts, Long, &["2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash2"]),
+    (LatePuts, Long, &["2E@0x2 crash1", "3E@0x1 crash1", "2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash2"]),
+];
+
+/// Each change of its counts has a number, so that it has many states.
+const ROBUST_TWO_LEVEL_ANNOUNCED: &[Row] = &[
+    (Sc, Plain, &["1A1E@0 1S@0x1", "1A1E@0x2 crash1", "1S@0 1E@0x2 crash1", "2E@0x1 crash1"]),
+    (LatePuts, Plain, &["1A1E@0 1S@0x1", "1A1E@0x2 crash1", "1S@0 1E@0x2 crash1", "2E@0x1 crash1"]),
+    (UnorderedBulk, Data, &["1A1E@1x1"]),
+    (Hca, Plain, &["1A1E@0 1S@1x1"]),
+    (
+        Sc,
+        Long,
+        &[
+            "2E@0x2 crash1",
+            "2A1E@0x1 crash1",
+            "1A1E@0 1S@1x1 crash1",
+            "1A1E@0 1S@1x1 crash2",
+            "1A1E@0 1E@1x1 crash1",
+            "1S@0 1E@0 1E@1x1 crash1",
+        ],
+    ),
+    (LatePuts, Long, &["2A1E@0x1 crash1", "1A1E@0 1S@1x1 crash1", "1A1E@0 1S@1x1 crash2"]),
 ];
 
 /// With the home, there are three gates of one rank, so that the tree has two levels.
@@ -450,6 +486,14 @@ const ROBUST_HIERARCHICAL: &[Row] = &[
     (Hca, Plain, &["1A1E@0x1/2"]),
     (Sc, Long, &["2A1E@0x1/2", "1A2E@0x1/1", "1A1E@0 1S@1x1/1 crash1", "1A1E@0x2/1 crash1", "1A1E@0x1/1 crash2"]),
     (LatePuts, Long, &["2A1E@0x1/1", "1A1E@0x2/1 crash1", "1A1E@0x1/1 crash2"]),
+];
+
+/// Beyond [`ROBUST_TWO_LEVEL_ANNOUNCED`], the gates change the counts in the master.
+const ROBUST_HIERARCHICAL_ANNOUNCED: &[Row] = &[
+    (Sc, Plain, &["1A1E@0x1/1 crash1"]),
+    (LatePuts, Plain, &["1A1E@0x1/1 crash1"]),
+    (Sc, Long, &["1A1E@0x2/1 crash1", "1A1E@0x1/1 crash2"]),
+    (LatePuts, Long, &["1A1E@0x1/1 crash2"]),
 ];
 
 /// It has no queues, and few states.
@@ -564,9 +608,11 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("shiftlock", _) => SHIFTLOCK,
         ("shiftlock-2", _) => SHIFTLOCK_2,
         ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
-        ("two-level" | "two-level-retract", _) => TWO_LEVEL,
+        ("two-level" | "two-level-retract" | "two-level-scan", _) => TWO_LEVEL,
         ("robust-two-level", _) => ROBUST_TWO_LEVEL,
+        ("robust-two-level-announced", _) => ROBUST_TWO_LEVEL_ANNOUNCED,
         ("robust-hierarchical", _) => ROBUST_HIERARCHICAL,
+        ("robust-hierarchical-announced", _) => ROBUST_HIERARCHICAL_ANNOUNCED,
         ("nocheck", _) | (_, Workload::Program(_)) => &[],
         ("global", _) => GLOBAL,
         ("global-tas-rw" | "per-target-tas-rw", _) => TIMED,

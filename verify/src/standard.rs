@@ -11,7 +11,7 @@ use rmalab_locks::{
     Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, Reciprocating, RmaMcs, RmaMcsParams,
     RmaRw, RmaRwParams, RmeMcs, RobustGlobal, RobustHierarchical, RobustHierarchicalParams, RobustMcs, RobustRw,
     RobustTas, RobustTicket, RobustTwoLevel, RobustTwoLevelParams, Sherman, ShermanParams, ShiftLock, ShiftLockParams,
-    Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams, TwoLevelScan, TwoLevelScanParams,
 };
 
 use crate::play::DATA;
@@ -161,10 +161,13 @@ pub fn subjects() -> Vec<Subject> {
             .keeps("lock", SHIFTLOCK_AT_REST),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
-        robust_two_level(),
+        two_level_scan(),
+        robust_two_level(false),
+        robust_two_level(true).named("robust-two-level-announced"),
         hierarchical(0, 1),
         hierarchical(1, 2).named("hierarchical-1"),
-        robust_hierarchical(),
+        robust_hierarchical(false),
+        robust_hierarchical(true).named("robust-hierarchical-announced"),
         Subject::window::<NoCheck>(|_| ()).without_home(),
     ]
 }
@@ -303,15 +306,16 @@ fn hierarchical(leaf: u32, leaves: u64) -> Subject {
 }
 
 /// It has the words of [`robust_two_level`]. At rest, open gates stay open, and numbers stay.
-fn robust_hierarchical() -> Subject {
-    let params = |root| RobustHierarchicalParams {
+fn robust_hierarchical(announces: bool) -> Subject {
+    let params = move |root| RobustHierarchicalParams {
         root,
         leaf: 0,
         fan_out: hierarchical_params(root, 0).fan_out,
+        announces,
         backoff: SHORTEST,
     };
-    let line = |number: u64| WORDS.plus((3 + number) * LINE);
-    let subject = two_level_words(Subject::recoverable_window::<RobustHierarchical>(params))
+    let line = |number: u64| WORDS.plus((2 + u64::from(announces) + number) * LINE);
+    let subject = two_level_words(Subject::recoverable_window::<RobustHierarchical>(params), announces)
         .words(Each, line(0), &[("gate", Number)])
         .words(Each, line(1), &[("gate_tail", Pointer), ("gate_repairer", Pointer)])
         .words(Home, line(2), &[("phase_tail", Pointer), ("phase_repairer", Pointer)])
@@ -370,18 +374,28 @@ fn two_level(contended: Contended) -> Subject {
         .words(Each, WORDS.plus(LINE), &[("target", Number)])
 }
 
-/// At rest, the numbers of changes stay.
-fn robust_two_level() -> Subject {
-    let params = |master| RobustTwoLevelParams { master, backoff: SHORTEST };
-    two_level_words(Subject::recoverable_window::<RobustTwoLevel>(params))
+fn two_level_scan() -> Subject {
+    Subject::timed_window::<TwoLevelScan>(|master| TwoLevelScanParams { master, backoff: SHORTEST })
+        .words(Home, WORDS, &[("master", Number)])
+        .words(Each, WORDS.plus(LINE), &[("target", Number)])
 }
 
-/// With the words of the robust two-level lock.
-fn two_level_words(subject: Subject) -> Subject {
+fn robust_two_level(announces: bool) -> Subject {
+    let params = move |master| RobustTwoLevelParams { master, announces, backoff: SHORTEST };
+    two_level_words(Subject::recoverable_window::<RobustTwoLevel>(params), announces)
+}
+
+/// With the words of the robust two-level lock. At rest, the numbers of changes stay.
+fn two_level_words(subject: Subject, announces: bool) -> Subject {
+    let subject = subject.telling_by_target().words(Home, WORDS, &[("master", Number), ("repairer", Pointer)]).words(
+        Each,
+        WORDS.plus(LINE),
+        &[("target", Pointer)],
+    );
+    if !announces {
+        return subject;
+    }
     subject
-        .telling_by_target()
-        .words(Home, WORDS, &[("master", Number), ("repairer", Pointer)])
-        .words(Each, WORDS.plus(LINE), &[("target", Pointer)])
         .words(Each, WORDS.plus(2 * LINE), &[("announced", Number), ("shared", Number)])
         .keeps("announced", u64::MAX << 3)
 }

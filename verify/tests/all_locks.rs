@@ -10,7 +10,7 @@ use rmalab_locks::{
     Hapax, Hierarchical, Lease, LockKind, MAX_LEVELS, Malthusian, MalthusianParams, Mcs, McsRwNeutral, McsRwRp,
     McsRwWp, Mpi4pyMcs, OshmemMcs, PerTarget, Place, PolicyKind, RawRwLock, Reciprocating, RmaMcs, RmaMcsParams, RmaRw,
     RmaRwParams, RmeMcs, RobustHierarchical, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman,
-    ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    ShermanParams, ShiftLock, Tas, TasRw, Ticket, TwoLevel, TwoLevelScan, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -109,6 +109,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     note(run::<ShiftLock, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<PerTarget<McsRwRp>>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Policy<TwoLevelScan>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<RobustTwoLevel>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<Hierarchical>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<RobustHierarchical>, A>(ra, &scenario, Rest::Zero));

@@ -33,7 +33,7 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
             // On one node there is one cohort or one class, and its calls have almost no alternative orders.
             ("cohort" | "alock" | "alock-1" | "sherman", _) => format!("{ranks}Mx{acquisitions}/2"),
             // Its words are named for nodes with two ranks.
-            ("hierarchical" | "hierarchical-1" | "robust-hierarchical", quarter) => {
+            ("hierarchical" | "hierarchical-1" | "robust-hierarchical" | "robust-hierarchical-announced", quarter) => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}/2")
             }
             (_, quarter) if subject.is_window() => {
@@ -74,7 +74,7 @@ fn longer_eight_ranks_break_nothing() {
 /// With the home, these are nine gates: a tree of four levels.
 #[test]
 fn a_deep_tree_is_at_rest() {
-    for lock in ["hierarchical", "hierarchical-1", "robust-hierarchical"] {
+    for lock in ["hierarchical", "hierarchical-1", "robust-hierarchical", "robust-hierarchical-announced"] {
         let options = Options { executions: 100, ..Options::default() };
         let outcome = run(&check(lock, "4A4S@1 4E@0 4E@1 x2/2"), &options);
         assert_eq!(outcome.finding, Finding::Incomplete(Limit::Executions), "{lock}");

@@ -103,13 +103,12 @@ fn survive(ra: &Mapped, lock: &mut RobustHierarchical, steps: &Steps, number: u6
     check(ra, lock, number)
 }
 
-#[test]
-fn a_failure_ahead_of_any_operation_leaves_nothing_to_repair() {
+fn leaves_nothing_to_repair(announces: bool) {
     let has_ended = AtomicBool::new(false);
     for number in 1.. {
         let topology = Topology::blocks(RANKS_IN_ALL, 1, 1).unwrap();
         suite::with_deaths_in(&topology, |ra| {
-            let params = RobustHierarchicalParams { root: HOME, fan_out: 2, ..Default::default() };
+            let params = RobustHierarchicalParams { root: HOME, fan_out: 2, announces, ..Default::default() };
             let mut lock = RobustHierarchical::new(ra, params)?;
             let words = ra.heap().alloc(3 * WORD, WORD)?;
             let [turn, all, exclusive] = [0, 1, 2].map(|word| HOME.at(words.word(word)));
@@ -124,10 +123,20 @@ fn a_failure_ahead_of_any_operation_leaves_nothing_to_repair() {
             }
         });
         if has_ended.load(Ordering::Relaxed) {
-            assert!(number > 100, "{number} operations");
+            assert!(number > if announces { 100 } else { 80 }, "{number} operations");
             return;
         }
     }
+}
+
+#[test]
+fn a_failure_ahead_of_any_operation_leaves_nothing_to_repair() {
+    leaves_nothing_to_repair(false);
+}
+
+#[test]
+fn a_failure_ahead_of_any_operation_or_announcement_leaves_nothing_to_repair() {
+    leaves_nothing_to_repair(true);
 }
 
 /// Two nodes of eight ranks, each a gate of two leaves. Rank 9 has the bit in its leaf that rank 13 has in the next one. Rank 9 fails, and

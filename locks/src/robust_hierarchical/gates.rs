@@ -123,7 +123,7 @@ impl Gates {
         let root = ra.get(self.tree.root())?;
         // Otherwise GATES is set (I10).
         if root == 0 {
-            let master = lock.count(ra, ALL, IN_ALL)?;
+            let master = lock.count(ra, lock.share(ALL), IN_ALL)?;
             if master & LOW != 0 {
                 let entry = lock.wait_for_exclusives(ra, master, recovers)?;
                 if entry != Entry::Clean {
@@ -139,7 +139,7 @@ impl Gates {
 
     /// Turns this rank's lock_all into the lock_all of the gates, which is in the master already unless `gates` adds it.
     fn trade<A: RemoteAtomics + ?Sized>(&self, lock: &mut RobustTwoLevel, ra: &A, gates: u64) -> Result<()> {
-        lock.count(ra, gates.wrapping_sub(ALL), IN_ALL).map(drop)
+        lock.count(ra, gates.wrapping_sub(lock.share(ALL)), IN_ALL).map(drop)
     }
 
     /// Opens this rank's gate, while GATES is set. The word of the tree's root is `root`.
@@ -191,7 +191,7 @@ impl Gates {
             }
             self.tree.clear(ra, &above)?;
         }
-        lock.count(ra, EXCLUSIVE.wrapping_sub(gates), IN_EXCLUSIVES).map(drop)
+        lock.count(ra, lock.share(EXCLUSIVE).wrapping_sub(gates), IN_EXCLUSIVES).map(drop)
     }
 
     /// Waits until no live rank is left of those whose bits are in `held`, the word of this leaf.

@@ -78,7 +78,7 @@ fn the_words_say_which_rank_holds_what() {
         all.barrier().unwrap();
         if ra.rank() == Rank(3) {
             lock.lock(ra, EXCLUSIVE, Rank(5)).unwrap();
-            assert_eq!(master(lock), 1, "counted in place of the gates");
+            assert_eq!(master(lock), 1 << 3, "counted in place of the gates");
             lock.unlock(ra, EXCLUSIVE, Rank(5)).unwrap();
         }
         all.barrier().unwrap();
@@ -118,9 +118,9 @@ fn a_count_of_a_failed_lock_all_does_not_hold_up_a_rank_that_closes_gates() {
         if ra.rank() == Rank(0) {
             lock.lock_all(ra).unwrap();
             lock.unlock_all(ra).unwrap();
-            ra.fetch_add(lock.lock.word_of_master(), ALL).unwrap();
+            ra.fetch_add(lock.lock.word_of_master(), ALL << 3).unwrap();
             lock.lock(ra, EXCLUSIVE, Rank(1)).unwrap();
-            assert_eq!(lock.lock.master_word(ra).unwrap(), ALL + 1);
+            assert_eq!(lock.lock.master_word(ra).unwrap(), (ALL << 3) + 1);
             lock.unlock(ra, EXCLUSIVE, Rank(1)).unwrap();
         }
         all.barrier().unwrap();

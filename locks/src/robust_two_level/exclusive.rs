@@ -2,7 +2,7 @@
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 
-use super::{ALL, EXCLUSIVE, IN_EXCLUSIVES, RobustTwoLevel, begin};
+use super::{ALL, EXCLUSIVE, IN_EXCLUSIVES, RobustTwoLevel};
 use crate::Result;
 use crate::qnode::pointer;
 
@@ -21,23 +21,22 @@ impl RobustTwoLevel {
         if self.exclusives > 0 {
             return Ok(if self.takes(ra, target)? { Attempt::Success } else { Attempt::Refused(0) });
         }
-        let (own, announced) = (self.own_announced(ra), self.announced);
-        begin(&own, announced)?;
-        let master = ra.fetch_add(self.master.unwatched(), EXCLUSIVE)?;
+        self.begin(ra)?;
+        let master = ra.fetch_add(self.master.unwatched(), self.share(EXCLUSIVE))?;
         let taken = if master < ALL { self.takes(ra, target) } else { Ok(false) };
         if !matches!(taken, Ok(true)) {
             self.retreat(ra)?;
             return taken.map(|_| Attempt::Refused(master));
         }
-        self.end(&own, announced ^ IN_EXCLUSIVES)?;
+        self.end(ra, IN_EXCLUSIVES)?;
         Ok(Attempt::Success)
     }
 
     /// Ends an attempt that has failed.
     #[inline(never)]
     pub(super) fn retreat<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.fetch_add(self.master, EXCLUSIVE.wrapping_neg())?;
-        self.end(&self.own_announced(ra), self.announced)
+        ra.fetch_add(self.master, self.share(EXCLUSIVE).wrapping_neg())?;
+        self.end(ra, 0)
     }
 
     /// Returns whether this rank is counted in the master as exclusive. Each owner of a target is.
@@ -61,7 +60,7 @@ impl RobustTwoLevel {
         self.exclusives -= 1;
         // The master after the target, for I1. Also if the target is lost, so that this rank keeps no lock_all out.
         if self.exclusives == 0 {
-            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+            self.count(ra, self.share(EXCLUSIVE).wrapping_neg(), IN_EXCLUSIVES)?;
         }
         disowned?;
         Ok(())

@@ -4,7 +4,7 @@ use rmalab_atomics::{Failed, Rank, RemoteAtomics};
 
 use super::{
     ALL, Attempt, CHANGES, EXCLUSIVE, GATES, IN_ALL, IN_EXCLUSIVES, LOW, NOT_RECOVERABLE, RobustTwoLevel, SHARED,
-    SOME_LOST, begin,
+    SOME_LOST,
 };
 use crate::qnode::{NIL, pointer, rank_of};
 use crate::recoverable::{self, Entry, Recoverable};
@@ -31,7 +31,7 @@ impl RobustTwoLevel {
         self.backoff.reset();
         while word & LOW != NIL {
             if word & LOW == NOT_RECOVERABLE {
-                self.count_shared(ra, target, SHARED.wrapping_neg())?;
+                self.count_shared(ra, target, false)?;
                 return Err(LOST);
             }
             let failed = self.ask(ra, recovers)?;
@@ -58,7 +58,7 @@ impl RobustTwoLevel {
         let entry = self.retry_counted(ra, target, master, recovers, close);
         if entry.is_err() && self.is_counted() && self.exclusives == 0 {
             // It has closed the gates, and has no target.
-            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+            self.count(ra, self.share(EXCLUSIVE).wrapping_neg(), IN_EXCLUSIVES)?;
         }
         entry
     }
@@ -101,7 +101,7 @@ impl RobustTwoLevel {
                     self.gives_back = false;
                     return Ok(Entry::OwnerDead(failed));
                 }
-            } else if word & LOW == NIL && (word >= SHARED || master & !GATES >= ALL) && failed != recounted {
+            } else if word & LOW == NIL && self.may_count(word | master & !GATES, &failed) && failed != recounted {
                 self.alone(ra, failed.clone(), |lock, ra, failed| lock.recount(ra, failed, target))?;
                 recounted = failed;
             }
@@ -118,11 +118,12 @@ impl RobustTwoLevel {
         if master >= ALL {
             return Ok(Attempt::Refused(master));
         }
-        let (own, announced) = (self.own_announced(ra), self.announced);
-        begin(&own, announced)?;
-        if ra.compare_and_swap(self.master, master, master + EXCLUSIVE)? != master {
-            // No change, and no new number, since these would have no end.
-            own.put(0, announced)?;
+        self.begin(ra)?;
+        if ra.compare_and_swap(self.master, master, master + self.share(EXCLUSIVE))? != master {
+            if self.announces {
+                // No change, and no new number, since these would have no end.
+                self.own_announced(ra).put(0, self.announced)?;
+            }
             return Ok(Attempt::Refused(0));
         }
         let taken = self.takes(ra, target);
@@ -130,7 +131,7 @@ impl RobustTwoLevel {
             self.retreat(ra)?;
             return taken.map(|_| Attempt::Refused(0));
         }
-        self.end(&own, announced ^ IN_EXCLUSIVES)?;
+        self.end(ra, IN_EXCLUSIVES)?;
         Ok(Attempt::Success)
     }
 
@@ -147,7 +148,7 @@ impl RobustTwoLevel {
         let mut recounted = Failed::default();
         while master & LOW != 0 {
             if master & SOME_LOST != 0 {
-                self.count(ra, ALL.wrapping_neg(), IN_ALL)?;
+                self.count(ra, self.share(ALL).wrapping_neg(), IN_ALL)?;
                 return Err(LOST);
             }
             let failed = self.ask(ra, recovers)?;
@@ -232,11 +233,11 @@ impl RobustTwoLevel {
     fn own<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, owner: u64) -> Result<()> {
         if !self.is_counted() {
             // Lock_alls may wait at the same time. The owner's count keeps them out (I7).
-            self.count(ra, EXCLUSIVE, IN_EXCLUSIVES)?;
+            self.count(ra, self.share(EXCLUSIVE), IN_EXCLUSIVES)?;
         }
         let owned = ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner));
         if owned.is_err() && self.exclusives == 0 {
-            self.count(ra, EXCLUSIVE.wrapping_neg(), IN_EXCLUSIVES)?;
+            self.count(ra, self.share(EXCLUSIVE).wrapping_neg(), IN_EXCLUSIVES)?;
         }
         owned?;
         self.exclusives += 1;
@@ -244,9 +245,18 @@ impl RobustTwoLevel {
         Ok(())
     }
 
-    /// Returns the announcements of the other live ranks, with their ranks, if none of them is about to change a count or has failed.
+    /// Returns whether a failed rank may be counted in the high half of a word.
+    fn may_count(&self, word: u64, failed: &Failed) -> bool {
+        if self.announces { word > LOW } else { (word / ALL) & bits(failed) != 0 }
+    }
+
+    /// Returns the announcements of the other live ranks, with their ranks, if none of them is about to change a count or has failed. There
+    /// are none if ranks have bits.
     fn look<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<(Rank, u64)>>> {
         let mut announced = Vec::new();
+        if !self.announces {
+            return Ok(Some(announced));
+        }
         for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != self.me && !failed.contains(rank)) {
             match recoverable::unless_lost(ra.get(self.own_word(rank, 0)))? {
                 Some(word) if word & CHANGES == 0 => announced.push((rank, word)),
@@ -261,9 +271,13 @@ impl RobustTwoLevel {
     /// of them.
     fn recount<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed, target: Rank) -> Result<Option<()>> {
         let Some(announced) = self.look(ra, failed)? else { return Ok(None) };
-        let (word, bit) = (1 + u64::from(target.0 / u64::BITS), target.0 % u64::BITS);
         let mut gone_all = (ra.get(self.master)? & !GATES) / ALL;
         let mut gone_shared = ra.get(self.word_of(target))? / SHARED;
+        if !self.announces {
+            gone_all &= bits(failed);
+            gone_shared &= bits(failed);
+        }
+        let (word, bit) = (1 + u64::from(target.0 / u64::BITS), target.0 % u64::BITS);
         for &(rank, announced) in &announced {
             gone_all = gone_all.wrapping_sub(u64::from(announced & IN_ALL != 0));
             let Some(shared) = recoverable::unless_lost(ra.get(self.own_word(rank, word)))? else { return Ok(None) };
@@ -285,7 +299,13 @@ impl RobustTwoLevel {
     /// the master's count. Returns whether no failed rank is counted.
     fn take_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, failed: &Failed) -> Result<Option<bool>> {
         let Some(announced) = self.look(ra, failed)? else { return Ok(None) };
-        if announced.iter().any(|(_, word)| word & IN_EXCLUSIVES != 0) {
+        let counted = ra.get(self.master)? & LOW & !SOME_LOST;
+        let is_live_exclusive = if self.announces {
+            announced.iter().any(|(_, word)| word & IN_EXCLUSIVES != 0)
+        } else {
+            counted & !bits(failed) != 0
+        };
+        if is_live_exclusive {
             // That owner keeps this rank out in any case.
             return Ok(Some(false));
         }
@@ -295,14 +315,11 @@ impl RobustTwoLevel {
             let word = recoverable::unless_lost(ra.get(self.word_of(target)))?;
             owned.extend(word.and_then(|word| orphaned(word, failed)).map(|owner| (target, owner)));
         }
-        let mut owners: Vec<u64> = owned.iter().map(|&(_, owner)| owner).collect();
-        owners.sort_unstable();
-        owners.dedup();
-        let counted = ra.get(self.master)? & LOW & !SOME_LOST;
+        let owners: Failed = owned.iter().map(|&(_, owner)| rank_of(owner)).collect();
         if self.look(ra, failed)? != Some(announced) {
             return Ok(None);
         }
-        let gone = counted.wrapping_sub(owners.len() as u64);
+        let gone = counted.wrapping_sub(if self.announces { owners.iter().count() as u64 } else { bits(&owners) });
         if gone != 0 {
             ra.fetch_add(self.master, gone.wrapping_neg())?;
         }
@@ -311,4 +328,9 @@ impl RobustTwoLevel {
         }
         Ok(Some(owned.is_empty()))
     }
+}
+
+/// Returns the bits of these ranks, which have bits.
+fn bits(ranks: &Failed) -> u64 {
+    ranks.iter().fold(0, |bits, rank| bits | 1 << rank.0)
 }

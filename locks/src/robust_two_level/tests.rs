@@ -48,6 +48,31 @@ fn the_words_say_which_rank_is_counted_where() {
     });
 }
 
+#[test]
+fn each_rank_of_a_small_world_has_a_bit() {
+    const LAST: Rank = Rank(BITS - 1);
+    let world = World::threads(BITS).run(|ra| {
+        let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default()).unwrap();
+        if ra.rank() != LAST {
+            return;
+        }
+        let words = |lock: &RobustTwoLevel| [lock.master, lock.word_of(LAST)].map(|word| ra.get(word).unwrap());
+        assert_eq!(lock.recoverable_lock(ra, SHARED_KIND, LAST).unwrap(), Entry::Clean);
+        assert_eq!(words(&lock), [0, 1 << (32 + 30)]);
+        lock.unlock(ra, SHARED_KIND, LAST).unwrap();
+        assert_eq!(lock.recoverable_lock_all(ra).unwrap(), Entry::Clean);
+        assert_eq!(words(&lock), [1 << (32 + 30), 0]);
+        lock.unlock_all(ra).unwrap();
+        assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, LAST).unwrap(), Entry::Clean);
+        assert_eq!(words(&lock), [1 << 30, 31]);
+        lock.unlock(ra, EXCLUSIVE_KIND, LAST).unwrap();
+        assert_eq!(words(&lock), [0, 0]);
+    });
+    world.unwrap();
+    // The next rank's bits would be those of other states.
+    World::threads(BITS + 1).run(|ra| assert!(RobustTwoLevel::new(ra, Default::default()).unwrap().announces)).unwrap();
+}
+
 /// An attempt that meets a lock_all is a change, though it leaves no count.
 #[test]
 fn an_attempt_that_is_taken_back_has_a_number() {
@@ -74,10 +99,10 @@ fn the_master_is_a_rank() {
 }
 
 /// Makes rank 2 fail with an exclusive lock of its own target. Rank 0 gets `OwnerDead`, and unlocks without declaring the data consistent.
-fn abandoned(how: Option<LockKind>) {
+fn abandoned(how: Option<LockKind>, announces: bool) {
     const LOST: Rank = Rank(2);
     suite::with_deaths(3, |ra| {
-        let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default())?;
+        let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams { announces, ..Default::default() })?;
         let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
         let wait_for = |number| wait(ra, &[LOST], || Ok(ra.get(turn)? == number));
         if ra.rank() == LOST {
@@ -113,7 +138,8 @@ fn abandoned(how: Option<LockKind>) {
         }
         // The failed owner stays counted until the next recount.
         let words = [ra.get(lock.master)?, ra.get(lock.word_of(LOST))?];
-        assert_eq!(words, [SOME_LOST + EXCLUSIVE, NOT_RECOVERABLE], "{how:?}");
+        let of_owner = if announces { EXCLUSIVE } else { EXCLUSIVE << LOST.0 };
+        assert_eq!(words, [SOME_LOST + of_owner, NOT_RECOVERABLE], "{how:?}");
         Ok(())
     });
 }
@@ -121,7 +147,8 @@ fn abandoned(how: Option<LockKind>) {
 #[test]
 fn a_target_whose_data_nobody_declares_consistent_is_lost_and_with_it_lock_all() {
     for how in [Some(EXCLUSIVE_KIND), Some(SHARED_KIND), None] {
-        abandoned(how);
+        abandoned(how, false);
+        abandoned(how, true);
     }
 }
 
@@ -135,8 +162,8 @@ fn a_lost_target_is_marked_in_a_master_that_changes() {
         if ra.rank() == Rank(1) {
             ra.put(begun, 1).unwrap();
             while ra.get(ended).unwrap() == 0 && ra.failed().unwrap().is_empty() {
-                ra.fetch_add(lock.master, EXCLUSIVE).unwrap();
-                ra.fetch_add(lock.master, EXCLUSIVE.wrapping_neg()).unwrap();
+                ra.fetch_add(lock.master, lock.share(EXCLUSIVE)).unwrap();
+                ra.fetch_add(lock.master, lock.share(EXCLUSIVE).wrapping_neg()).unwrap();
             }
             return;
         }
@@ -161,35 +188,46 @@ fn a_lost_target_is_marked_in_a_master_that_changes() {
     world.unwrap();
 }
 
-/// Ranks 1 and 2 share a target, whose bits are in a second word, and rank 2 fails. Rank 0 waits for rank 1 alone.
-#[test]
-fn a_recount_keeps_the_shares_of_live_ranks() {
+/// Ranks 1 and 2 share the last target, and rank 2 fails. Rank 0 waits for rank 1 alone.
+fn a_recount_keeps_the_shares_of_live_ranks(ranks: u32) {
     const DOOMED: Rank = Rank(2);
-    const TARGET: Rank = Rank(66);
-    suite::with_deaths(67, |ra| {
+    let target = Rank(ranks - 1);
+    suite::with_deaths(ranks, |ra| {
         let mut lock = RobustTwoLevel::new(ra, RobustTwoLevelParams::default())?;
         let turn = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
         match ra.rank().0 {
             0 => {
                 wait(ra, &[DOOMED], || Ok(ra.get(turn)? == 2 && !ra.failed()?.is_empty()))?;
-                assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, TARGET)?, Entry::Clean);
+                assert_eq!(lock.recoverable_lock(ra, EXCLUSIVE_KIND, target)?, Entry::Clean);
                 assert_eq!(ra.get(turn)?, 3, "beside a shared lock");
-                lock.unlock(ra, EXCLUSIVE_KIND, TARGET)
+                lock.unlock(ra, EXCLUSIVE_KIND, target)
             }
             rank @ (1 | 2) => {
-                assert_eq!(lock.recoverable_lock(ra, SHARED_KIND, TARGET)?, Entry::Clean);
+                assert_eq!(lock.recoverable_lock(ra, SHARED_KIND, target)?, Entry::Clean);
                 ra.fetch_add(turn, 1)?;
                 if Rank(rank) == DOOMED {
                     suite::die();
                 }
                 // Rank 0 has taken the share of rank 2 away.
-                wait(ra, &[DOOMED], || Ok(ra.get(turn)? == 2 && ra.get(lock.word_of(TARGET))? / SHARED < 2))?;
+                let sharing = || Ok::<u64, Error>(ra.get(lock.word_of(target))? / SHARED);
+                wait(ra, &[DOOMED], || Ok(ra.get(turn)? == 2 && sharing()? == lock.share(1)))?;
                 // Time for a rank that does not wait.
                 (0..1000).for_each(|_| std::thread::yield_now());
                 ra.fetch_add(turn, 1)?;
-                lock.unlock(ra, SHARED_KIND, TARGET)
+                lock.unlock(ra, SHARED_KIND, target)
             }
             _ => Ok(()),
         }
     });
+}
+
+#[test]
+fn a_recount_keeps_the_bits_of_live_ranks() {
+    a_recount_keeps_the_shares_of_live_ranks(BITS);
+}
+
+/// The bits of the last target are in the second word that each rank announces.
+#[test]
+fn a_recount_keeps_the_counts_of_live_ranks() {
+    a_recount_keeps_the_shares_of_live_ranks(67);
 }

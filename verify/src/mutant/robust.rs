@@ -57,8 +57,8 @@ fn unshared(call: Call) -> Call {
     }
 }
 
-/// In the robust two-level lock's master: one lock_all. The bits below are the exclusive locks.
-const ALL: u64 = 1 << 32;
+/// In the robust two-level lock's words: the unit of the high half, which counts lock_alls and shared locks.
+pub(super) const ALL: u64 = 1 << 32;
 
 /// In a robust two-level announcement: a count is about to change, and this rank is counted as exclusive. The lowest three bits say
 /// which of these hold; the bits above are a number.
@@ -70,6 +70,16 @@ const STATES: u64 = 7;
 pub(super) fn uncounted(call: Call) -> Call {
     match call {
         Call::FetchAdd { at, value } if value > i64::MAX as u64 => Call::Get { at },
+        other => other,
+    }
+}
+
+/// A store of 0 if the addition takes ranks out of a high half, and of no low half.
+fn erased(call: Call) -> Call {
+    match call {
+        Call::FetchAdd { at, value } if value > i64::MAX as u64 && value % ALL == 0 => {
+            Call::FetchStore { at, value: 0 }
+        }
         other => other,
     }
 }
@@ -148,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Change(fetch_add("lock").reading().acquiring(), unshared)].after(1);
     of ["robust-two-level"]
     "robust-two-level-blind-exclusive" "an exclusive lock counts itself in the master, but does not check for lock_alls"
-        [See(fetch_add("master").writing().acquiring().of(1), |master| master % ALL)];
+        [See(fetch_add("master").writing().acquiring(), |master| master % ALL)];
     "robust-two-level-blind-shared" "a shared lock does not look at the owner"
         [See(fetch_add("target").reading().acquiring(), |target| target & !(ALL - 1))];
     "robust-two-level-release-store" "an exclusive lock's release stores 0, which erases the shared locks counted since"
@@ -157,6 +167,20 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [Untold].after(1);
     "robust-two-level-unasked" "a rank that waits does not ask for failures"
         [Answer(failed(), 0)].after(1);
+    "robust-two-level-erased-shared" "a recount takes the shared locks of live ranks away"
+        [Change(fetch_add("target").writing().acquiring(), erased)].after(1);
+    "robust-two-level-erased-all" "a recount takes the lock_alls of live ranks away"
+        [Change(fetch_add("master").writing().acquiring(), erased)].after(1);
+    of ["robust-two-level", "robust-two-level-announced"]
+    "robust-two-level-all-at-once" "ranks repair at the same time"
+        [Pretend(compare_and_swap("repairer"))].after(1);
+    "robust-two-level-dropped-owner" "a lock_all takes the count of a failed rank away although it owns a target"
+        [See(get("target").of_all(), |target| target & !(ALL - 1))].after(1);
+    "robust-two-level-kept-exclusives" "a failed rank stays counted among the exclusive locks"
+        [Change(fetch_add("master").of_all().acquiring(), uncounted)].after(1);
+    "robust-two-level-kept-shared" "a failed rank stays counted in a target"
+        [Change(fetch_add("target").writing().acquiring(), uncounted)].after(1);
+    of ["robust-two-level-announced"]
     "robust-two-level-unannounced" "a rank does not announce that a count is about to change"
         [Change(put("announced"), unchanging)].after(1);
     "robust-two-level-late-announcement" "the announcement is not complete before the count changes"
@@ -165,14 +189,6 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [See(get("announced"), |announced| announced & !CHANGES)].after(1);
     "robust-two-level-unnumbered" "a recount compares its two looks without the numbers of changes"
         [See(get("announced"), |announced| announced & STATES)].after(1);
-    "robust-two-level-all-at-once" "ranks repair at the same time"
-        [Pretend(compare_and_swap("repairer"))].after(1);
-    "robust-two-level-dropped-owner" "a lock_all takes the count of a failed rank away although it owns a target"
-        [See(get("target").of_all(), |target| target & !(ALL - 1))].after(1);
     "robust-two-level-dropped-live" "a lock_all takes the counts of live exclusive locks away"
         [See(get("announced").of_all(), |announced| announced & !IN_EXCLUSIVES)].after(1);
-    "robust-two-level-kept-exclusives" "a failed rank stays counted among the exclusive locks"
-        [Change(fetch_add("master").of_all().acquiring(), uncounted)].after(1);
-    "robust-two-level-kept-shared" "a failed rank stays counted in a target"
-        [Change(fetch_add("target").writing().acquiring(), uncounted)].after(1);
 };

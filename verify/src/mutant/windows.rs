@@ -1,7 +1,7 @@
 //! Mutants of the window policies.
 
 use super::Rule::{Answer, AsAttempt, AsSwap, Late, See, Skip, Split, TimesOut, Value};
-use super::{Mutant, any_call, compare_and_swap, fetch_add, wait_until};
+use super::{Mutant, any_call, compare_and_swap, fetch_add, get, wait_until};
 use crate::Form;
 use crate::network::Network;
 use rmalab_atomics::Rank;
@@ -12,6 +12,8 @@ const ALL: u64 = 1 << 32;
 const EXCLUSIVES: u64 = 1;
 /// The bit of an exclusive lock in a target.
 const EXCLUSIVE: u64 = 1;
+/// One shared lock in a target.
+const SHARED: u64 = 2;
 
 pub(super) const MUTANTS: &[Mutant] = table! {
     of ["global", "per-target", "two-level"]
@@ -56,6 +58,25 @@ pub(super) const MUTANTS: &[Mutant] = table! {
                 "the rank has left by then: a lock_all may enter, and other exclusive locks wait for the target"
             )
             .on(Network::LatePuts);
+    of ["two-level-scan"]
+    "two-level-scan-blind-exclusive" "an exclusive lock does not look for lock_alls"
+        [See(get("master").writing().acquiring(), |master| master % ALL)];
+    "two-level-scan-blind-lock_all" "lock_all does not look at the targets"
+        [See(get("target").of_all(), |target| target & !EXCLUSIVE)];
+    "two-level-scan-look-first" "lock_all looks at the targets before it counts itself"
+        [Late(&[fetch_add("master").of_all().acquiring().of(ALL)], &[get("target").of_all()])];
+    "two-level-scan-first-target" "lock_all looks at target 0 only"
+        [Answer(get("target").of_all().not_of(Rank(0)), 0)];
+    "two-level-scan-blind-shared" "a shared lock does not look at the exclusive lock's bit"
+        [See(fetch_add("target").reading().acquiring(), |target| target & !EXCLUSIVE)];
+    "two-level-scan-release-store" "an exclusive lock's release stores 0, which erases the shared locks counted since"
+        [AsSwap(fetch_add("target").writing().releasing(), 0)];
+    "two-level-scan-kept-bit" "an exclusive lock that finds a lock_all keeps its target's bit"
+        [Skip(fetch_add("target").writing().acquiring())].leaves(&["target"]);
+    "two-level-scan-kept-lock_all" "a lock_all that gives up stays counted"
+        [Skip(fetch_add("master").of_all().acquiring().of(ALL.wrapping_neg()))].when(Form::Timed);
+    "two-level-scan-kept-shared" "a try of a shared lock that finds its target locked stays counted there"
+        [Skip(fetch_add("target").reading().acquiring().of(SHARED.wrapping_neg()))].when(Form::Try);
     of ["per-target"]
     "per-target-first-only" "lock_all locks target 0 only"
         [Answer(fetch_add("rcnt").of_all().not_of(Rank(0)), 0)];

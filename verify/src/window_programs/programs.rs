@@ -90,8 +90,9 @@ pub fn programs() -> Vec<WindowProgram> {
     add("fence+pscw-matching-3", about, 3, &two(&naive, &matching), PUTS, fence_round_pscw);
     let about = "exclusive locks of B inside a fence epoch of A; after the fence all ranks have counted";
     let policy = |policy| [Config { policy, ..Config::default() }];
-    let policies = [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::McsRwRp].map(policy);
-    let [two_level, per_target, global] = &policies;
+    let policies =
+        [PolicyKind::TwoLevel, PolicyKind::TwoLevelScan, PolicyKind::PerTarget, PolicyKind::McsRwRp].map(policy);
+    let [two_level, scan, per_target, global] = &policies;
     add("fence+lock-two-level", about, 3, &two(&dissemination, two_level), LATE, fence_round_locks);
     add("fence+lock-per-target", about, 3, &two(&dissemination, per_target), LATE, fence_round_locks);
     add("fence+lock-mcs-rw-rp", about, 3, &two(&dissemination, global), LATE, fence_round_locks);
@@ -106,12 +107,14 @@ pub fn programs() -> Vec<WindowProgram> {
     add("1E1A-mcs-rw-rp", about, 2, global, LATE, |scene| counters(scene, 1, 2));
     let about = "two ranks count under exclusive locks, twice; the third looks under lock_all, twice";
     add("2E1A-two-level", about, 3, two_level, LATE, |scene| counters(scene, 2, 2));
+    add("2E1A-two-level-scan", about, 3, scan, LATE, |scene| counters(scene, 2, 2));
     let about = "two ranks count under exclusive locks, and the third looks under lock_all; once";
     add("2E1A-per-target", about, 3, per_target, LATE, |scene| counters(scene, 2, 1));
     add("2E1A-mcs-rw-rp", about, 3, global, LATE, |scene| counters(scene, 2, 1));
     let about =
         "a rank counts at two targets, both locked; the second looks at both under lock_all, the third locks one";
     add("2-targets-two-level", about, 3, two_level, LATE, targets);
+    add("2-targets-two-level-scan", about, 3, scan, LATE, targets);
     add("2-targets-per-target", about, 3, per_target, LATE, targets);
     add("2-targets-mcs-rw-rp", about, 3, global, LATE, targets);
 
@@ -400,10 +403,10 @@ fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
             let two = window.lock(LockKind::Exclusive, second)?;
             one.put_value(FIRST, 1_u64)?;
             let seen: u64 = two.get_value(SECOND)?;
+            // The target that was locked first is unlocked first, with the other one still to be written.
+            one.unlock()?;
             two.put_value(FIRST, 1_u64)?;
             two.put_value(SECOND, seen + 1)?;
-            // The target that was locked first is unlocked first.
-            one.unlock()?;
             two.unlock()?;
         }
         Rank(1) => {

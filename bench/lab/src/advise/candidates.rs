@@ -9,7 +9,7 @@ use rmalab_locks::{
     Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs, PerTarget, PolicyKind,
     Reciprocating, RmaMcs, RmaRw, RmaRwParams, RobustHierarchical, RobustHierarchicalParams, RobustMcs, RobustRw,
     RobustTas, RobustTicket, RobustTwoLevel, RobustTwoLevelParams, Sherman, ShiftLock, ShiftLockParams, Tas, TasRw,
-    Ticket, TicketParams, TwoLevel, TwoLevelParams, WindowLock,
+    Ticket, TicketParams, TwoLevel, TwoLevelParams, TwoLevelScan, TwoLevelScanParams, WindowLock,
 };
 use rmalab_report::names;
 
@@ -82,6 +82,7 @@ candidates! {
         TwoLevelParams { backoff: Backoff { min: 1, max: 8 }, ..TwoLevelParams::default() };
     TwoLevel "two-level/backoff-512": TwoLevel,
         TwoLevelParams { backoff: Backoff { min: 1, max: 512 }, ..TwoLevelParams::default() };
+    TwoLevelScan "two-level-scan": TwoLevelScan, TwoLevelScanParams::default();
     RobustTwoLevel "robust-two-level": RobustTwoLevel, RobustTwoLevelParams::default();
     Hierarchical "hierarchical": Hierarchical, HierarchicalParams::default();
     Hierarchical "hierarchical/leaf-1": Hierarchical, HierarchicalParams { leaf: 1, ..HierarchicalParams::default() };
@@ -200,7 +201,7 @@ impl Tried {
     pub(super) fn lets_starve(&self) -> bool {
         use PolicyKind::{
             BigReader, BrLock, McsRwRp, McsRwWp, PerTarget, RobustHierarchical, RobustRw, RobustTas, RobustTwoLevel,
-            Tas, TasRw, TwoLevel,
+            Tas, TasRw, TwoLevel, TwoLevelScan,
         };
         match self {
             Tried::Listed(candidate) => {
@@ -210,6 +211,7 @@ impl Tried {
                     TasRw,
                     RobustRw,
                     TwoLevel,
+                    TwoLevelScan,
                     RobustTwoLevel,
                     RobustHierarchical,
                     PerTarget,

@@ -5,7 +5,7 @@ use rmalab_locks::{
     HierarchicalParams, Lease, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck, OshmemMcs,
     PerTarget, Reciprocating, RmaMcs, RmaRw, RmeMcs, RobustHierarchical, RobustHierarchicalParams, RobustMcs, RobustRw,
     RobustTas, RobustTicket, RobustTwoLevel, RobustTwoLevelParams, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
-    TwoLevelParams,
+    TwoLevelParams, TwoLevelScan, TwoLevelScanParams,
 };
 
 use super::Registry;
@@ -193,6 +193,13 @@ pub(super) fn fill(registry: &mut Registry) {
             |master| TwoLevelParams { master, ..TwoLevelParams::default() },
         )
         .paper(FOMPI)
+        .fairness("none: exclusive locks may starve");
+    registry
+        .add_policy::<TwoLevelScan>(
+            "policy: two-level, whose lock_all looks at all targets, so that exclusive locks leave the master alone",
+            |master| TwoLevelScanParams { master, ..TwoLevelScanParams::default() },
+        )
+        .paper(&format!("{FOMPI}; the handshake is Dijkstra's (CACM 8(9), 1965)"))
         .fairness("none: exclusive locks may starve");
     registry
         .add_policy::<RobustTwoLevel>(
