@@ -56,7 +56,7 @@ const LIBRARY: &str = "librmalab_mpi.so";
 /// Options of `rmalab preload`.
 #[derive(Debug, Args)]
 pub(crate) struct PreloadArgs {
-    /// The lock policy of windows whose info names none [default: two-level]
+    /// The lock policy of windows whose info names none [default: two-level-scan for up to 8 ranks in mode native, else two-level]
     #[arg(long, value_name = "NAME", value_parser = rmalab_apps::policies(), hide_possible_values = true)]
     policy: Option<String>,
     /// rmalab's part of a window: all of it where possible, or its locks and epochs, or nothing [default: native; record with --record]

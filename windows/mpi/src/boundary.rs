@@ -255,6 +255,10 @@ fn make_native(
     }
 }
 
+/// The most ranks of a window in shared memory whose lock_alls look at all targets, unless a policy is named. Then exclusive locks are twice
+/// as fast. With more ranks, lock_all would be slower than that is worth.
+const MOST_TO_SCAN: u32 = 8;
+
 /// Makes the window. All ranks return it, or a reason.
 fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: WindowMemory) -> Result<Native, String> {
     let ranks = worlds.make_shared(comm)?;
@@ -267,6 +271,9 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: WindowM
         (Flavor::Dynamic, _) => Memory::Attached,
     };
     let mut config = plan.settings.config;
+    if !plan.settings.names_policy && plan.size <= MOST_TO_SCAN {
+        config.policy = PolicyKind::TwoLevelScan;
+    }
     if !worlds.has_fence() || config.policy == PolicyKind::NoCheck || wanted.is_programs() {
         // Without that fence, updates that the engine lacks cannot exclude its atomics. This process has no atomics on another process's
         // memory.
@@ -287,6 +294,7 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: WindowM
     };
     let engine = engine.map_err(|error| error.to_string())?;
     let (win, is_marked) = plan.carrier.ok_or("it has no handle")?;
+    plan.settings.config.policy = config.policy;
     // From here on, nothing fails at one rank only.
     let window = Native::new(win, engine, host::group_of_comm(comm)?, memory, is_marked)?;
     plan.carrier = None;

@@ -10,11 +10,14 @@ use rmalab_windows::{Config, Info};
 pub(crate) const KEYS: [(&str, &str); 6] = [
     ("rmalab_mode", "RMALAB_MODE"),
     ("rmalab_control", "RMALAB_CONTROL"),
-    ("rmalab_lock_policy", Config::LOCK_POLICY_VARIABLE),
+    (POLICY, Config::LOCK_POLICY_VARIABLE),
     ("rmalab_fence", "RMALAB_FENCE"),
     ("rmalab_pscw", "RMALAB_PSCW"),
     ("rmalab_record", Config::RECORD_VARIABLE),
 ];
+
+/// The key of the lock policy, whose default depends on the window.
+const POLICY: &str = "rmalab_lock_policy";
 
 /// The folder of traces where the mode is `record` and nothing names another one.
 const TRACES: &str = "rmalab-trace";
@@ -89,6 +92,8 @@ pub(crate) struct Settings {
     pub(crate) control: Control,
     /// The strategies of the engine.
     pub(crate) config: Config,
+    /// True if the program or its user has chosen the lock policy.
+    pub(crate) names_policy: bool,
     /// The folder of the window's trace, if its calls are recorded.
     pub(crate) record: Option<PathBuf>,
     /// A line for each value that does not exist.
@@ -137,7 +142,8 @@ impl Settings {
         }
         // The only value that the engine still ignores is its own variable, which already has its line.
         let (config, _) = Config::from_info(&strategies);
-        let mut settings = Settings { mode, control, config, record, warnings, digest: 0 };
+        let names_policy = strategies.get(POLICY).is_some();
+        let mut settings = Settings { mode, control, config, names_policy, record, warnings, digest: 0 };
         settings.digest = digest(&settings.choices());
         settings
     }
@@ -151,7 +157,10 @@ impl Settings {
             ("rmalab_record", record),
         ];
         let strategies = self.config.to_info();
-        let strategies = strategies.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let strategies = strategies.iter().map(|(key, value)| {
+            let chosen = if key == POLICY && !self.names_policy { "default" } else { value };
+            (key.to_owned(), chosen.to_owned())
+        });
         ours.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(strategies).collect()
     }
 }
@@ -230,6 +239,7 @@ mod tests {
             ("rmalab_mode", "off"),
             ("rmalab_control", "remote"),
             ("rmalab_lock_policy", "mcs"),
+            ("rmalab_lock_policy", "two-level"),
             ("rmalab_record", "traces"),
         ] {
             assert_ne!(digest(&[]), digest(&[other]), "{other:?}");
