@@ -21,12 +21,15 @@
 //! * Any number of ranks may fail. On a backend where a rank's words end with it, the exceptions are the master's rank, and a
 //!   target in use. No rank reads the announcements of a failed rank.
 //! * Waiters poll a remote word.
-//! * The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential consistency and
-//!   with posted puts that arrive late, with one failure at any step: a lock_all and an exclusive lock, and a shared and an exclusive
-//!   lock of one target, twice each; two exclusive locks of one target; a lock_all, an exclusive lock and a shared lock of another
-//!   target. On request (`--long`), under sequential consistency: two exclusive locks twice; two lock_alls and an exclusive lock; with
-//!   two failures, a lock_all, an exclusive lock and a shared lock of another target. Searches of three ranks with more locks of one
-//!   target did not end, and found nothing.
+//! * The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. With bits, under sequential
+//!   consistency and with posted puts that arrive late, with one failure at any step: a lock_all and an exclusive lock, and a shared
+//!   and an exclusive lock of one target, twice each; two exclusive locks; a lock_all, an exclusive lock and a shared lock of another
+//!   target. On request (`--long`): three exclusive locks, and two twice; two lock_alls and an exclusive lock. Under sequential
+//!   consistency, also these twice, or once with two failures; a lock_all and two exclusive locks of one target; a lock_all, an exclusive
+//!   and a shared lock of one target.
+//! * With announcements (`robust-two-level-announced`), it has checked the first two pairs twice each and two exclusive locks. On
+//!   request: a lock_all, an exclusive lock and a shared lock of another target, also with two failures; two lock_alls and an exclusive
+//!   lock. Searches of three ranks with more locks of one target did not end, and found nothing.
 //!
 //! # State
 //!
