@@ -15,7 +15,7 @@ fn names_are_read_as_they_are_written() {
     assert_eq!((PolicyKind::GLOBAL, "global".parse()), ("global", Ok(PolicyKind::McsRwRp)));
     let error = "three-level".parse::<PolicyKind>().unwrap_err().to_string();
     assert!(
-        error.starts_with("no lock policy is called 'three-level'; there are two-level, per-target,")
+        error.starts_with("no lock policy is called 'three-level'; there are two-level, two-level-scan, per-target,")
             && error.ends_with(", and global for mcs-rw-rp"),
         "{error}"
     );

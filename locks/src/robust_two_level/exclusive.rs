@@ -28,7 +28,9 @@ impl RobustTwoLevel {
             self.retreat(ra)?;
             return taken.map(|_| Attempt::Refused(master));
         }
-        self.end(ra, IN_EXCLUSIVES)?;
+        if self.announces {
+            self.end(ra, IN_EXCLUSIVES)?;
+        }
         Ok(Attempt::Success)
     }
 
@@ -39,10 +41,25 @@ impl RobustTwoLevel {
         self.end(ra, 0)
     }
 
-    /// Returns whether this rank is counted in the master as exclusive. Each owner of a target is.
+    /// Returns whether this rank is counted in the master as exclusive. Each owner of a target is, so the first attempt does not note it.
     #[inline(always)]
     pub(super) fn is_counted(&self) -> bool {
-        self.announced & IN_EXCLUSIVES != 0
+        self.exclusives > 0 || self.announced & IN_EXCLUSIVES != 0
+    }
+
+    /// Takes this rank, which owns no target, out of the master.
+    #[inline(always)]
+    pub(super) fn uncount<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let difference = self.share(EXCLUSIVE).wrapping_neg();
+        if self.announces {
+            return self.count(ra, difference, IN_EXCLUSIVES).map(drop);
+        }
+        ra.fetch_add(self.master.unwatched(), difference)?;
+        // The next locked instruction would wait for a store.
+        if self.announced != 0 {
+            self.announced = 0;
+        }
+        Ok(())
     }
 
     /// Takes the target if it is free. This rank is counted in the master.
@@ -60,7 +77,7 @@ impl RobustTwoLevel {
         self.exclusives -= 1;
         // The master after the target, for I1. Also if the target is lost, so that this rank keeps no lock_all out.
         if self.exclusives == 0 {
-            self.count(ra, self.share(EXCLUSIVE).wrapping_neg(), IN_EXCLUSIVES)?;
+            self.uncount(ra)?;
         }
         disowned?;
         Ok(())

@@ -58,7 +58,7 @@ impl RobustTwoLevel {
         let entry = self.retry_counted(ra, target, master, recovers, close);
         if entry.is_err() && self.is_counted() && self.exclusives == 0 {
             // It has closed the gates, and has no target.
-            self.count(ra, self.share(EXCLUSIVE).wrapping_neg(), IN_EXCLUSIVES)?;
+            self.uncount(ra)?;
         }
         entry
     }
@@ -237,7 +237,7 @@ impl RobustTwoLevel {
         }
         let owned = ra.fetch_add(self.word_of(target), pointer(self.me).wrapping_sub(owner));
         if owned.is_err() && self.exclusives == 0 {
-            self.count(ra, self.share(EXCLUSIVE).wrapping_neg(), IN_EXCLUSIVES)?;
+            self.uncount(ra)?;
         }
         owned?;
         self.exclusives += 1;
