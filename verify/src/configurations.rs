@@ -448,6 +448,7 @@ const ROBUST_TWO_LEVEL: &[Row] = &[
             "2A1E@0x2 crash1",
             "2A1E@0x1 crash2",
             "1A2E@0x1 crash1",
+            "2S@0 1E@0x1 crash1",
             "1A1E@0 1S@0x1 crash1",
             "1A1E@0 1S@1x1 crash2",
             "1A1E@0 1E@1x1 crash1",

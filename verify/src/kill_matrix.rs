@@ -74,7 +74,9 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
         }
         _ if subject.name() == "robust-hierarchical" => "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 1A1E@0x2/1, 2A1E@0/1",
         // Larger searches have too many states.
-        _ if subject.name().starts_with("robust-two-level") => "1A1E@0, 1S@0 1E@0, 2E@0, 2A1E@0, 1A1S@0 1E@0",
+        _ if subject.name().starts_with("robust-two-level") => {
+            "1A1E@0, 1S@0 1E@0, 2E@0, 2A1E@0, 1A1S@0 1E@0, 2S@0 1E@0"
+        }
         // Two ranks can be passive.
         _ if subject.name().starts_with("malthusian") => "2W, 2Wx2, 3W, 3W+1Wx2, 2W+2Wx2",
         (Workload::Lock(_), false) => "2W, 2Wx2, 3W, 3Wx2",
