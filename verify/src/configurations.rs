@@ -676,7 +676,9 @@ mod tests {
 
     #[test]
     fn every_lock_is_checked_on_every_model_with_and_without_data() {
-        for subject in subjects().iter().filter(|subject| subject.name() != "nocheck") {
+        // The gates of the last one are checked on every model without its announcements, and these without gates.
+        let left_out = ["nocheck", "robust-hierarchical-announced"];
+        for subject in subjects().iter().filter(|subject| !left_out.contains(&subject.name())) {
             let quick = configurations(subject).into_iter().filter(|one| !one.long);
             let seen: HashSet<(Network, Section)> = quick.map(|one| (one.network, one.section)).collect();
             for needed in [

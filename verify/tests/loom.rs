@@ -53,10 +53,10 @@ fn mutexes_hold_with_three_ranks_and_any_preemptions() {
 }
 
 #[test]
-#[ignore = "a quarter of a minute; .ci/run longer"]
+#[ignore = "some seconds; .ci/run longer"]
 fn longer_reader_writer_locks_hold_with_three_ranks() {
     for lock in ["tas-rw", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral"] {
-        let preemptions = if lock == "tas-rw" { None } else { Some(4) };
+        let preemptions = if lock == "tas-rw" { None } else { Some(3) };
         for scenario in ["2R1W", "1R2W"] {
             let outcome = holds(lock, scenario, preemptions);
             assert!(happened(&outcome, WAITED), "{lock} {scenario}");

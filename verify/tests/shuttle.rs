@@ -68,7 +68,7 @@ fn longer_four_ranks_break_nothing() {
 #[test]
 #[ignore = "ten seconds; .ci/run longer"]
 fn longer_eight_ranks_break_nothing() {
-    nothing_breaks(8, 2, 1_000);
+    nothing_breaks(8, 2, 500);
 }
 
 /// With the home, these are nine gates: a tree of four levels.
