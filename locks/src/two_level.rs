@@ -116,9 +116,9 @@ pub struct TwoLevel {
 }
 
 /// The limit of an attempt, if it has one.
-type Limit = Option<Time>;
+pub(crate) type Limit = Option<Time>;
 
-fn passed<A: RemoteAtomics + ?Sized>(ra: &A, limit: Limit) -> bool {
+pub(crate) fn passed<A: RemoteAtomics + ?Sized>(ra: &A, limit: Limit) -> bool {
     limit.is_some_and(|deadline| ra.now() >= deadline)
 }
 

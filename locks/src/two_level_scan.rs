@@ -67,6 +67,7 @@
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time, Until};
 
+use crate::two_level::{Limit, passed};
 use crate::{Backoff, BackoffState, Error, LINE, LockKind, Result, WindowLock, WindowLockTimed};
 
 /// One rank in the high half of the master: in lock_all.
@@ -100,13 +101,6 @@ pub struct TwoLevelScan {
     /// True if this rank counts in the master's low half.
     is_counted: bool,
     backoff: BackoffState,
-}
-
-/// The limit of an attempt, if it has one.
-type Limit = Option<Time>;
-
-fn passed<A: RemoteAtomics + ?Sized>(ra: &A, limit: Limit) -> bool {
-    limit.is_some_and(|deadline| ra.now() >= deadline)
 }
 
 impl WindowLock for TwoLevelScan {

@@ -255,8 +255,8 @@ fn make_native(
     }
 }
 
-/// The most ranks of a window in shared memory whose lock_alls look at all targets, unless a policy is named. Then exclusive locks are twice
-/// as fast. With more ranks, lock_all would be slower than that is worth.
+/// The most ranks of a window in shared memory whose lock_alls look at all targets, unless a policy is named. Then an exclusive lock has
+/// half of the locked instructions. With more ranks, lock_all would be slower than that is worth.
 const MOST_TO_SCAN: u32 = 8;
 
 /// Makes the window. All ranks return it, or a reason.
@@ -294,10 +294,10 @@ fn native(plan: &mut Plan, worlds: &Worlds, comm: ffi::MPI_Comm, wanted: WindowM
     };
     let engine = engine.map_err(|error| error.to_string())?;
     let (win, is_marked) = plan.carrier.ok_or("it has no handle")?;
-    plan.settings.config.policy = config.policy;
     // From here on, nothing fails at one rank only.
     let window = Native::new(win, engine, host::group_of_comm(comm)?, memory, is_marked)?;
     plan.carrier = None;
+    plan.settings.config.policy = config.policy;
     Ok(window)
 }
 
