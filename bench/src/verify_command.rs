@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
-use rmalab_verify::kill_matrix::{self, Fate};
+use rmalab_verify::kill_matrix::{self, Fate, Row};
 use rmalab_verify::{Check, Counterexample, Progress, Violation, diagram, mutants};
 
 use crate::cli::{CheckArgs, VerifyArgs, VerifyMode};
@@ -67,7 +67,15 @@ pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     write(path, &kill_matrix::document(&rows))?;
     let killed = rows.iter().filter(|row| matches!(row.fate, Fate::Killed { .. })).count();
     print(&format!("{killed} killed, {} survive: {}\n", rows.len() - killed, path.display()))?;
-    Ok(ExitCode::SUCCESS)
+    let mut code = ExitCode::SUCCESS;
+    for row in rows.iter().filter(|row| row.is_unexpected()) {
+        let Row { mutant, lock, fate } = row;
+        let what =
+            if matches!(fate, Fate::Killed { .. }) { "dies, though it is called equivalent" } else { "survives" };
+        say!("error: the mutant {} of {lock} {what}", mutant.name);
+        code = ExitCode::FAILURE;
+    }
+    Ok(code)
 }
 
 fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {

@@ -216,6 +216,11 @@ impl Search<'_> {
 }
 
 impl Row {
+    /// Returns whether the mutant has survived without an argument for that, or died despite one.
+    pub fn is_unexpected(&self) -> bool {
+        matches!(self.fate, Fate::Killed { .. }) == self.mutant.equivalent.is_some()
+    }
+
     /// Its line in the table of killed mutants, or of survivors.
     pub fn markdown(&self) -> String {
         let Row { mutant, lock, fate } = self;
