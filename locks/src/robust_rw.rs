@@ -121,9 +121,13 @@ impl RawRwLock for RobustRw {
 
     #[inline(always)]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let held = if self.is_alone { self.bit | self.me } else { self.bit };
-        self.is_alone = false;
-        ra.fetch_add(self.lock, held.wrapping_neg())?;
+        let mut held = self.bit;
+        // The locked instruction would wait for a store.
+        if self.is_alone {
+            self.is_alone = false;
+            held |= self.me;
+        }
+        ra.fetch_add(self.lock.unwatched(), held.wrapping_neg())?;
         Ok(())
     }
 
@@ -134,7 +138,7 @@ impl RawRwLock for RobustRw {
 
     #[inline(always)]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.fetch_add(self.lock, self.me.wrapping_neg())?;
+        ra.fetch_add(self.lock.unwatched(), self.me.wrapping_neg())?;
         Ok(())
     }
 }
@@ -169,7 +173,7 @@ impl RecoverableRw for RobustRw {
 impl RobustRw {
     #[inline(always)]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
-        let lock = ra.fetch_add(self.lock, self.bit)?;
+        let lock = ra.fetch_add(self.lock.unwatched(), self.bit)?;
         if lock & WRITER == NIL {
             return Ok(Entry::Clean);
         }
@@ -210,7 +214,7 @@ impl RobustRw {
 
     #[inline(always)]
     fn attempt<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
-        Ok(ra.compare_and_swap(self.lock, NIL, self.me)?)
+        Ok(ra.compare_and_swap(self.lock.unwatched(), NIL, self.me)?)
     }
 
     /// The attempts after the first one, which has found `lock`.

@@ -128,7 +128,7 @@ impl RawMutex for RobustTicket {
     #[inline(always)]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let own = self.own(ra);
-        ra.fetch_add(self.lock, next(self.my_ticket).wrapping_sub(self.told))?;
+        ra.fetch_add(self.lock.unwatched(), next(self.my_ticket).wrapping_sub(self.told))?;
         own.post(0, OUTSIDE)
     }
 }
@@ -157,12 +157,15 @@ impl RobustTicket {
         let own = self.own(ra);
         own.post(0, TAKES)?;
         own.order()?;
-        let lock = ra.fetch_add(self.lock, TICKET)?;
+        let lock = ra.fetch_add(self.lock.unwatched(), TICKET)?;
         let (next_ticket, now_serving) = split(lock);
         self.my_ticket = next_ticket;
         own.post(0, announcement(next_ticket))?;
         if lock & (NOT_RECOVERABLE | OWNER_DEAD) == 0 && now_serving == next_ticket {
-            self.told = 0;
+            // The next locked instruction would wait for a store.
+            if self.told != 0 {
+                self.told = 0;
+            }
             return Ok(Entry::Clean);
         }
         recoverable::by_value(self.wait_for_turn(ra, lock, recovers))
