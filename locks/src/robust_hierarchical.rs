@@ -173,7 +173,7 @@ impl WindowLock for RobustHierarchical {
 
     #[inline(always)]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if self.lock.recovers && panicking() {
+        if panicking() && self.lock.recovers {
             return Ok(());
         }
         if self.gates.is_shut {

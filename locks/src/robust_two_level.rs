@@ -151,6 +151,9 @@ pub struct RobustTwoLevel {
     /// This rank's part of a count: its bit, or 1 if it announces.
     share: u64,
     announces: bool,
+    /// True if this rank announces nothing, and has no target to declare consistent. Then a shared lock or a lock_all, and its unlock, asks
+    /// nothing else. All that follows a locked instruction waits for it.
+    is_simple: bool,
     announced: u64,
     shared: Vec<u64>,
     /// The number of targets that this rank owns.
@@ -189,6 +192,7 @@ impl WindowLock for RobustTwoLevel {
             me,
             share: if announces { 1 } else { 1 << me.0 },
             announces,
+            is_simple: !announces,
             announced: 0,
             shared: vec![0; shared as usize],
             exclusives: 0,
@@ -207,8 +211,11 @@ impl WindowLock for RobustTwoLevel {
 
     #[inline(always)]
     fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
-        if self.recovers && panicking() {
+        if panicking() && self.recovers {
             return Ok(());
+        }
+        if kind == LockKind::Shared && self.is_simple {
+            return self.count_shared(ra, target, false).map(drop);
         }
         let is_lost = self.told.contains(&target);
         if is_lost {
@@ -228,10 +235,10 @@ impl WindowLock for RobustTwoLevel {
 
     #[inline(always)]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if self.recovers && panicking() {
+        if panicking() && self.recovers {
             return Ok(());
         }
-        if !self.told.is_empty() {
+        if !self.is_simple && !self.told.is_empty() {
             self.give_up(ra)?;
         }
         self.count(ra, self.share(ALL).wrapping_neg(), IN_ALL).map(drop)
@@ -260,6 +267,7 @@ impl WindowLock for RobustTwoLevel {
             }
             self.told.pop();
         }
+        self.is_simple = !self.announces;
         Ok(())
     }
 
@@ -289,23 +297,21 @@ impl RobustTwoLevel {
         recovers: bool,
         close: impl FnMut(&mut RobustTwoLevel, &A) -> Result<()>,
     ) -> Result<Entry> {
-        if !self.told.is_empty() {
-            return Err(Error::Inconsistent { rank: self.me, target });
-        }
         match kind {
-            LockKind::Shared => {
-                let word = self.count_shared(ra, target, true)?;
-                if word & LOW == NIL {
-                    Ok(Entry::Clean)
-                } else {
-                    by_value(self.wait_for_owner(ra, target, word, recovers))
-                }
-            }
+            LockKind::Shared if self.is_simple => self.share_target(ra, target, recovers),
+            _ if !self.told.is_empty() => Err(Error::Inconsistent { rank: self.me, target }),
+            LockKind::Shared => self.share_target(ra, target, recovers),
             LockKind::Exclusive => match self.attempt(ra, target)? {
                 Attempt::Success => Ok(Entry::Clean),
                 Attempt::Refused(master) => by_value(self.retry(ra, target, master, recovers, close)),
             },
         }
+    }
+
+    #[inline(always)]
+    fn share_target<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, recovers: bool) -> Result<Entry> {
+        let word = self.count_shared(ra, target, true)?;
+        if word & LOW == NIL { Ok(Entry::Clean) } else { by_value(self.wait_for_owner(ra, target, word, recovers)) }
     }
 
     /// Notes that this rank goes on after failures.

@@ -56,7 +56,7 @@ impl RobustTwoLevel {
     #[inline(always)]
     pub(crate) fn count<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, difference: u64, changed: u64) -> Result<u64> {
         // The condition comes once, since all that follows a locked instruction waits for it.
-        if !self.announces {
+        if self.is_simple || !self.announces {
             let before = ra.fetch_add(self.master.unwatched(), difference)?;
             self.note(changed);
             return Ok(before);
@@ -77,7 +77,7 @@ impl RobustTwoLevel {
     ) -> Result<u64> {
         let share = self.share(SHARED);
         let difference = if enters { share } else { share.wrapping_neg() };
-        if !self.announces {
+        if self.is_simple || !self.announces {
             return Ok(ra.fetch_add(self.word_of(target), difference)?);
         }
         self.begin(ra)?;

@@ -178,6 +178,7 @@ impl RobustTwoLevel {
             let before = ra.compare_and_swap(self.master, master, master | SOME_LOST)?;
             master = if before == master { master | SOME_LOST } else { before };
         }
+        self.is_simple = !self.announces;
         for target in std::mem::take(&mut self.told) {
             self.disown(ra, target, NOT_RECOVERABLE)?;
         }
@@ -241,8 +242,14 @@ impl RobustTwoLevel {
         }
         owned?;
         self.exclusives += 1;
-        self.told.push(target);
+        self.tell(target);
         Ok(())
+    }
+
+    /// Notes a target that this rank has taken over.
+    pub(super) fn tell(&mut self, target: Rank) {
+        self.told.push(target);
+        self.is_simple = false;
     }
 
     /// Returns whether a failed rank may be counted in the high half of a word.

@@ -174,7 +174,7 @@ fn a_lost_target_is_marked_in_a_master_that_changes() {
         let (mut changes, mut before) = (0, 0);
         while changes < 50 {
             lock.lock(ra, EXCLUSIVE_KIND, Rank(1)).unwrap();
-            lock.told.push(Rank(1));
+            lock.tell(Rank(1));
             lock.unlock(ra, EXCLUSIVE_KIND, Rank(1)).unwrap();
             let master = ra.get(lock.master).unwrap();
             assert_eq!(master & SOME_LOST, SOME_LOST, "after {changes} changes: {master:#x}");
