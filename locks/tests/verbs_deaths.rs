@@ -177,7 +177,7 @@ fn ranks_are_killed_at_some_operations() {
     }
     for lock in LOCKS {
         let mut told = 0;
-        let last = (1..200).step_by(13).find(|&number| {
+        let last = (1..200).step_by(7).find(|&number| {
             let (died, results) = kill("ranks_are_killed_at_some_operations", lock, Rank(1), number);
             let sum: u64 = results.iter().sum();
             assert!(sum <= u64::from(died), "{lock}: {results:?} after {number}");
