@@ -173,6 +173,7 @@ impl RecoverableRw for RobustRw {
 impl RobustRw {
     #[inline(always)]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<Entry> {
+        // `bind` has made it unwatched. Here the compiler knows that, and leaves the look at a parked owner out.
         let lock = ra.fetch_add(self.lock.unwatched(), self.bit)?;
         if lock & WRITER == NIL {
             return Ok(Entry::Clean);

@@ -157,6 +157,7 @@ impl RobustTicket {
         let own = self.own(ra);
         own.post(0, TAKES)?;
         own.order()?;
+        // `bind` has made it unwatched. Here the compiler knows that, and leaves the look at a parked owner out.
         let lock = ra.fetch_add(self.lock.unwatched(), TICKET)?;
         let (next_ticket, now_serving) = split(lock);
         self.my_ticket = next_ticket;
