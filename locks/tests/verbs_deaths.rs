@@ -9,7 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use rmalab_atomics::verbs::Verbs;
-use rmalab_atomics::{Crashing, Error as AtomicsError, Launcher, Output, Rank, RemoteAtomics, WORD, World};
+use rmalab_atomics::{
+    Crashing, Error as AtomicsError, Job, Launcher, Output, Rank, RemoteAtomics, Signal, WORD, World,
+};
 use rmalab_locks::recoverable::{Acquired, AcquiredRw, RobustMutex, RobustRwLock};
 use rmalab_locks::{
     Backoff, Error, RawMutex, RawRwLock, Recoverable, Result, RobustMcs, RobustRw, RobustTas, RobustTicket,
@@ -23,7 +25,7 @@ const TURNS: u64 = 3;
 /// The result of a rank that has ended with the failure of the lock's home.
 const HOME_LOST: u64 = 1000;
 
-/// The operation ahead of which a rank is killed, and which: `1:17`.
+/// The failure, its rank, and the operation ahead of which it happens: `kill:1:17`. What is stopped goes on afterwards.
 const CRASH: &str = "RMALAB_TEST_CRASH";
 const LOCK: &str = "RMALAB_TEST_LOCK";
 
@@ -111,12 +113,19 @@ fn play<'a, L: Robust<'a>>(ra: &'a Ra<'a>) -> Result<u64> {
 
 fn be_a_rank() {
     let crash = std::env::var(CRASH).unwrap();
-    let (victim, number) = crash.split_once(':').unwrap();
+    let parts: Vec<&str> = crash.split(':').collect();
+    let &[what, victim, number] = parts.as_slice() else { panic!("{crash}?") };
     let lock = std::env::var(LOCK).unwrap();
     let world = World::processes(RANKS).over::<Verbs>();
     let ended = world.run(|ra| {
-        let ahead_of = (victim.parse() == Ok(ra.rank().0)).then(|| number.parse().unwrap());
-        let ra = &Crashing::new(ra, ahead_of);
+        let ra = &Crashing::new(ra, None);
+        let number = number.parse().unwrap();
+        match what {
+            _ if victim.parse() != Ok(ra.rank().0) => {}
+            "kill" => ra.arm(Some(number)),
+            "stop" => ra.arm_stop(number),
+            other => panic!("{other}?"),
+        }
         let played = match lock.as_str() {
             RobustTas::NAME => play::<RobustMutex<'_, _, RobustTas>>(ra),
             RobustTicket::NAME => play::<RobustMutex<'_, _, RobustTicket>>(ra),
@@ -132,11 +141,12 @@ fn be_a_rank() {
     ended.unwrap();
 }
 
-/// Kills `victim` ahead of its operation `number`. Returns whether it came that far, and the results of the others.
-fn kill(test: &str, lock: &str, victim: Rank, number: u64) -> (bool, Vec<u64>) {
+/// Kills `victim`, or stops it and lets it go on, ahead of its operation `number`. Returns whether it came that far, and the results of
+/// the ranks that live.
+fn fail(test: &str, what: &str, lock: &str, victim: Rank, number: u64) -> (bool, Vec<u64>) {
     let job = Launcher::new(RANKS)
-        .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture"])
-        .env(CRASH, format!("{}:{number}", victim.0))
+        .command(std::env::current_exe().unwrap(), [test, "--exact", "--nocapture", "--include-ignored"])
+        .env(CRASH, format!("{what}:{}:{number}", victim.0))
         .env(LOCK, lock)
         .hub(true)
         .output(Output::Discard)
@@ -145,8 +155,9 @@ fn kill(test: &str, lock: &str, victim: Rank, number: u64) -> (bool, Vec<u64>) {
         .time_limit(Duration::from_secs(60))
         .spawn()
         .unwrap();
+    let stopped = what == "stop" && was_stopped(&job, victim);
     let outcome = job.wait().unwrap();
-    let what = format!("{lock}, {victim} ahead of operation {number}");
+    let what = format!("{lock}, {what} {victim} ahead of operation {number}");
     let died = outcome.first_failure.is_some();
     if let Some(first) = outcome.first_failure {
         assert_eq!(first, victim, "{what}: {}", outcome.describe(first));
@@ -157,7 +168,24 @@ fn kill(test: &str, lock: &str, victim: Rank, number: u64) -> (bool, Vec<u64>) {
         let result = String::from_utf8_lossy(&outcome.results[rank.index()]);
         result.parse().unwrap_or_else(|_| panic!("{what}: {}", outcome.describe(rank)))
     });
-    (died, results.collect())
+    (died || stopped, results.collect())
+}
+
+/// Waits until `victim` is stopped, and lets it go on. Returns false if it ends before.
+fn was_stopped(job: &Job, victim: Rank) -> bool {
+    let stat = format!("/proc/{}/stat", job.pid(victim));
+    // The name of the process ends with the last bracket. Its state follows.
+    let state = || std::fs::read_to_string(&stat).ok().and_then(|stat| stat.rsplit(") ").next()?.chars().next());
+    while let Some(state) = state().filter(|&state| state != 'Z') {
+        if state == 'T' {
+            // The others continue as far as they can.
+            std::thread::sleep(Duration::from_millis(20));
+            job.signal(victim, Signal::CONT).unwrap();
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }
 
 fn is_a_rank() -> bool {
@@ -170,25 +198,42 @@ fn is_a_rank() -> bool {
 
 const LOCKS: [&str; 4] = [RobustTas::NAME, RobustTicket::NAME, RobustMcs::NAME, RobustRw::NAME];
 
-#[test]
-fn ranks_are_killed_at_some_operations() {
+/// Kills rank 1, or stops it and lets it go on, ahead of each operation number `step`, under each lock.
+fn everywhere(test: &str, what: &str, step: usize) {
     if is_a_rank() {
         return;
     }
     for lock in LOCKS {
         let mut told = 0;
-        let last = (1..200).step_by(7).find(|&number| {
-            let (died, results) = kill("ranks_are_killed_at_some_operations", lock, Rank(1), number);
+        let last = (1..200).step_by(step).find(|&number| {
+            let (failed, results) = fail(test, what, lock, Rank(1), number);
             let sum: u64 = results.iter().sum();
-            assert!(sum <= u64::from(died), "{lock}: {results:?} after {number}");
+            assert!(sum <= u64::from(failed && what == "kill"), "{lock}: {results:?} after {what} {number}");
             told += sum;
-            !died
+            !failed
         });
         // An acquisition to write has at least six operations, one to read four.
         assert!(last.is_none_or(|last| last > 10 * TURNS), "{lock}: rank 1 has only {last:?} operations");
-        println!("{lock}: {last:?} operations, {told} times the next rank was told of a failure inside");
-        assert!(told > 0, "{lock}: no rank was told");
+        println!("{lock}, {what}: {last:?} operations, {told} times the next rank was told of a failure inside");
+        assert!(told > 0 || what != "kill", "{lock}: no rank was told");
     }
+}
+
+#[test]
+fn ranks_are_killed_at_some_operations() {
+    everywhere("ranks_are_killed_at_some_operations", "kill", 7);
+}
+
+#[test]
+#[ignore = "minutes; scripts/verbs-suite --long"]
+fn longer_ranks_are_killed_at_every_operation() {
+    everywhere("longer_ranks_are_killed_at_every_operation", "kill", 1);
+}
+
+#[test]
+#[ignore = "minutes; scripts/verbs-suite --long"]
+fn longer_ranks_are_stopped_at_every_operation() {
+    everywhere("longer_ranks_are_stopped_at_every_operation", "stop", 1);
 }
 
 #[test]
@@ -198,7 +243,7 @@ fn no_rank_waits_for_a_lock_whose_home_is_lost() {
     }
     for lock in LOCKS {
         for number in [5, 16] {
-            let (died, results) = kill("no_rank_waits_for_a_lock_whose_home_is_lost", lock, HOME, number);
+            let (died, results) = fail("no_rank_waits_for_a_lock_whose_home_is_lost", "kill", lock, HOME, number);
             assert!(died && results == [HOME_LOST; 2], "{lock}: {results:?}");
         }
     }

@@ -378,6 +378,7 @@ impl State {
             Choice::Step(_)
             | Choice::Deadline(_)
             | Choice::Crash(_)
+            | Choice::CrashAmid(_)
             | Choice::Restart(_)
             | Choice::Lapse(_)
             | Choice::Notice { .. } => self.posting.binary_search(&step).is_err().then_some(*choice),

@@ -315,6 +315,7 @@ fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>
     let (steps, _) = crate::live::replay(check, &counterexample.schedule)?;
     let is_used = |rank: Rank| {
         steps.iter().any(|step| match (step.effect, step.choice) {
+            (Effect::CrashedAmid(call, _), choice) => call.address(choice.rank()).is_some_and(|at| at.rank == rank),
             (Effect::Answered(call, _) | Effect::Halfway(call), Choice::Step(actor)) => {
                 let is_target = match call {
                     Call::Flush { target: Some(target) } | Call::Order { target } => target == rank,
@@ -388,6 +389,17 @@ impl Replay<'_> {
                     count => format!(", with {} under way", counted(count, "operation")),
                 };
                 (arrow, format!("crashes{lost}"))
+            }
+            (Effect::CrashedAmid(call, others), _) => {
+                let rank = choice.rank();
+                self.posts[rank.index()].push(i);
+                let to = call.address(rank).map_or(rank.index(), |at| self.column(at.rank));
+                let lost = match others {
+                    0 => String::new(),
+                    count => format!(", with {} more under way", counted(count, "operation")),
+                };
+                let arrow = Arrow { to, kind: Kind::Posted { arrival: None }, ..Arrow::at(rank) };
+                (arrow, format!("crashes amid {}{lost}", label::call(check, rank, call)))
             }
             (Effect::Restarted(lost), _) => {
                 let rank = choice.rank();
@@ -563,7 +575,7 @@ impl Lives<'_> {
     fn step(&mut self, number: usize, taken: &Taken) {
         let Taken { step, preempts, arrow, label } = taken;
         let rank = step.choice.rank();
-        if let Choice::Crash(_) | Choice::Restart(_) = step.choice {
+        if let Choice::Crash(_) | Choice::CrashAmid(_) | Choice::Restart(_) = step.choice {
             self.pending[rank.index()] = None;
         } else if !matches!(step.choice, Choice::Arrive { .. }) {
             self.flush_pending(rank);
@@ -572,7 +584,7 @@ impl Lives<'_> {
             self.statuses[rank.index()].answered();
         }
         self.push(What::Step { number, preempts: *preempts, arrow: *arrow, label: label.clone() });
-        if let Choice::Crash(_) = step.choice {
+        if let Choice::Crash(_) | Choice::CrashAmid(_) = step.choice {
             self.failed[rank.index()] = true;
             self.statuses[rank.index()] = Status::default();
             self.mark(rank, "CRASHES".to_owned());

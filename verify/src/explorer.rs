@@ -16,7 +16,8 @@
 //!
 //! # Failures
 //! In a scenario with failures, a rank may fail in each state. Then it makes no further call, and its local state does not
-//! matter any more. Its posted puts may arrive at any later time until a live rank has silenced it, or never. A live rank
+//! matter any more. Its posted puts may arrive at any later time until a live rank has silenced it, or never. Where puts are
+//! late, it may also fail amid an atomic operation, which then arrives in the same way. A live rank
 //! learns of a failure at any time, or when a rank silences the one that has failed. Only calls that look for failures
 //! depend on it: questions, pauses and waits. So the search lets a rank learn of a failure there. In a livelock, no rank
 //! looks again and again without learning of a failure. Ranks that may fail are not exchanged by symmetry.

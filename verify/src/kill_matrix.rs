@@ -5,6 +5,10 @@
 //! until it finds one again. A mutant that is equivalent to its lock must survive all scenarios.
 
 use std::fmt::Write;
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::explorer::{Options, explore};
 use crate::loom_engine;
@@ -328,7 +332,8 @@ const NO_COUNTERPART: &str = "
   `wp-late-reset`), or late in the network (the mutants called `no-prepare`).
 ";
 
-/// All rows. `done` receives each row at once.
+/// All rows, in the order of `mutants` and their locks. `done` receives each row as soon as it is known. Each processor makes one row at
+/// a time.
 ///
 /// # Errors
 ///
@@ -337,17 +342,32 @@ pub fn rows(
     mutants: impl IntoIterator<Item = &'static Mutant>,
     options: &Options,
     watch: Watch<'_>,
-    mut done: impl FnMut(&Row),
+    done: impl FnMut(&Row) + Send,
 ) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for mutant in mutants {
-        for lock in mutant.locks {
-            let row = row(mutant, lock, options, watch)?;
-            done(&row);
-            rows.push(row);
+    let of_locks = |mutant: &'static Mutant| mutant.locks.iter().map(move |&lock| (mutant, lock));
+    let all: Vec<(&Mutant, &str)> = mutants.into_iter().flat_map(of_locks).collect();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(done));
+    let work = || {
+        let mut made = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(mutant, lock)) = all.get(at) else { return made };
+            let row = row(mutant, lock, options, watch);
+            match &row {
+                Ok(row) => crate::panics::lock(&done)(row),
+                // The others begin no further row.
+                Err(_) => next.store(all.len(), Ordering::Relaxed),
+            }
+            made.push((at, row));
         }
-    }
-    Ok(rows)
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut made: Vec<(usize, Result<Row>)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    made.sort_by_key(|&(at, _)| at);
+    made.into_iter().map(|(_, row)| row).collect()
 }
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub enum Effect {
     Lapsed,
     /// The rank has failed, with this number of operations under way.
     Crashed(usize),
+    /// The rank has failed amid this operation, with this number of other operations under way.
+    CrashedAmid(Call, usize),
     /// The rank has failed and come back, and this number of its operations under way are lost.
     Restarted(usize),
     /// The rank has learned that this one has failed.
@@ -195,6 +197,7 @@ impl Live {
             }
             if self.may_crash(rank) {
                 choices.push(Choice::Crash(rank));
+                choices.extend(self.amid(rank).map(|_| Choice::CrashAmid(rank)));
             }
             let comes_back = self.players[rank.index()].calls.is_some() && self.memory.may_fail(rank.index());
             if comes_back && self.check.may_restart(self.memory.restarts) {
@@ -217,6 +220,12 @@ impl Live {
     fn may_crash(&self, rank: Rank) -> bool {
         let has_more = self.players[rank.index()].calls.is_some() || !self.memory.posts[rank.index()].is_empty();
         has_more && self.memory.may_fail(rank.index()) && self.check.may_crash(rank, self.memory.deaths.down)
+    }
+
+    /// The operation amid which `rank` may fail.
+    fn amid(&mut self, rank: Rank) -> Option<Posted> {
+        let issued = self.players[rank.index()].calls.map(|call| self.issue(rank, call))?;
+        self.memory.amid(self.check.network, rank.index(), &issued)
     }
 
     /// Returns whether the deadline of an acquisition of `rank` may pass. Its next acquisition begins where the last one
@@ -250,12 +259,23 @@ impl Live {
                 self.memory.pass(rank.index(), clock::deadline(acquisition));
                 Effect::Passed
             }
-            Choice::Crash(_) => {
+            Choice::Crash(_) | Choice::CrashAmid(_) => {
                 let player = &mut self.players[rank.index()];
                 let untold = self.check.half_written(rank, &player.status);
-                (player.calls, player.status) = (None, Status::default());
-                self.memory.crash(rank.index(), untold);
-                Effect::Crashed(self.memory.posts[rank.index()].len())
+                let call = player.calls.take();
+                player.status = Status::default();
+                let under_way = self.memory.posts[rank.index()].len();
+                match call.filter(|_| matches!(choice, Choice::CrashAmid(_))) {
+                    Some(call) => {
+                        let issued = self.issue(rank, call);
+                        self.memory.crash_amid(self.check.network, rank.index(), &issued);
+                        Effect::CrashedAmid(call, under_way)
+                    }
+                    None => {
+                        self.memory.crash(rank.index(), untold);
+                        Effect::Crashed(under_way)
+                    }
+                }
             }
             Choice::Restart(_) => {
                 let lost = self.memory.posts[rank.index()].len();

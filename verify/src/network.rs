@@ -305,12 +305,34 @@ impl Memory {
         self.posts[rank].iter().all(|post| !post.ahead)
     }
 
-    /// Lets `rank` fail, which leaves `untold` half written. Its posted puts may arrive until it is silenced, or never.
+    /// The operation under way if `rank` fails amid `issued`: an atomic operation, where operations are late.
+    pub fn amid(&self, network: Network, rank: usize, issued: &Issued) -> Option<Posted> {
+        let (target, op) = match issued.call {
+            Call::FetchAdd { at, value } => (at.rank, WordOp::FetchAdd(value)),
+            Call::FetchStore { at, value } => (at.rank, WordOp::FetchStore(value)),
+            Call::CompareAndSwap { at, expected, desired } => (at.rank, WordOp::CompareAndSwap { expected, desired }),
+            _ => return None,
+        };
+        let may_be_posted = network.puts_are_late() && self.ready(rank, issued);
+        // It waits for no put. No rank takes its result.
+        let change = Change::Start { request: 0, op };
+        may_be_posted.then(|| Posted { sequence: Sequence::Unordered, ..Posted::new(issued.slot, target, change) })
+    }
+
+    /// Lets `rank` fail, which leaves `untold` half written. Its posted operations may arrive until it is silenced, or never.
     pub fn crash(&mut self, rank: usize, untold: u64) {
         self.deaths.down |= 1 << rank;
         (self.deaths.known[rank], self.deaths.acknowledged[rank]) = (0, 0);
         self.deaths.untold |= untold;
         self.results[rank].clear();
+    }
+
+    /// Lets `rank` fail amid `issued`, which may arrive as what it has posted. It leaves nothing half written: at the first operation of
+    /// its release, it has left.
+    pub fn crash_amid(&mut self, network: Network, rank: usize, issued: &Issued) {
+        let amid = self.amid(network, rank, issued);
+        self.posts[rank].extend(amid);
+        self.crash(rank, 0);
     }
 
     /// Lets `rank` fail and come back. Its posted puts that have not arrived are lost. An arrival between the failure and the

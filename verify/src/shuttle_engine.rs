@@ -119,7 +119,7 @@ pub fn replay(check: &Check, schedule: &[Choice]) -> Result<Option<Violation>> {
             Choice::Deadline(_) | Choice::Lapse(_) => {
                 return Err(Error::Schedule { step, why: "time stands still under shuttle".to_owned() });
             }
-            Choice::Crash(_) | Choice::Restart(_) | Choice::Notice { .. } => {
+            Choice::Crash(_) | Choice::CrashAmid(_) | Choice::Restart(_) | Choice::Notice { .. } => {
                 return Err(Error::Schedule { step, why: "no rank fails under shuttle".to_owned() });
             }
             Choice::Arrive { .. } => {

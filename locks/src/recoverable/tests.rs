@@ -90,21 +90,26 @@ fn a_dropped_guard_of_a_reader_or_writer_releases_the_lock_unless_the_data_are_i
     }
 }
 
-/// Rank 1 holds the lock, and revokes the world while rank 0 waits.
+/// Rank 1 holds the lock, and revokes the world while rank 0 waits. Then it uses its guard.
 fn a_revocation_ends_the_wait<L: Recoverable<Params: Default>>() {
     let world = World::threads(2).run(|ra| {
         let reserved = Survivors::reserve(ra, 1 << 12).unwrap();
         let told = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
         let mut mutex = RobustMutex::<_, L>::create(ra, Rank(0), L::Params::default()).unwrap();
         if ra.rank() == Rank(1) {
-            let guard = mutex.acquire().unwrap();
+            let Acquired::Clean(guard) = mutex.acquire().unwrap() else { panic!("no rank has failed") };
             ra.fetch_add(told, 1).unwrap();
             reserved.revoke().unwrap();
-            std::mem::forget(guard);
+            while ra.get(told).unwrap() < 2 {
+                std::thread::yield_now();
+            }
+            let ended = guard.release();
+            assert!(matches!(ended, Ok(()) | Err(Error::Atomics(AtomicsError::Revoked))), "{}: {ended:?}", L::NAME);
         } else {
             is_told(ra, told).unwrap();
             let ended = mutex.acquire().map(drop);
             assert!(matches!(ended, Err(Error::Atomics(AtomicsError::Revoked))), "{}: {ended:?}", L::NAME);
+            ra.fetch_add(told, 1).unwrap();
         }
     });
     world.unwrap();

@@ -285,7 +285,8 @@ fn place_of(ranks: usize, choice: Choice) -> usize {
         // No deadline passes in a component, since no clock goes back. No rank fails, comes back or learns of a
         // failure, and no time passes.
         Choice::Step(rank) | Choice::Deadline(rank) | Choice::Lapse(rank) => rank.index(),
-        Choice::Crash(rank) | Choice::Restart(rank) | Choice::Notice { rank, .. } => rank.index(),
+        Choice::Crash(rank) | Choice::CrashAmid(rank) | Choice::Restart(rank) => rank.index(),
+        Choice::Notice { rank, .. } => rank.index(),
         Choice::Arrive { from, .. } => ranks + from.index(),
     }
 }

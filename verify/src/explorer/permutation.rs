@@ -46,6 +46,7 @@ impl Permutation {
             Choice::Deadline(rank) => Choice::Deadline(image(rank)),
             Choice::Arrive { from, index } => Choice::Arrive { from: image(from), index },
             Choice::Crash(rank) => Choice::Crash(image(rank)),
+            Choice::CrashAmid(rank) => Choice::CrashAmid(image(rank)),
             Choice::Restart(rank) => Choice::Restart(image(rank)),
             Choice::Lapse(rank) => Choice::Lapse(image(rank)),
             Choice::Notice { rank, of } => Choice::Notice { rank: image(rank), of: image(of) },

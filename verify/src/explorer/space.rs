@@ -44,8 +44,9 @@ pub(super) struct Space {
     no_fences: bool,
     /// The ranks whose acquisitions have deadlines.
     timed: Vec<bool>,
-    /// True if a deadline passes only where its rank looks at the clock.
-    lazy_clocks: bool,
+    /// True if the search leaves out steps that lead to no other behaviour: a deadline passes only where its rank looks at the clock,
+    /// and a failure amid an atomic operation stands for the one ahead of it.
+    leaves_out: bool,
     /// The first local state of each rank, which a rank that has failed goes back to.
     starts: Vec<NodeId>,
     order: Order,
@@ -177,7 +178,7 @@ impl Space {
             settles,
             no_fences: assumed.no_fences,
             timed: (0..check.active()).map(|rank| check.is_timed(Rank(rank))).collect(),
-            lazy_clocks: options.partial_order,
+            leaves_out: options.partial_order,
             starts: learner.starts.clone(),
             bound: options.preemptions,
             exchanges,
@@ -351,7 +352,16 @@ impl<'s> Walker<'s> {
                 let has_more = self.node(state, rank).issued.is_some() || !state.memory.posts[rank].is_empty();
                 let may_fail = has_more && state.memory.may_fail(rank);
                 if may_fail && self.space.check.may_crash(Rank(rank as u32), state.memory.deaths.down) {
-                    choices.push(Choice::Crash(Rank(rank as u32)));
+                    let node = self.node(state, rank);
+                    let amid =
+                        node.issued.and_then(|issued| state.memory.amid(self.space.check.network, rank, &issued));
+                    let rank = Rank(rank as u32);
+                    choices.extend(amid.map(|_| Choice::CrashAmid(rank)));
+                    // The operation may also never take effect. A failure amid it leaves nothing half written.
+                    let is_same = amid.is_some() && self.space.check.half_written(rank, &node.status) == 0;
+                    if !is_same || !self.space.leaves_out {
+                        choices.push(Choice::Crash(rank));
+                    }
                 }
             }
         }
@@ -377,7 +387,7 @@ impl<'s> Walker<'s> {
             Call::WaitUntil { deadline, .. } => deadline.is_some() && !state.memory.ready(rank, &issued),
             _ => false,
         };
-        (is_seen || !self.space.lazy_clocks) && state.memory.clocks[rank] < clock::deadline(node.status.acquisition)
+        (is_seen || !self.space.leaves_out) && state.memory.clocks[rank] < clock::deadline(node.status.acquisition)
     }
 
     /// Returns whether time may pass now.
@@ -387,7 +397,7 @@ impl<'s> Walker<'s> {
     /// enough to let time pass where a rank is about to read it.
     fn may_lapse(&self, state: &State) -> bool {
         let reads = |rank| {
-            self.node(state, rank).issued.is_some_and(|issued| issued.call == Call::Now || !self.space.lazy_clocks)
+            self.node(state, rank).issued.is_some_and(|issued| issued.call == Call::Now || !self.space.leaves_out)
         };
         self.space.check.may_lapse(state.memory.lapses()) && (0..self.space.parts.ranks).any(reads)
     }
@@ -423,10 +433,16 @@ impl<'s> Walker<'s> {
                 self.next.memory.pass(rank.index(), clock::deadline(acquisition));
                 return Ok(None);
             }
-            Choice::Crash(rank) => {
-                let untold = self.space.check.half_written(rank, &self.node(state, rank.index()).status);
-                self.next.memory.crash(rank.index(), untold);
-                self.next.locals[rank.index()] = self.space.starts[rank.index()];
+            Choice::Crash(rank) | Choice::CrashAmid(rank) => {
+                let Node { status, issued, .. } = *self.node(state, rank.index());
+                let (network, rank) = (self.space.check.network, rank.index());
+                match issued {
+                    Some(issued) if matches!(choice, Choice::CrashAmid(_)) => {
+                        self.next.memory.crash_amid(network, rank, &issued);
+                    }
+                    _ => self.next.memory.crash(rank, self.space.check.half_written(choice.rank(), &status)),
+                }
+                self.next.locals[rank] = self.space.starts[rank];
                 return Ok(None);
             }
             Choice::Restart(rank) => {

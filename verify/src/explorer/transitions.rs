@@ -43,6 +43,7 @@ const FAILURE: u16 = 3;
 const CRASH: u16 = (1 << 7) - 1;
 const LAPSE: u16 = CRASH - 1;
 const RESTART: u16 = CRASH - 2;
+const CRASH_AMID: u16 = CRASH - 3;
 
 impl Packed {
     /// `None` if the numbers are too large.
@@ -52,6 +53,7 @@ impl Packed {
             Choice::Deadline(rank) => (DEADLINE, rank, 0),
             Choice::Arrive { from, index } => (ARRIVE, from, index),
             Choice::Crash(rank) => (FAILURE, rank, CRASH),
+            Choice::CrashAmid(rank) => (FAILURE, rank, CRASH_AMID),
             Choice::Lapse(rank) => (FAILURE, rank, LAPSE),
             Choice::Restart(rank) => (FAILURE, rank, RESTART),
             // Ranks of a search are fewer than 64.
@@ -73,6 +75,7 @@ impl Packed {
             DEADLINE => Choice::Deadline(rank),
             ARRIVE => Choice::Arrive { from: rank, index },
             _ if index == CRASH => Choice::Crash(rank),
+            _ if index == CRASH_AMID => Choice::CrashAmid(rank),
             _ if index == LAPSE => Choice::Lapse(rank),
             _ if index == RESTART => Choice::Restart(rank),
             _ => Choice::Notice { rank, of: Rank(index.into()) },

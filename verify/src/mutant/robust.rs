@@ -131,6 +131,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
         [AsSwap(fetch_add("lock").writing().releasing(), 0)];
     "robust-rw-unasked" "a rank that waits does not ask for failures"
         [Answer(failed(), 0)].after(1);
+    "robust-rw-no-silence" "a rank takes over although an operation of the failed rank may still arrive"
+        [Skip(silence())].on(Network::LatePuts).after(1);
     "robust-rw-sweep-by-add" "a writer subtracts the bits of readers that have failed, as another one may, too"
         [Change(compare_and_swap("lock"), |call| sweep(call, |at, expected, desired| {
             Call::FetchAdd { at, value: desired.wrapping_sub(expected) }
@@ -172,6 +174,8 @@ pub(super) const MUTANTS: &[Mutant] = table! {
     "robust-two-level-erased-all" "a recount takes the lock_alls of live ranks away"
         [Change(fetch_add("master").writing().acquiring(), erased)].after(1);
     of ["robust-two-level", "robust-two-level-announced"]
+    "robust-two-level-no-silence" "a rank takes over although an operation of the failed rank may still arrive"
+        [Skip(silence())].on(Network::LatePuts).after(1);
     "robust-two-level-all-at-once" "ranks repair at the same time"
         [Pretend(compare_and_swap("repairer"))].after(1);
     "robust-two-level-dropped-owner" "a lock_all takes the count of a failed rank away although it owns a target"

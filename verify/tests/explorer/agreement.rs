@@ -92,7 +92,8 @@ fn longer_all_search_options_agree() {
     }
 }
 
-/// A schedule under `sc` is one under `late-puts` in which each put arrives at once: the same choices, words and progress.
+/// A schedule under `sc` is one under `late-puts` in which each put arrives at once: the same choices, words and progress. Only under
+/// `late-puts`, a rank also fails amid a call.
 #[test]
 fn every_schedule_of_sc_is_one_of_late_puts() {
     let mut seed = 1;
@@ -106,7 +107,9 @@ fn every_schedule_of_sc_is_one_of_late_puts() {
                 let (mut sc, mut late) = (of(Network::Sc), of(Network::LatePuts));
                 for step in 0..200 {
                     let choices = sc.choices();
-                    assert_eq!(choices, late.choices(), "{name}, step {step}");
+                    let mut of_late = late.choices();
+                    of_late.retain(|choice| !matches!(choice, Choice::CrashAmid(_)));
+                    assert_eq!(choices, of_late, "{name}, step {step}");
                     if choices.is_empty() {
                         break;
                     }

@@ -1,10 +1,11 @@
 //! Ranks that fail at any step: locks that recover, and an engine's steps for a rank that has failed.
 
+use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Event;
 use rmalab_verify::{Check, Choice, Effect, Error, Finding, Live, Network, Property, TOLD, diagram, mutant, subject};
 
-use Network::{LatePuts, Sc};
+use Network::{LatePuts, Sc, UnorderedBulk};
 
 use crate::{check, counterexample, plain, replayed, run, saved, verdict};
 
@@ -160,6 +161,62 @@ fn what_a_failed_rank_has_posted_arrives_late_or_never() {
     }
     assert!(live.is_over());
     assert_eq!(live.end(), None);
+}
+
+/// Its adapter carries out the operation, even after another rank has entered.
+#[test]
+fn an_atomic_operation_of_a_failed_rank_takes_effect_late_or_never() {
+    let (zero, one) = (rmalab_atomics::Rank(0), rmalab_atomics::Rank(1));
+    let arrives = Choice::Arrive { from: zero, index: 0 };
+    // Rank 0 reads, and fails amid the addition of its bit. Rank 1 writes.
+    let begin = || {
+        let mut live = Live::new(&robust("robust-rw", "1R1Wx1 crash1", LatePuts)).unwrap();
+        let effect = take(&mut live, Choice::CrashAmid(zero));
+        assert!(matches!(effect, Effect::CrashedAmid(Call::FetchAdd { .. }, 0)), "{effect:?}");
+        let effect = take(&mut live, Choice::Step(one));
+        assert!(matches!(effect, Effect::Answered(Call::CompareAndSwap { .. }, Answer::Word(0))), "{effect:?}");
+        live
+    };
+    let ends = |mut live: Live| {
+        while live.choices().contains(&Choice::Step(one)) {
+            take(&mut live, Choice::Step(one));
+        }
+        assert!(live.is_over());
+        assert_eq!(live.end(), None);
+    };
+    let mut live = begin();
+    let effect = take(&mut live, arrives);
+    assert!(matches!(effect, Effect::Arrived(_, _, 2)), "the word names rank 1: {effect:?}");
+    ends(live);
+    let mut live = begin();
+    assert!(live.choices().contains(&arrives));
+    ends(live);
+}
+
+/// Where every operation takes effect at once, a rank fails ahead of it or after it.
+#[test]
+fn a_rank_fails_amid_an_operation_only_where_operations_are_late() {
+    let amid = |network| {
+        let mut live = Live::new(&robust("robust-rw", "1R1Wx1 crash1", network)).unwrap();
+        live.choices().iter().any(|choice| matches!(choice, Choice::CrashAmid(_)))
+    };
+    assert!(!amid(Sc));
+    assert!(amid(LatePuts) && amid(UnorderedBulk));
+}
+
+/// The reader-writer lock and the window lock write their words by atomic operations only. So without failures amid these, no search
+/// could tell whether a repair waits for silence.
+#[test]
+fn repairs_that_do_not_wait_for_operations_of_the_failed_rank_are_found() {
+    for (name, lock, scenario) in [
+        ("robust-rw-no-silence", "robust-rw", "1R2Wx1 crash1"),
+        ("robust-two-level-no-silence", "robust-two-level", "2E@0x1 crash1"),
+    ] {
+        let check = broken(name, lock, scenario);
+        let outcome = run(&check, &Options::default());
+        let text = diagram::text(&check, &saved(&check, &outcome)).unwrap();
+        assert!(text.contains("crashes amid"), "{text}");
+    }
 }
 
 #[test]
