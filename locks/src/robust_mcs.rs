@@ -30,7 +30,8 @@
 //!
 //! # Invariants
 //! - I1: from the start of its swap to the end of its release, a live rank announces its place. While the announcement may
-//!   be older than the swap of the tail, it shows that, and a repair waits for it.
+//!   be older than the swap of the tail, it shows that, and a repair waits for it. A rank that finds the tail nil shows that until
+//!   it releases, since no other rank could enter meanwhile.
 //! - I2: ranks that wait form chains by the pointers they announce. At most one chain of live ranks begins with a rank that
 //!   holds the lock or was granted it. All others begin behind a rank that has failed.
 //! - I3: only the rank that holds `repairer` moves such a chain, after it has silenced the failed ranks that it knows.
@@ -67,7 +68,7 @@ use repair::Placed;
 
 /// `next` of a rank that has granted the lock: no rank has this number.
 const GRANTED: u64 = u32::MAX as u64;
-/// Numbers wrap around. Then the rank resets its grant to a value that belongs to none of them.
+/// The grant of a rank whose numbers begin again: none of them.
 const NO_GRANT: u64 = 1 << 24;
 /// In `grant` and `tail`: no rank can acquire the lock any more.
 const NOT_RECOVERABLE: u64 = 1 << 63;
@@ -83,6 +84,8 @@ pub struct RobustMcs {
     number: u64,
     /// True if the present acquisition goes on after failures.
     recovers: bool,
+    /// True if this rank has found the tail nil, and has announced nothing since.
+    entered_at_once: bool,
     /// The value that the release leaves: nil, or [`NOT_RECOVERABLE`].
     leaves: u64,
     repairs: RobustTas,
@@ -101,8 +104,8 @@ impl RawMutex for RobustMcs {
         }
         let of_repairs = Place { words: place.words.word(1), ..place };
         let repairs = RobustTas::bind(ra, of_repairs, Backoff { min: 1, max: 1 })?;
-        let node = Node::new(ra.rank(), place.node);
-        Ok(RobustMcs { tail: place.word(0), node, number: 0, recovers: false, leaves: NIL, repairs })
+        let (tail, node) = (place.word(0), Node::new(ra.rank(), place.node));
+        Ok(RobustMcs { tail, node, number: 0, recovers: false, entered_at_once: false, leaves: NIL, repairs })
     }
 
     #[inline(always)]
@@ -163,7 +166,7 @@ impl RobustMcs {
     fn take<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<u64> {
         let (own, number) = (self.node.own(ra), (self.number + 1) & NUMBERS);
         self.number = number;
-        // A store is one more for which the swap waits. `leaves` keeps its value, since a lock that cannot be recovered stays so.
+        // The swap waits for each store. `leaves` keeps its value, since a lock that cannot be recovered stays so.
         if self.recovers != recovers {
             self.recovers = recovers;
         }
@@ -174,13 +177,14 @@ impl RobustMcs {
         own.post(ANNOUNCED, says(TAKES, number))?;
         own.order()?;
         let before = ra.fetch_store(self.tail.unwatched(), self.node.pointer(number))?;
-        if before == NIL {
-            own.post(ANNOUNCED, says(HAS, number))?;
+        // If it is nil, the announcement stays as it is up to the release.
+        if self.entered_at_once != (before == NIL) {
+            self.entered_at_once = before == NIL;
         }
         Ok(before)
     }
 
-    /// Numbers begin again, and no grant has one of them yet.
+    /// Numbers begin again, and there is no grant for any.
     #[cold]
     fn begin_again<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         self.node.own(ra).put(GRANT, NO_GRANT)
@@ -201,8 +205,10 @@ impl RobustMcs {
     #[inline(always)]
     fn leaves_last<A: RemoteAtomics + ?Sized>(&self, own: &Own<'_, A, { Node::WORDS }>) -> Result<bool> {
         let (ra, pointer) = (own.handle(), self.pointer());
-        own.post(ANNOUNCED, says(LOOKS, self.number))?;
-        own.order()?;
+        if !self.entered_at_once {
+            own.post(ANNOUNCED, says(LOOKS, self.number))?;
+            own.order()?;
+        }
         let is_last = ra.compare_and_swap(self.tail.unwatched(), pointer, self.leaves)? == pointer;
         own.post(ANNOUNCED, if is_last { OUTSIDE } else { says(HAS, self.number) })?;
         Ok(is_last)
@@ -213,6 +219,7 @@ impl RobustMcs {
     #[cold]
     #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut next: u64) -> Result<()> {
+        self.entered_at_once = false;
         loop {
             if next as u32 != 0 {
                 // A repair may change the link.

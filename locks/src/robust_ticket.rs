@@ -21,13 +21,13 @@
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | lock | words + 0 | 8 | home | bits 63–33 next_ticket; bit 32: not recoverable; bit 31: the rank that is served next gets `OwnerDead`; bits 30–0 now_serving |
-//! | announced | node | 8 | each rank | 0: outside; 1: it may take a ticket now; else twice its ticket plus 2 |
+//! | announced | node | 8 | each rank | 0: outside; 1: it may take a ticket now, or was served at once; else twice its ticket plus 2 |
 //!
 //! # Invariants
 //! - I1: `next_ticket` - `now_serving` (modulo 2^31) is the number of tickets that are held, including the tickets of failed
 //!   ranks.
 //! - I2: from the start of the addition that takes its ticket until that ticket is served and released, a live rank's word
-//!   `announced` is 1 or names the ticket.
+//!   `announced` is 1 or names the ticket. A rank that is served at once leaves it at 1, and is served as long as it is 1.
 //! - I3: the release of the live rank with the ticket `now_serving` advances `now_serving`. If no live rank has that ticket,
 //!   a compare-and-swap of the whole word does. No value of the word comes back within 2^31 tickets, so the swap fails if
 //!   anything has changed.
@@ -161,7 +161,6 @@ impl RobustTicket {
         let lock = ra.fetch_add(self.lock.unwatched(), TICKET)?;
         let (next_ticket, now_serving) = split(lock);
         self.my_ticket = next_ticket;
-        own.post(0, announcement(next_ticket))?;
         if lock & (NOT_RECOVERABLE | OWNER_DEAD) == 0 && now_serving == next_ticket {
             // The next locked instruction would wait for a store.
             if self.told != 0 {
@@ -175,6 +174,7 @@ impl RobustTicket {
     #[cold]
     #[inline(never)]
     fn wait_for_turn<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut lock: u64, recovers: bool) -> Result<Entry> {
+        self.own(ra).post(0, announcement(self.my_ticket))?;
         let silenced_before = self.silenced.clone();
         loop {
             if lock & NOT_RECOVERABLE != 0 {

@@ -117,6 +117,10 @@ fn abandoned(how: Option<LockKind>, announces: bool) {
                 None => lock.recoverable_lock_all(ra)?,
             };
             assert!(matches!(entry, Entry::OwnerDead(_)), "{how:?}: {entry:?}");
+            for kind in [EXCLUSIVE_KIND, SHARED_KIND] {
+                let refused = lock.recoverable_lock(ra, kind, Rank(1));
+                assert!(matches!(refused, Err(Error::Inconsistent { .. })), "{how:?}, {kind:?}: {refused:?}");
+            }
             match how {
                 Some(kind) => lock.unlock(ra, kind, LOST)?,
                 None => lock.unlock_all(ra)?,
