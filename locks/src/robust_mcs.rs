@@ -31,7 +31,8 @@
 //! # Invariants
 //! - I1: from the start of its swap to the end of its release, a live rank announces its place. While the announcement may
 //!   be older than the swap of the tail, it shows that, and a repair waits for it. A rank that finds the tail nil shows that until
-//!   it releases, since no other rank could enter meanwhile.
+//!   it releases, since no other rank can enter meanwhile. If it also leaves the tail nil, its number has been in no other rank's
+//!   hands, and is that of its next acquisition, too.
 //! - I2: ranks that wait form chains by the pointers they announce. At most one chain of live ranks begins with a rank that
 //!   holds the lock or was granted it. All others begin behind a rank that has failed.
 //! - I3: only the rank that holds `repairer` moves such a chain, after it has silenced the failed ranks that it knows.
@@ -68,7 +69,7 @@ use repair::Placed;
 
 /// `next` of a rank that has granted the lock: no rank has this number.
 const GRANTED: u64 = u32::MAX as u64;
-/// The grant of a rank whose numbers begin again: none of them.
+/// The grant of a rank whose numbers begin again: none of these.
 const NO_GRANT: u64 = 1 << 24;
 /// In `grant` and `tail`: no rank can acquire the lock any more.
 const NOT_RECOVERABLE: u64 = 1 << 63;
@@ -82,10 +83,10 @@ pub struct RobustMcs {
     node: Node,
     /// The number of the acquisition.
     number: u64,
+    /// True if no other rank has been behind this number, so that it serves for another acquisition.
+    is_unseen: bool,
     /// True if the present acquisition goes on after failures.
     recovers: bool,
-    /// True if this rank has found the tail nil, and has announced nothing since.
-    entered_at_once: bool,
     /// The value that the release leaves: nil, or [`NOT_RECOVERABLE`].
     leaves: u64,
     repairs: RobustTas,
@@ -105,7 +106,7 @@ impl RawMutex for RobustMcs {
         let of_repairs = Place { words: place.words.word(1), ..place };
         let repairs = RobustTas::bind(ra, of_repairs, Backoff { min: 1, max: 1 })?;
         let (tail, node) = (place.word(0), Node::new(ra.rank(), place.node));
-        Ok(RobustMcs { tail, node, number: 0, recovers: false, entered_at_once: false, leaves: NIL, repairs })
+        Ok(RobustMcs { tail, node, number: 0, is_unseen: false, recovers: false, leaves: NIL, repairs })
     }
 
     #[inline(always)]
@@ -164,30 +165,34 @@ impl RobustMcs {
     /// Takes a place, and returns the old value of `tail`. If that is nil, this rank is inside.
     #[inline(always)]
     fn take<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, recovers: bool) -> Result<u64> {
-        let (own, number) = (self.node.own(ra), (self.number + 1) & NUMBERS);
-        self.number = number;
-        // The swap waits for each store. `leaves` keeps its value, since a lock that cannot be recovered stays so.
+        let own = self.node.own(ra);
+        // The swap waits for each store. So a number that no other rank has seen stays, and `next` with it.
         if self.recovers != recovers {
             self.recovers = recovers;
         }
-        if number == 0 {
-            self.begin_again(ra)?;
+        if !self.is_unseen {
+            self.count_on(ra)?;
         }
-        own.post(NEXT, number << 32)?;
-        own.post(ANNOUNCED, says(TAKES, number))?;
+        own.post(ANNOUNCED, says(TAKES, self.number))?;
         own.order()?;
-        let before = ra.fetch_store(self.tail.unwatched(), self.node.pointer(number))?;
-        // If it is nil, the announcement stays as it is up to the release.
-        if self.entered_at_once != (before == NIL) {
-            self.entered_at_once = before == NIL;
+        let before = ra.fetch_store(self.tail.unwatched(), self.pointer())?;
+        if before != NIL {
+            self.is_unseen = false;
         }
         Ok(before)
     }
 
-    /// Numbers begin again, and there is no grant for any.
+    /// Takes the next number.
     #[cold]
-    fn begin_again<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
-        self.node.own(ra).put(GRANT, NO_GRANT)
+    fn count_on<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let own = self.node.own(ra);
+        self.number = (self.number + 1) & NUMBERS;
+        if self.number == 0 {
+            own.put(GRANT, NO_GRANT)?;
+        }
+        own.put(NEXT, self.open())?;
+        self.is_unseen = true;
+        Ok(())
     }
 
     #[cold]
@@ -205,7 +210,7 @@ impl RobustMcs {
     #[inline(always)]
     fn leaves_last<A: RemoteAtomics + ?Sized>(&self, own: &Own<'_, A, { Node::WORDS }>) -> Result<bool> {
         let (ra, pointer) = (own.handle(), self.pointer());
-        if !self.entered_at_once {
+        if !self.is_unseen {
             own.post(ANNOUNCED, says(LOOKS, self.number))?;
             own.order()?;
         }
@@ -219,7 +224,7 @@ impl RobustMcs {
     #[cold]
     #[inline(never)]
     fn hand_over<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut next: u64) -> Result<()> {
-        self.entered_at_once = false;
+        self.is_unseen = false;
         loop {
             if next as u32 != 0 {
                 // A repair may change the link.
@@ -308,44 +313,4 @@ impl RobustMcs {
 #[cfg(test)]
 mod deaths;
 #[cfg(test)]
-mod tests {
-    use rmalab_atomics::World;
-
-    use super::*;
-    use crate::qnode::pointer;
-    use crate::{Mcs, suite};
-
-    #[test]
-    fn conforms() {
-        suite::mutex::<RobustMcs>(());
-        suite::recoverable::<RobustMcs>(());
-    }
-
-    #[test]
-    fn a_grant_of_the_last_round_of_numbers_is_none_of_the_next() {
-        World::threads(1)
-            .run(|ra| {
-                let place = Place::alloc(ra, ra.rank(), RobustMcs::WORDS, RobustMcs::NODE).unwrap();
-                let mut lock = RobustMcs::bind(ra, place, ()).unwrap();
-                lock.number = NUMBERS - 1;
-                lock.node.own(ra).put(GRANT, 5).unwrap();
-                for grant in [5, NO_GRANT] {
-                    lock.acquire(ra).unwrap();
-                    assert_eq!(lock.node.own(ra).get(GRANT).unwrap(), grant, "acquisition {}", lock.number);
-                    lock.release(ra).unwrap();
-                }
-            })
-            .unwrap();
-    }
-
-    #[test]
-    fn first_come_first_served() {
-        suite::mutex_order::<RobustMcs>((), |rank| (0, pointer(rank) | 1 << 32));
-    }
-
-    #[test]
-    fn costs_what_mcs_costs() {
-        assert_eq!(suite::mutex_cost::<RobustMcs>(()), suite::mutex_cost::<Mcs>(()));
-        assert_eq!(suite::recoverable_cost::<RobustMcs>(()), (1, 1));
-    }
-}
+mod tests;

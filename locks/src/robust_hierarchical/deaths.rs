@@ -123,7 +123,7 @@ fn leaves_nothing_to_repair(announces: bool) {
             }
         });
         if has_ended.load(Ordering::Relaxed) {
-            assert!(number > if announces { 100 } else { 70 }, "{number} operations");
+            assert!(number > if announces { 80 } else { 60 }, "{number} operations");
             return;
         }
     }
