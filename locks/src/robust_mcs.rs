@@ -15,7 +15,7 @@
 //!   reads the words of a rank that has failed. A place that no live rank claims belonged to a failed rank.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential
 //!   consistency, and with posted puts that arrive late or are lost: 3 ranks × 1 acquisition and 2 × 2, each with one
-//!   failure at any step and without. On request (`--long`), without livelocks: 3 × 2 with one failure, and 3 × 1 with two.
+//!   failure at any step and without. On request (`--long`), without livelocks: 3 × 1 with two failures.
 //!
 //! # State
 //! A pointer is a rank plus one, with the number of its acquisition (22 bits) from bit 32 on.
