@@ -27,7 +27,7 @@
 //! - I1: `next_ticket` - `now_serving` (modulo 2^31) is the number of tickets that are held, including the tickets of failed
 //!   ranks.
 //! - I2: from the start of the addition that takes its ticket until that ticket is served and released, a live rank's word
-//!   `announced` is 1 or names the ticket. A rank that is served at once leaves it at 1, and is served as long as it is 1.
+//!   `announced` is 1 or names the ticket. A rank that is served at once leaves it at 1 until it has released.
 //! - I3: the release of the live rank with the ticket `now_serving` advances `now_serving`. If no live rank has that ticket,
 //!   a compare-and-swap of the whole word does. No value of the word comes back within 2^31 tickets, so the swap fails if
 //!   anything has changed.
