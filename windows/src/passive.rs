@@ -304,7 +304,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// The errors of the network and of the policy. The lock is released even if the flush fails.
+    /// The errors of the network and of the policy. The lock is released even if the flush fails. Where a rank's memory ends with it, the
+    /// flush fails if another rank has failed and something was under way to it, be it a message of a lock. What was under way to live
+    /// ranks is complete then.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock_all(self) -> Result<()> {
         ManuallyDrop::new(self).end()

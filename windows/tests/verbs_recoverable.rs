@@ -5,14 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::verbs::Verbs;
-use rmalab_atomics::{Crashing, Error as AtomicsError, Rank, RemoteAtomics, WORD, World};
-use rmalab_locks::Error as LockError;
-use rmalab_windows::{Acquired, Error, LockKind, PolicyKind, Result, Team};
+use rmalab_atomics::{Crashing, Rank, RemoteAtomics, WORD, World};
+use rmalab_windows::{Acquired, LockKind, PolicyKind, Result, Team};
 
 #[path = "recoverable/played.rs"]
 mod played;
 
-use played::{CRASH, EXCLUSIVE, HOME, LEFT, ROBUST, allocate, kill, launch, meet_the_living, play};
+use played::{CRASH, EXCLUSIVE, HOME, LEFT, ROBUST, allocate, is_lost, kill, launch, meet_the_living, play};
 
 #[test]
 fn a_killed_holder_is_told() {
@@ -25,18 +24,9 @@ fn a_killed_holder_is_told() {
     assert!(deaths >= ROBUST.len() as u64 * 2, "{deaths} deaths");
 }
 
-/// Whether the result is the loss of [`HOME`].
-fn is_lost<T>(result: &Result<T>) -> bool {
-    let failed = |error: &AtomicsError| matches!(error, AtomicsError::PeerFailed { rank: HOME });
-    match result {
-        Err(Error::Atomics(error) | Error::Locks(LockError::Atomics(error))) => failed(error),
-        _ => false,
-    }
-}
-
 /// Returns what the acquisition holds, or `None` if it ended with the loss of [`HOME`].
 fn held<T>(acquired: Result<Acquired<T>>, consistent: impl FnOnce(rmalab_windows::Inconsistent<T>) -> T) -> Option<T> {
-    if is_lost(&acquired) {
+    if is_lost(&acquired, HOME) {
         return None;
     }
     Some(match acquired.unwrap() {
@@ -67,7 +57,7 @@ fn lose(ra: &Verbs) -> u64 {
                 Some(Ok(())) => {}
                 None => lost += 1,
                 Some(ended) => {
-                    assert!(is_lost(&ended) && target == HOME, "{target}: {ended:?}");
+                    assert!(is_lost(&ended, HOME) && target == HOME, "{target}: {ended:?}");
                     lost += 1;
                 }
             }
@@ -75,7 +65,7 @@ fn lose(ra: &Verbs) -> u64 {
         let all = held(window.recoverable_lock_all(), |all| all.consistent().unwrap());
         // It completes what this rank has posted to the lost part, too.
         let ended = all.expect("no part is needed").unlock_all();
-        assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
+        assert!(ended.is_ok() || is_lost(&ended, HOME), "{ended:?}");
     }
     meet_the_living(ra, done);
     lost
@@ -90,7 +80,7 @@ fn a_target_that_is_lost_keeps_nobody_out() {
     for policy in [PolicyKind::RobustTwoLevel, PolicyKind::RobustHierarchical] {
         let mut all_lost = 0;
         for number in (10..100).step_by(23) {
-            let outcome = launch("a_target_that_is_lost_keeps_nobody_out", policy, number, true);
+            let (outcome, printed) = launch("a_target_that_is_lost_keeps_nobody_out", policy, number, true);
             let what = format!("{policy}, ahead of operation {number}");
             if outcome.first_failure.is_none() {
                 break;
@@ -98,8 +88,9 @@ fn a_target_that_is_lost_keeps_nobody_out() {
             assert_eq!(outcome.first_failure, Some(HOME), "{what}");
             for rank in [0, 1] {
                 let lost = String::from_utf8_lossy(&outcome.results[rank]);
-                let lost: u64 =
-                    lost.parse().unwrap_or_else(|_| panic!("{what}: {}", outcome.describe(Rank(rank as u32))));
+                let lost: u64 = lost
+                    .parse()
+                    .unwrap_or_else(|_| panic!("{what}: {}\n{printed}", outcome.describe(Rank(rank as u32))));
                 all_lost += lost;
             }
         }
