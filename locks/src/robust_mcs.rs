@@ -15,7 +15,7 @@
 //!   reads the words of a rank that has failed. A place that no live rank claims belonged to a failed rank.
 //! - The explorer (`rmalab verify`) has checked this code itself exhaustively, livelocks included. Under sequential
 //!   consistency, and with posted puts that arrive late or are lost: 3 ranks × 1 acquisition and 2 × 2, each with one
-//!   failure at any step and without. On request (`--long`), without livelocks: 3 × 1 with two failures.
+//!   failure at any step and without. On request (`--long`), without livelocks: 3 × 2 with one failure, and 3 × 1 with two.
 //!
 //! # State
 //! A pointer is a rank plus one, with the number of its acquisition (22 bits) from bit 32 on.
@@ -227,7 +227,6 @@ impl RobustMcs {
         self.is_unseen = false;
         loop {
             if next as u32 != 0 {
-                // A repair may change the link.
                 if ra.compare_and_swap(self.node.next_of(self.pointer()), next, GRANTED)? == next {
                     let granted = ra.put(self.node.grant_of(next), next >> 32 | self.leaves);
                     if self.recovers {
@@ -238,22 +237,19 @@ impl RobustMcs {
                     }
                     return self.leave(ra);
                 }
-            } else {
-                // A failure that this rank has acknowledged does not end the wait for the link.
-                if self.recovers {
-                    let failed = recoverable::acknowledged(ra)?;
-                    recoverable::check_home(ra, self.tail.rank, &failed)?;
-                    if !failed.is_empty() && self.leave_to_another(ra)? {
-                        return Ok(());
-                    }
+                // A repair has changed the link.
+                next = self.node.own(ra).get(NEXT)?;
+                continue;
+            }
+            // A failure that this rank has acknowledged does not end the wait for the link.
+            if self.recovers {
+                let failed = recoverable::acknowledged(ra)?;
+                recoverable::check_home(ra, self.tail.rank, &failed)?;
+                if !failed.is_empty() && self.leave_to_another(ra)? {
+                    return Ok(());
                 }
-                self.changes(ra, self.node.next, self.open())?;
             }
-            let own = self.node.own(ra);
-            next = own.get(NEXT)?;
-            if next as u32 == 0 && self.leaves_last(&own)? {
-                return Ok(());
-            }
+            next = self.changes(ra, self.node.next, self.open())?;
         }
     }
 
@@ -267,6 +263,7 @@ impl RobustMcs {
 
     fn wait_behind<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut before: u64) -> Result<Entry> {
         let mut linked = false;
+        let mut grant = self.node.own(ra).get(GRANT)?;
         loop {
             if self.recovers {
                 let failed = recoverable::acknowledged(ra)?;
@@ -288,7 +285,6 @@ impl RobustMcs {
                     Err(error) => return Err(error.into()),
                 }
             }
-            let grant = ra.get(self.node.grant_of(self.pointer()))?;
             if grant == self.number {
                 return Ok(Entry::Clean);
             }
@@ -296,15 +292,15 @@ impl RobustMcs {
                 return self.give_up(ra);
             }
             // Only a grant for this acquisition changes the word.
-            self.changes(ra, self.node.grant, grant)?;
+            grant = self.changes(ra, self.node.grant, grant)?;
         }
     }
 
-    /// Waits until a word of this rank's node differs from `old`, or another rank has failed.
-    fn changes<A: RemoteAtomics + ?Sized>(&self, ra: &A, word: Disp, old: u64) -> Result<()> {
+    /// Waits until a word of this rank's node differs from `old`, or another rank has failed. Returns the word's value.
+    fn changes<A: RemoteAtomics + ?Sized>(&self, ra: &A, word: Disp, old: u64) -> Result<u64> {
         match ra.wait_until(word, Until::Ne(old)) {
-            Ok(_) => Ok(()),
-            Err(AtomicsError::PeerFailed { .. }) if self.recovers => Ok(()),
+            Ok(value) => Ok(value),
+            Err(AtomicsError::PeerFailed { .. }) if self.recovers => Ok(old),
             Err(error) => Err(error.into()),
         }
     }

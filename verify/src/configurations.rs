@@ -86,7 +86,7 @@ const ROBUST_MCS: &[Row] = &[
     (LatePuts, Plain, &["2Wx2", "3Wx1", "2Wx1 crash2", "2Wx2 crash1"]),
     (UnorderedBulk, Data, &["2Wx1"]),
     (Hca, Plain, &["2Wx1"]),
-    (Sc, Long, &["3Wx2", "3Wx1 crash2"]),
+    (Sc, Long, &["3Wx2", "3Wx1 crash2", "3Wx2 crash1"]),
     (LatePuts, Long, &["3Wx1 crash1"]),
 ];
 

@@ -47,17 +47,23 @@ impl RobustMcs {
     }
 
     /// Returns the announcements of the other live ranks, if none of them has a step under way, and no announcement has
-    /// changed.
+    /// changed meanwhile.
     fn word_refs<A: RemoteAtomics + ?Sized>(&self, ra: &A, failed: &Failed) -> Result<Option<Vec<WordRef>>> {
-        let live = || (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank));
-        let look = || {
-            live()
-                .map(|rank| Ok(WordRef::of(rank, ra.get(self.node.announced_by(rank))?)))
-                .collect::<Result<Vec<WordRef>>>()
-        };
-        let word_refs = look()?;
-        let quiet = word_refs.iter().all(|word_ref| matches!(word_ref.what, OUTSIDE | HAS));
-        Ok((quiet && look()? == word_refs).then_some(word_refs))
+        let mut word_refs = Vec::new();
+        for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != self.node.me && !failed.contains(rank)) {
+            let word_ref = WordRef::of(rank, ra.get(self.node.announced_by(rank))?);
+            if !matches!(word_ref.what, OUTSIDE | HAS) {
+                return Ok(None);
+            }
+            word_refs.push(word_ref);
+        }
+        for word_ref in &word_refs {
+            let rank = rank_of(word_ref.rank);
+            if WordRef::of(rank, ra.get(self.node.announced_by(rank))?) != *word_ref {
+                return Ok(None);
+            }
+        }
+        Ok(Some(word_refs))
     }
 
     fn is_granted<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<bool> {
@@ -81,7 +87,7 @@ impl RobustMcs {
             // The last rank has to look for a successor again, since it may be linked to a rank that has failed.
             let link = self.node.next_of(last);
             let old = ra.get(link)?;
-            if old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old)) {
+            if old as u32 != 0 && failed.contains(rank_of(old)) {
                 ra.compare_and_swap(link, old, last >> 32 << 32)?;
             }
             let before = ra.fetch_store(self.tail, last)?;
@@ -101,7 +107,7 @@ impl RobustMcs {
         self.announce(ra, HAS, before)?;
         let link = self.node.next_of(before);
         let old = ra.get(link)?;
-        let is_free = old == before >> 32 << 32 || old as u32 != 0 && old != GRANTED && failed.contains(rank_of(old));
+        let is_free = old == before >> 32 << 32 || old as u32 != 0 && failed.contains(rank_of(old));
         if is_free && ra.compare_and_swap(link, old, self.pointer())? == old {
             return Ok(Some(Placed::Behind(before, true)));
         }
