@@ -192,14 +192,16 @@ pub fn expelled_rank_has_no_effect<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<
             return Ok(());
         }
         let mine = ra.rank().at(word);
-        while ra.get(mine)? == 0 {
-            ra.pause(1)?;
-        }
         if lab.me() == 0 {
+            for rank in others() {
+                while ra.get(rank.at(word))? == 0 {
+                    ra.pause(1)?;
+                }
+            }
             ra.expel(Rank(1))?;
             ra.expel(Rank(1))?;
         } else {
-            let told = ra.wait_until(word, Until::Eq(0));
+            let told = ra.wait_until(word, Until::Eq(u64::MAX));
             require!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "a wait got {told:?}");
         }
         let failed = ra.failed()?;
