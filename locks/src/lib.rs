@@ -106,8 +106,8 @@ pub use oshmem_mcs::OshmemMcs;
 pub use per_target::PerTarget;
 pub use policy::{Policy, PolicyKind, PolicyVisitor, UnknownPolicy};
 pub use raw::{
-    Exclusion, LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock,
-    WindowLockTimed,
+    Begun, Exclusion, LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed,
+    WindowLock, WindowLockTimed,
 };
 pub use reciprocating::Reciprocating;
 pub use recoverable::{Entry, Recoverable, RecoverableRw, Resumable};

@@ -14,8 +14,8 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    ALock, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr, GcrRw,
-    Global, Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck,
+    ALock, Begun, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr,
+    GcrRw, Global, Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck,
     OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal,
     RobustHierarchical, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw,
     Ticket, TwoLevel, TwoLevelScan, WindowLock,
@@ -172,6 +172,35 @@ macro_rules! policies {
                     Policy::TwoLevel(policy) => policy.lock(ra, kind, target),
                     Policy::TwoLevelScan(policy) => policy.lock(ra, kind, target),
                     other => other.lock_any(ra, kind, target),
+                }
+            }
+
+            #[inline(always)]
+            fn begin_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Begun {
+                match self {
+                    Policy::TwoLevelScan(policy) => policy.begin_lock(ra, kind, target),
+                    _ => Begun::Nothing,
+                }
+            }
+
+            #[inline(never)]
+            fn complete_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+                match self {
+                    Policy::TwoLevelScan(policy) => policy.complete_lock(ra, kind, target),
+                    other => other.lock_any(ra, kind, target),
+                }
+            }
+
+            #[inline(always)]
+            fn unlock_shortly<A: RemoteAtomics + ?Sized>(
+                &mut self,
+                ra: &A,
+                kind: LockKind,
+                target: Rank,
+            ) -> Option<Result<()>> {
+                match self {
+                    Policy::TwoLevelScan(policy) => policy.unlock_shortly(ra, kind, target),
+                    _ => None,
                 }
             }
 

@@ -193,6 +193,19 @@ pub enum Exclusion {
     Everything,
 }
 
+/// The result of [`WindowLock::begin_lock`].
+#[derive(Debug)]
+pub enum Begun {
+    /// This rank holds the lock.
+    Held,
+    /// This rank may have to wait. Call [`WindowLock::complete_lock`].
+    Waits,
+    /// Nothing was done. Call [`WindowLock::lock`].
+    Nothing,
+    /// An error, as of [`WindowLock::lock`].
+    Failed(Error),
+}
+
 /// One rank's part of a lock policy: the protocol of a window's lock, unlock, lock_all and unlock_all.
 ///
 /// An exclusive lock of a target excludes all other locks of that target, and lock_all. Locks of different targets may exclude each other,
@@ -214,8 +227,33 @@ pub trait WindowLock: Sized {
     /// Locks `target`.
     fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()>;
 
+    /// Begins to lock `target`, without a wait. The caller then does what the result says.
+    ///
+    /// It is for callers that inline it: where locks do not contend, it is short, and returns in registers. The default does nothing.
+    #[inline(always)]
+    fn begin_lock<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A, _kind: LockKind, _target: Rank) -> Begun {
+        Begun::Nothing
+    }
+
+    /// Completes a lock after [`Begun::Waits`].
+    fn complete_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        self.lock(ra, kind, target)
+    }
+
     /// Unlocks `target`, which this rank has locked in this `kind`.
     fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()>;
+
+    /// Unlocks `target` if that is short. Otherwise it does nothing and returns `None`, as the default does. Call [`unlock`](Self::unlock)
+    /// then.
+    #[inline(always)]
+    fn unlock_shortly<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        _ra: &A,
+        _kind: LockKind,
+        _target: Rank,
+    ) -> Option<Result<()>> {
+        None
+    }
 
     /// Locks every target in shared mode.
     fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;

@@ -65,10 +65,12 @@
 //! Operations on p ranks, uncontended: shared 1 / 1; the first exclusive lock of a rank 2 / 1, of which one is a get; its second one 2 / 1,
 //! and 1 more when it holds none again; each further one 1 / 1; lock_all p + 2 / 1, of which p + 1 are gets.
 
-use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time, Until};
+mod waits;
 
-use crate::two_level::{Limit, passed};
-use crate::{Backoff, BackoffState, Error, LINE, LockKind, Result, WindowLock, WindowLockTimed};
+use rmalab_atomics::fabric::{Word, WordOp};
+use rmalab_atomics::{Address, Disp, Operation, Rank, RemoteAtomics};
+
+use crate::{Backoff, BackoffState, Begun, Error, LINE, LockKind, Result, WindowLock};
 
 /// One rank in the high half of the master: in lock_all.
 const ALL: u64 = 1 << 32;
@@ -100,6 +102,8 @@ pub struct TwoLevelScan {
     exclusives: u32,
     /// True if this rank counts in the master's low half.
     is_counted: bool,
+    /// True if this rank has set a target's bit, has seen a lock_all, and must clear the bit.
+    has_bit: bool,
     backoff: BackoffState,
 }
 
@@ -121,32 +125,73 @@ impl WindowLock for TwoLevelScan {
             target: words.plus(LINE),
             exclusives: 0,
             is_counted: false,
+            has_bit: false,
             backoff: BackoffState::new(params.backoff, ra.rank()),
         })
     }
 
     #[inline(always)]
     fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
-        let at = self.word_of(target);
-        match kind {
-            LockKind::Shared if ra.fetch_add(at.unwatched(), SHARED)? & EXCLUSIVE == 0 => Ok(()),
-            LockKind::Shared => self.clear(ra, at, EXCLUSIVE, None).map(drop),
-            LockKind::Exclusive if self.takes(ra, at)? => Ok(()),
-            LockKind::Exclusive => self.retry(ra, at, None).map(drop),
+        match self.begin_lock(ra, kind, target) {
+            Begun::Held => Ok(()),
+            Begun::Waits => self.complete_lock(ra, kind, target),
+            Begun::Nothing => self.lock_further(ra, kind, target),
+            Begun::Failed(error) => Err(error),
         }
     }
 
     #[inline(always)]
-    fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+    fn begin_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Begun {
+        let Some(word) = ra.view().find_word(self.word_of(target).unwatched()) else { return Begun::Nothing };
+        match kind {
+            LockKind::Shared => match ra.word(word, WordOp::FetchAdd(SHARED)) {
+                Ok(seen) if seen & EXCLUSIVE == 0 => Begun::Held,
+                Ok(_) => Begun::Waits,
+                Err(error) => Begun::Failed(error.into()),
+            },
+            LockKind::Exclusive if self.exclusives > 0 => Begun::Nothing,
+            LockKind::Exclusive => self.begin_first(ra, word),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn complete_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
         let at = self.word_of(target);
         if kind == LockKind::Shared {
-            ra.fetch_add(at.unwatched(), SHARED.wrapping_neg())?;
-            return Ok(());
+            return self.clear(ra, at, EXCLUSIVE, None).map(drop);
         }
-        // Not a store of 0, since waiting shared locks may already be counted in the word (I3).
-        ra.fetch_add(at, EXCLUSIVE.wrapping_neg())?;
-        self.exclusives -= 1;
-        if self.exclusives == 0 && self.is_counted { self.uncount(ra) } else { Ok(()) }
+        self.give_back(ra, at)?;
+        self.retry(ra, at, None).map(drop)
+    }
+
+    #[inline(always)]
+    fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        match self.unlock_shortly(ra, kind, target) {
+            Some(done) => done,
+            None => self.unlock_counted(ra, kind, target),
+        }
+    }
+
+    #[inline(always)]
+    fn unlock_shortly<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+    ) -> Option<Result<()>> {
+        let at = self.word_of(target);
+        let done = match kind {
+            LockKind::Shared => ra.word(ra.view().find_word(at.unwatched())?, WordOp::FetchAdd(SHARED.wrapping_neg())),
+            LockKind::Exclusive if self.is_counted => return None,
+            LockKind::Exclusive => {
+                // Not a store of 0, since waiting shared locks may already be counted in the word (I3).
+                let done = ra.word(ra.view().find_word(at)?, WordOp::FetchAdd(EXCLUSIVE.wrapping_neg()));
+                self.exclusives = 0;
+                done
+            }
+        };
+        Some(done.map(drop).map_err(Error::from))
     }
 
     #[inline(always)]
@@ -167,67 +212,62 @@ impl WindowLock for TwoLevelScan {
     }
 }
 
-impl WindowLockTimed for TwoLevelScan {
-    fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool> {
-        let at = self.word_of(target);
-        if kind == LockKind::Exclusive {
-            return self.takes(ra, at);
-        }
-        let is_free = ra.fetch_add(at.unwatched(), SHARED)? & EXCLUSIVE == 0;
-        keep(ra, at, SHARED, is_free)
-    }
-
-    fn lock_until<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        ra: &A,
-        kind: LockKind,
-        target: Rank,
-        deadline: Time,
-    ) -> Result<bool> {
-        let at = self.word_of(target);
-        if kind == LockKind::Exclusive {
-            return Ok(self.takes(ra, at)? || self.retry(ra, at, Some(deadline))?);
-        }
-        let is_free = ra.fetch_add(at.unwatched(), SHARED)? & EXCLUSIVE == 0;
-        let is_free = is_free || self.clear(ra, at, EXCLUSIVE, Some(deadline))?;
-        keep(ra, at, SHARED, is_free)
-    }
-
-    fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        ra.fetch_add(self.master.unwatched(), ALL)?;
-        let is_free = self.sees_none(ra)?;
-        keep(ra, self.master, ALL, is_free)
-    }
-
-    fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
-        ra.fetch_add(self.master.unwatched(), ALL)?;
-        let is_free = self.sees_none(ra)? || self.wait_for_exclusives(ra, Some(deadline))?;
-        keep(ra, self.master, ALL, is_free)
-    }
-}
-
 impl TwoLevelScan {
     #[inline(always)]
     fn word_of(&self, target: Rank) -> Address {
         target.at(self.target)
     }
 
-    /// Takes the target at `at` if it is free and no lock_all keeps this rank out. Otherwise leaves nothing behind.
+    /// Begins to take a target while this rank holds none exclusively.
     #[inline(always)]
+    fn begin_first<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, word: Word) -> Begun {
+        match ra.word(word, WordOp::CompareAndSwap { expected: 0, desired: EXCLUSIVE }) {
+            Ok(0) => {}
+            Ok(_) => return Begun::Waits,
+            Err(error) => return Begun::Failed(error.into()),
+        }
+        match ra.view().find_word(self.master).map(|master| ra.word(master, WordOp::Get)) {
+            Some(Ok(master)) if master < ALL => {
+                self.exclusives = 1;
+                Begun::Held
+            }
+            Some(Err(error)) => Begun::Failed(error.into()),
+            _ => {
+                self.has_bit = true;
+                Begun::Waits
+            }
+        }
+    }
+
+    /// Clears the bit of a target that this rank has set in vain (I1). Shared locks may wait for it.
+    fn give_back<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address) -> Result<()> {
+        if std::mem::take(&mut self.has_bit) {
+            ra.fetch_add(at, EXCLUSIVE.wrapping_neg())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the target at `at` if it is free and no lock_all keeps this rank out. Otherwise leaves nothing behind.
     fn takes<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address) -> Result<bool> {
         if self.exclusives > 0 {
             return self.takes_further(ra, at);
         }
-        if ra.compare_and_swap(at.unwatched(), 0, EXCLUSIVE)? != 0 {
-            return Ok(false);
+        let word = ra.view().word(Operation::CompareAndSwap, at.unwatched())?;
+        match self.begin_first(ra, word) {
+            Begun::Held => Ok(true),
+            Begun::Failed(error) => Err(error),
+            Begun::Waits | Begun::Nothing => self.give_back(ra, at).map(|()| false),
         }
-        if ra.get(self.master)? >= ALL {
-            // I1. Shared locks may wait for the bit.
-            ra.fetch_add(at, EXCLUSIVE.wrapping_neg())?;
-            return Ok(false);
-        }
-        self.exclusives = 1;
-        Ok(true)
+    }
+
+    /// Locks a target exclusively in addition to others, or refuses one that does not exist.
+    #[cold]
+    #[inline(never)]
+    fn lock_further<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        let at = self.word_of(target);
+        let operation = if kind == LockKind::Shared { Operation::FetchAdd } else { Operation::CompareAndSwap };
+        ra.view().word(operation, at)?;
+        if self.takes(ra, at)? { Ok(()) } else { self.retry(ra, at, None).map(drop) }
     }
 
     /// Takes a target in addition to others. This does not ask for lock_alls, which wait for the others (I2).
@@ -242,26 +282,18 @@ impl TwoLevelScan {
         Ok(taken)
     }
 
+    /// Unlocks an exclusive lock while this rank counts in the master, or refuses a target that does not exist.
     #[cold]
-    fn uncount<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        self.is_counted = false;
-        ra.fetch_add(self.master, SEVERAL.wrapping_neg())?;
-        Ok(())
-    }
-
-    /// Repeats attempts at an exclusive lock, after a failed one, until one succeeds. Returns `false` at the limit.
-    #[cold]
-    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
-        self.backoff.reset();
-        while !passed(ra, limit) {
-            self.backoff.wait(ra)?;
-            // A look at both words ahead of the attempt (I5).
-            let is_kept_out = self.exclusives == 0 && ra.get(self.master)? >= ALL;
-            if !is_kept_out && ra.get(at)? == 0 && self.takes(ra, at)? {
-                return Ok(true);
-            }
+    #[inline(never)]
+    fn unlock_counted<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        let count = if kind == LockKind::Exclusive { EXCLUSIVE } else { SHARED };
+        ra.fetch_add(self.word_of(target), count.wrapping_neg())?;
+        self.exclusives -= u32::from(kind == LockKind::Exclusive);
+        if self.exclusives == 0 && self.is_counted {
+            self.is_counted = false;
+            ra.fetch_add(self.master, SEVERAL.wrapping_neg())?;
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Returns whether no target is locked exclusively, as this rank sees one after the other, and then no rank is counted in the low
@@ -275,55 +307,6 @@ impl TwoLevelScan {
         }
         Ok(ra.get(self.master)? & SEVERAL_MASK == 0)
     }
-
-    /// Waits in lock_all until this rank sees no exclusive lock. Returns `false` at the limit.
-    #[cold]
-    fn wait_for_exclusives<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, limit: Limit) -> Result<bool> {
-        loop {
-            for target in (0..ra.size()).map(Rank) {
-                let at = self.word_of(target);
-                if ra.get(at)? & EXCLUSIVE != 0 && !self.clear(ra, at, EXCLUSIVE, limit)? {
-                    return Ok(false);
-                }
-            }
-            if ra.get(self.master)? & SEVERAL_MASK == 0 {
-                return Ok(true);
-            }
-            // The targets are looked at again: a counted rank may have taken one meanwhile.
-            if !self.clear(ra, self.master, SEVERAL_MASK, limit)? {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Waits until no bit of `obstacle` is set in the word `at`. Returns `false` at the limit.
-    #[cold]
-    fn clear<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, obstacle: u64, limit: Limit) -> Result<bool> {
-        self.backoff.reset();
-        if at.rank == ra.rank() {
-            let until = Until::NoneSet(obstacle);
-            return Ok(match limit {
-                None => Some(ra.wait_until(at.disp, until)?),
-                Some(deadline) => ra.wait_until_deadline(at.disp, until, deadline)?,
-            }
-            .is_some());
-        }
-        while !passed(ra, limit) {
-            self.backoff.wait(ra)?;
-            if ra.get(at)? & obstacle == 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-/// Takes this rank's `count` out of the word `at` if the way is not free. Returns `is_free`.
-fn keep<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, is_free: bool) -> Result<bool> {
-    if !is_free {
-        ra.fetch_add(at.unwatched(), count.wrapping_neg())?;
-    }
-    Ok(is_free)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod timed;
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
-use crate::{Entry, Error, Exclusion, LockKind, Result, WindowLock};
+use crate::{Begun, Entry, Error, Exclusion, LockKind, Result, WindowLock};
 
 /// An assertion of the caller of lock or lock_all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -41,6 +41,56 @@ struct Held {
     assert: Assert,
 }
 
+/// The locks that a rank holds, the latest apart, since most ranks hold one lock at a time.
+#[derive(Debug, Default)]
+struct Holdings {
+    latest: Option<Held>,
+    /// Those before, in any order.
+    earlier: Vec<Held>,
+}
+
+impl Holdings {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.latest.is_none() && self.earlier.is_empty()
+    }
+
+    #[inline(always)]
+    fn of(&self, target: Rank) -> Option<Held> {
+        match self.latest {
+            Some(held) if held.target == target => Some(held),
+            _ => self.earlier.iter().rev().find(|held| held.target == target).copied(),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, held: Held) {
+        if let Some(before) = self.latest.replace(held) {
+            self.earlier.push(before);
+        }
+    }
+
+    /// Removes the lock of `target`, and returns it.
+    #[inline(always)]
+    fn remove(&mut self, target: Rank) -> Option<Held> {
+        match self.latest {
+            Some(held) if held.target == target => {
+                self.latest = self.earlier.pop();
+                Some(held)
+            }
+            _ => {
+                let at = self.earlier.iter().rposition(|held| held.target == target)?;
+                Some(self.earlier.swap_remove(at))
+            }
+        }
+    }
+
+    /// Returns the locks, the latest last.
+    fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.earlier.iter().chain(&self.latest)
+    }
+}
+
 /// One rank's part of a window's locks: the policy `W`, with MPI's rules checked.
 ///
 /// Dropping it unlocks nothing. A rank has one value, and passes the same handle of the world to every call.
@@ -49,7 +99,7 @@ pub struct WindowLocks<W> {
     policy: W,
     rank: Rank,
     size: u32,
-    held: Vec<Held>,
+    held: Holdings,
     all: Option<Assert>,
     /// The error of an unlock when a guard was dropped.
     pub(crate) failed: Option<Error>,
@@ -65,14 +115,8 @@ impl<W: WindowLock> WindowLocks<W> {
     pub fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: W::Params) -> Result<WindowLocks<W>> {
         let policy = W::new(ra, params)?;
         // Room for a stencil's neighbours. More locks cost an allocation.
-        Ok(WindowLocks {
-            policy,
-            rank: ra.rank(),
-            size: ra.size(),
-            held: Vec::with_capacity(8),
-            all: None,
-            failed: None,
-        })
+        let held = Holdings { latest: None, earlier: Vec::with_capacity(8) };
+        Ok(WindowLocks { policy, rank: ra.rank(), size: ra.size(), held, all: None, failed: None })
     }
 
     /// Locks `target`, and waits until it is locked (`MPI_Win_lock`).
@@ -93,7 +137,31 @@ impl<W: WindowLock> WindowLocks<W> {
         if assert == Assert::None {
             self.policy.lock(ra, kind, target)?;
         }
-        self.held.push(Held { target, kind, assert });
+        self.held.add(Held { target, kind, assert });
+        Ok(())
+    }
+
+    /// Begins to lock `target`, if this rank holds no lock yet, as [`WindowLock::begin_lock`] does.
+    #[inline(always)]
+    pub fn begin_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Begun {
+        if target.0 >= self.size || !self.is_idle() {
+            return Begun::Nothing;
+        }
+        let begun = self.policy.begin_lock(ra, kind, target);
+        if let Begun::Held = begun {
+            self.held.latest = Some(Held { target, kind, assert: Assert::None });
+        }
+        begun
+    }
+
+    /// Completes a lock after [`Begun::Waits`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`lock`](Self::lock).
+    pub fn complete_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        self.policy.complete_lock(ra, kind, target)?;
+        self.held.add(Held { target, kind, assert: Assert::None });
         Ok(())
     }
 
@@ -110,7 +178,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ) -> Result<Entry> {
         self.check_lock("lock", target)?;
         let entry = self.policy.recoverable_lock(ra, kind, target)?;
-        self.held.push(Held { target, kind, assert: Assert::None });
+        self.held.add(Held { target, kind, assert: Assert::None });
         Ok(entry)
     }
 
@@ -149,7 +217,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ) -> Result<(), E> {
         self.check_lock("lock", target)?;
         acquire()?;
-        self.held.push(Held { target, kind, assert });
+        self.held.add(Held { target, kind, assert });
         Ok(())
     }
 
@@ -163,14 +231,25 @@ impl<W: WindowLock> WindowLocks<W> {
     /// its locks is unknown.
     #[inline(always)]
     pub fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<()> {
-        let Some(at) = self.position(target) else {
+        let Some(held) = self.held.remove(target) else {
             return Err(self.refuse_unlock(target));
         };
-        let held = self.held.swap_remove(at);
         match held.assert {
             Assert::None => self.policy.unlock(ra, held.kind, target),
             Assert::NoCheck => Ok(()),
         }
+    }
+
+    /// Unlocks `target` if it is the only one that this rank has locked, as [`WindowLock::unlock_shortly`] does.
+    #[inline(always)]
+    pub fn unlock_shortly<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Option<Result<()>> {
+        let Some(Held { target: latest, kind, assert: Assert::None }) = self.held.latest else { return None };
+        if latest != target || !self.held.earlier.is_empty() {
+            return None;
+        }
+        let done = self.policy.unlock_shortly(ra, kind, target)?;
+        self.held.latest = None;
+        Some(done)
     }
 
     /// Does what [`unlock`](Self::unlock) does, for a lock that other code than the policy has released.
@@ -179,11 +258,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// [`Error::NotLocked`].
     pub fn unlocked(&mut self, target: Rank) -> Result<()> {
-        let Some(at) = self.position(target) else {
-            return Err(self.refuse_unlock(target));
-        };
-        self.held.swap_remove(at);
-        Ok(())
+        if self.held.remove(target).is_some() { Ok(()) } else { Err(self.refuse_unlock(target)) }
     }
 
     /// Locks every target in shared mode, and waits until they are locked (`MPI_Win_lock_all`).
@@ -247,12 +322,12 @@ impl<W: WindowLock> WindowLocks<W> {
     /// Returns the lock that this rank holds of `target` alone, with its assertion.
     #[inline]
     pub fn lock_of(&self, target: Rank) -> Option<(LockKind, Assert)> {
-        self.position(target).map(|at| (self.held[at].kind, self.held[at].assert))
+        self.held.of(target).map(|held| (held.kind, held.assert))
     }
 
     /// Returns the latest of the targets that this rank has locked.
     pub fn last_target(&self) -> Option<Rank> {
-        self.held.last().map(|held| held.target)
+        self.held.iter().last().map(|held| held.target)
     }
 
     /// Returns the assertion of the lock_all that this rank holds.
@@ -266,7 +341,7 @@ impl<W: WindowLock> WindowLocks<W> {
     pub fn held(&self, target: Rank) -> Option<LockKind> {
         match self.all {
             Some(_) if target.0 < self.size => Some(LockKind::Shared),
-            _ => self.position(target).map(|at| self.held[at].kind),
+            _ => self.held.of(target).map(|held| held.kind),
         }
     }
 
@@ -293,13 +368,8 @@ impl<W: WindowLock> WindowLocks<W> {
     }
 
     #[inline(always)]
-    fn position(&self, target: Rank) -> Option<usize> {
-        self.held.iter().rposition(|held| held.target == target)
-    }
-
-    #[inline(always)]
     fn check_lock(&self, call: &'static str, target: Rank) -> Result<()> {
-        if target.0 >= self.size || self.all.is_some() || self.position(target).is_some() {
+        if target.0 >= self.size || self.all.is_some() || self.held.of(target).is_some() {
             return Err(self.refuse_lock(call, target));
         }
         Ok(())
@@ -316,10 +386,7 @@ impl<W: WindowLock> WindowLocks<W> {
         if target.0 >= size {
             return Error::NoSuchTarget { rank, target, size };
         }
-        let held = match self.position(target) {
-            Some(at) => name(self.held[at].kind),
-            None => "lock_all",
-        };
+        let held = self.held.of(target).map_or("lock_all", |held| name(held.kind));
         Error::AlreadyLocked { rank, call, target, held }
     }
 

@@ -92,7 +92,7 @@ pub use raw::core::WindowCore;
 pub use recoverable::{Acquired, Inconsistent};
 pub use request::Request;
 pub use rmalab_atomics::registered::UserMemory;
-pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
+pub use rmalab_locks::{Assert, Begun, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target, WithRequests};
 pub use team::Team;
 pub use two_sided::Agent;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{
-    AccumulateStrategy, Assert, Call, Class, Config, Error, FenceAssert, LockKind, Op, Open, PolicyKind, PostAssert,
-    RawWindow, StartAssert, Team, Transport, Window, WindowDisp,
+    AccumulateStrategy, Assert, Begun, Call, Class, Config, Error, FenceAssert, LockKind, Op, Open, PolicyKind,
+    PostAssert, RawWindow, StartAssert, Team, Transport, Window, WindowDisp,
 };
 
 /// Runs `body` as each of `ranks` ranks, with a window of 64 bytes in units of 8, one-sided and two-sided.
@@ -310,4 +310,41 @@ fn short_ways_do_the_same_or_nothing() {
         assert!(window.unlock_all_plainly());
         Ok(())
     });
+}
+
+/// A lock that is begun and waits is completed by its rest; every rank holds at most one lock of a target.
+#[test]
+fn locks_are_begun_and_completed() {
+    let ends = World::threads(2).run(|ra| {
+        let team = Team::new(ra)?;
+        let config = Config { policy: PolicyKind::TwoLevelScan, ..Config::default() };
+        let window = Window::builder(&team).config(config).disp_unit(8).allocate(64)?.into_raw();
+        let at = Rank(1);
+        let barrier = || team.barrier();
+        if team.rank() == Rank(0) {
+            assert!(!window.unlock_shortly(at), "nothing is locked");
+            assert!(matches!(window.begin_plainly(LockKind::Exclusive, at), Begun::Held));
+            assert!(matches!(window.begin_plainly(LockKind::Shared, Rank(0)), Begun::Nothing), "one is locked");
+            assert!(window.lock(LockKind::Shared, at, Assert::None).is_err(), "it is locked");
+            barrier()?;
+            barrier()?;
+            add(&window, at, 3)?;
+            window.flush(at)?;
+            assert!(!window.unlock_shortly(Rank(0)) && window.unlock_shortly(at) && !window.unlock_shortly(at));
+        } else {
+            barrier()?;
+            assert!(matches!(window.begin_plainly(LockKind::Shared, Rank(2)), Begun::Nothing), "there is no such rank");
+            assert!(matches!(window.begin_plainly(LockKind::Shared, at), Begun::Waits));
+            barrier()?;
+            window.complete_lock(LockKind::Shared, at)?;
+            assert_eq!(read(&window, at)?, 3);
+            // Two locks at a time take the long way.
+            window.lock(LockKind::Exclusive, Rank(0), Assert::None)?;
+            assert!(!window.unlock_shortly(at) && !window.unlock_shortly(Rank(0)));
+            window.unlock(Rank(0))?;
+            assert!(window.unlock_shortly(at) && window.locked(at).is_none());
+        }
+        window.free()
+    });
+    ends.unwrap().into_iter().collect::<Result<Vec<()>, Error>>().unwrap();
 }

@@ -112,8 +112,14 @@ impl WorldView {
     /// [`RankOutOfRange`](Error::RankOutOfRange), [`OutOfSegment`](Error::OutOfSegment), [`Misaligned`](Error::Misaligned).
     #[inline(always)]
     pub fn word(&self, operation: Operation, at: Address) -> Result<Word> {
+        self.find_word(at).ok_or_else(|| self.refusal(operation, at.rank.0, at.disp.0, WORD))
+    }
+
+    /// Returns the word at `at`, or `None` if this world has no such word.
+    #[inline(always)]
+    pub fn find_word(&self, at: Address) -> Option<Word> {
         let word = Word { at };
-        if self.has_word(word) { Ok(word) } else { Err(self.refusal(operation, at.rank.0, at.disp.0, WORD)) }
+        self.has_word(word).then_some(word)
     }
 
     /// Returns the `len` bytes from `at` on.

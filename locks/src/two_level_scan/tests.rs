@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rmalab_atomics::{Mapped, World};
 
 use super::*;
+use crate::WindowLockTimed;
 
 const SHARED_KIND: LockKind = LockKind::Shared;
 const EXCLUSIVE_KIND: LockKind = LockKind::Exclusive;
@@ -46,6 +47,47 @@ fn the_words_tell_who_holds_what() {
             lock.unlock(ra, EXCLUSIVE_KIND, Rank(1 - first.0)).unwrap();
             assert_eq!(words(ra, &lock), [0; 3]);
         }
+    });
+}
+
+#[test]
+fn a_lock_that_is_begun_is_held_or_completed_later() {
+    alone(|ra, mut lock| {
+        let target = lock.word_of(TARGET);
+        for (kind, word) in [(SHARED_KIND, SHARED), (EXCLUSIVE_KIND, EXCLUSIVE)] {
+            assert!(matches!(lock.begin_lock(ra, kind, Rank(2)), Begun::Nothing), "there is no such rank");
+            assert!(lock.lock(ra, kind, Rank(2)).is_err(), "there is no such rank");
+            assert!(matches!(lock.begin_lock(ra, kind, TARGET), Begun::Held));
+            assert_eq!(words(ra, &lock), [0, 0, word]);
+            assert!(lock.unlock_shortly(ra, kind, Rank(2)).is_none(), "there is no such rank");
+            assert!(matches!(lock.unlock_shortly(ra, kind, TARGET), Some(Ok(()))));
+            assert_eq!(words(ra, &lock), [0; 3]);
+        }
+        for (kind, at, obstacle, begun, held) in [
+            (SHARED_KIND, target, EXCLUSIVE, [0, 0, EXCLUSIVE + SHARED], SHARED),
+            (EXCLUSIVE_KIND, target, SHARED, [0, 0, SHARED], EXCLUSIVE),
+            // The bit is cleared by the rest of the lock.
+            (EXCLUSIVE_KIND, lock.master, ALL, [ALL, 0, EXCLUSIVE], EXCLUSIVE),
+        ] {
+            ra.fetch_add(at, obstacle).unwrap();
+            assert!(matches!(lock.begin_lock(ra, kind, TARGET), Begun::Waits), "{kind:?} {at}");
+            assert_eq!(words(ra, &lock), begun, "{kind:?} {at}");
+            ra.fetch_add(at, obstacle.wrapping_neg()).unwrap();
+            lock.complete_lock(ra, kind, TARGET).unwrap();
+            assert_eq!(words(ra, &lock), [0, 0, held], "{kind:?} {at}");
+            lock.unlock(ra, kind, TARGET).unwrap();
+            assert_eq!(words(ra, &lock), [0; 3], "{kind:?} {at}");
+        }
+        // A second exclusive lock is not short, and neither is the end of the two.
+        lock.lock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
+        assert!(matches!(lock.begin_lock(ra, EXCLUSIVE_KIND, TARGET), Begun::Nothing));
+        assert_eq!(words(ra, &lock), [0, EXCLUSIVE, 0]);
+        lock.lock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+        assert!(lock.unlock_shortly(ra, EXCLUSIVE_KIND, TARGET).is_none());
+        assert_eq!(words(ra, &lock), [SEVERAL, EXCLUSIVE, EXCLUSIVE]);
+        lock.unlock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+        lock.unlock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
+        assert_eq!(words(ra, &lock), [0; 3]);
     });
 }
 

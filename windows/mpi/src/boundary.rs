@@ -654,11 +654,16 @@ operations! {
 
 /// Defines calls of synchronization, which the engine does for managed windows.
 macro_rules! synchronizations {
-    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr $(, short $short:expr)? $(, step |$on:pat_param| $step:expr)?;)*) => {$(
+    ($($name:ident = $host:ident($($argument:ident: $type:ty),*) on $win:ident, $window:ident => $managed:expr $(, short $short:expr)? $(, medium $medium:expr)? $(, step |$on:pat_param| $step:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             #[inline(never)]
             unsafe extern "C" fn long($($argument: $type),*) -> c_int {
+                $(if let Some($window) = native::last($win)
+                    && $medium
+                {
+                    return host::SUCCESS;
+                })?
                 const PLACE: usize = summary::place(stringify!($name));
                 let begin = summary::begin();
                 let began = record::begin();
@@ -687,10 +692,10 @@ macro_rules! synchronizations {
 }
 
 synchronizations! {
-    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(lock_type).and_then(|kind| asserting(assert, OF_LOCK, || window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
+    MPI_Win_lock = PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: ffi::MPI_Win) on win, window => lock_type_of(lock_type).and_then(|kind| asserting(assert, OF_LOCK, || window.lock(kind, target(rank), lock_assert(assert)))), short window.short_lock(lock_type, rank, assert), medium window.medium_lock(lock_type, rank, assert), step |_| events::lock(lock_type, rank, assert);
     // SAFETY: the program's variable.
     MPI_Win_test = PMPI_Win_test(win: ffi::MPI_Win, flag: *mut c_int) on win, window => window.test().map(|over| unsafe { flag.write(c_int::from(over)) }), step |_| (unsafe { *flag } != 0).then_some(Step::Test);
-    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => window.unlock(target(rank)), short window.short_unlock(rank), step |_| events::unlock(rank);
+    MPI_Win_unlock = PMPI_Win_unlock(rank: c_int, win: ffi::MPI_Win) on win, window => window.unlock(target(rank)), short window.short_unlock(rank), medium window.medium_unlock(rank), step |_| events::unlock(rank);
     MPI_Win_lock_all = PMPI_Win_lock_all(assert: c_int, win: ffi::MPI_Win) on win, window => asserting(assert, OF_LOCK, || window.lock_all(lock_assert(assert))), short window.short_lock_all(assert), step |_| events::lock_all(assert);
     MPI_Win_unlock_all = PMPI_Win_unlock_all(win: ffi::MPI_Win) on win, window => window.unlock_all(), short window.short_unlock_all(), step |_| Some(Step::UnlockAll);
     MPI_Win_flush = PMPI_Win_flush(rank: c_int, win: ffi::MPI_Win) on win, window => window.flush(target(rank)), short window.short_flush(rank), step |_| events::flush(rank);

@@ -4,7 +4,7 @@
 //! operations, and a flush of the target completes them. All other cases are out of line.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_locks::{Assert, Exclusion, LockKind, WindowLock};
+use rmalab_locks::{Assert, Begun, Exclusion, LockKind, WindowLock};
 
 use crate::raw::RawWindow;
 use crate::trace::recorder::{Event, Kind, Started};
@@ -41,17 +41,43 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// Locks `target` if that needs only the policy. Otherwise it does nothing and returns false. Call [`lock`](Self::lock) then.
     ///
     /// It may wait, and serves no [two-sided](crate::two_sided) windows of this rank meanwhile. So only callers without such windows use
-    /// it. After an error of the policy it returns false, too.
-    #[inline(always)]
+    /// it, and the calls like it. After an error of the policy it returns false, too.
+    #[inline]
     pub fn lock_plainly(&self, kind: LockKind, target: Rank) -> bool {
         self.core.epochs.are_plain() && self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::None).is_ok()
     }
 
+    /// Begins to lock `target` if that needs only the policy, without a wait; see [`WindowLock::begin_lock`].
+    #[inline(always)]
+    pub fn begin_plainly(&self, kind: LockKind, target: Rank) -> Begun {
+        if !self.core.epochs.are_plain() {
+            return Begun::Nothing;
+        }
+        self.locks.borrow_mut().begin_lock(self.core.ra, kind, target)
+    }
+
+    /// Completes a lock after [`Begun::Waits`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`lock`](Self::lock).
+    pub fn complete_lock(&self, kind: LockKind, target: Rank) -> Result<()> {
+        let done = self.locks.borrow_mut().complete_lock(self.core.ra, kind, target);
+        done.map_err(|error| self.core.hear(error))
+    }
+
     /// Unlocks `target` if that needs only the policy, without a flush: the caller has completed its operations. Otherwise it does nothing
     /// and returns false.
-    #[inline(always)]
+    #[inline]
     pub fn unlock_plainly(&self, target: Rank) -> bool {
         self.core.epochs.are_plain() && self.locks.borrow_mut().unlock(self.core.ra, target).is_ok()
+    }
+
+    /// Like [`unlock_plainly`](Self::unlock_plainly), if that is short as well; see [`WindowLock::unlock_shortly`].
+    #[inline(always)]
+    pub fn unlock_shortly(&self, target: Rank) -> bool {
+        self.core.epochs.are_plain()
+            && matches!(self.locks.borrow_mut().unlock_shortly(self.core.ra, target), Some(Ok(())))
     }
 
     /// Like [`lock_plainly`](Self::lock_plainly), for a lock_all.

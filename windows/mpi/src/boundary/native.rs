@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use mpi_sys as ffi;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{
-    Assert, Call, ElementKind, Error, FenceAssert, Flavor, Layout, LockKind, Op, PostAssert, StartAssert, WindowDisp,
+    Assert, Begun, Call, ElementKind, Error, FenceAssert, Flavor, Layout, LockKind, Op, PostAssert, StartAssert,
+    WindowDisp,
 };
 
 use super::engine::{Engine, Memory, Shared, program_memory};
@@ -119,6 +120,8 @@ pub(crate) struct Native {
     calls: Cell<u32>,
     /// A locked target, plus one; [`NONE`], or [`ALL`]. The engine may have locked other targets, too.
     open: Cell<u64>,
+    /// True if a short path has begun a lock that waits.
+    is_begun: Cell<bool>,
     /// True if this rank has stored by a short path since its last flush.
     is_dirty: Cell<bool>,
     /// True if the engine has written for this rank since then.
@@ -278,6 +281,7 @@ impl Native {
             types: Types::all(),
             calls: Cell::new(0),
             open: Cell::new(NONE),
+            is_begun: Cell::new(false),
             is_dirty: Cell::new(false),
             has_posted: Cell::new(false),
             last_type: Cell::new(Types::all().bytes()),
@@ -591,28 +595,57 @@ impl Native {
         is_short
     }
 
-    /// Locks a target if no rank holds a conflicting lock, or does nothing and returns false.
+    /// Locks a target, or begins that, if it is short: with the default policy, and as long as nothing is locked. Returns whether the target
+    /// is locked.
     #[inline(always)]
     pub(crate) fn short_lock(&self, lock_type: c_int, target: c_int, assert: c_int) -> bool {
-        let kind = match lock_type {
-            EXCLUSIVE => LockKind::Exclusive,
-            SHARED => LockKind::Shared,
-            _ => return false,
-        };
-        if assert != 0 || !self.engine.raw().lock_plainly(kind, Rank(target as u32)) {
+        let Some(kind) = unasserted(lock_type, assert) else { return false };
+        match self.engine.raw().begin_plainly(kind, Rank(target as u32)) {
+            Begun::Held => {
+                self.open.set(u64::from(target as u32) + 1);
+                true
+            }
+            // `lock` goes on from there.
+            Begun::Waits => {
+                self.is_begun.set(true);
+                false
+            }
+            Begun::Nothing | Begun::Failed(_) => false,
+        }
+    }
+
+    /// Locks a target, or does nothing and returns false.
+    #[inline]
+    pub(crate) fn medium_lock(&self, lock_type: c_int, target: c_int, assert: c_int) -> bool {
+        let Some(kind) = unasserted(lock_type, assert) else { return false };
+        if self.is_begun.get() || !self.engine.raw().lock_plainly(kind, Rank(target as u32)) {
             return false;
         }
         self.open.set(u64::from(target as u32) + 1);
         true
     }
 
-    /// Unlocks a target, or does nothing and returns false.
+    /// Unlocks a target if that is short. Otherwise it does nothing and returns false.
     #[inline(always)]
     pub(crate) fn short_unlock(&self, target: c_int) -> bool {
         if self.has_posted.get() || self.is_time() {
             return false;
         }
         self.fence_stores();
+        let is_unlocked = self.engine.raw().unlock_shortly(Rank(target as u32));
+        if is_unlocked {
+            self.open.set(NONE);
+        }
+        is_unlocked
+    }
+
+    /// Unlocks a target, or does nothing and returns false.
+    #[inline]
+    pub(crate) fn medium_unlock(&self, target: c_int) -> bool {
+        // A call of `short_unlock` has counted this one, and has completed the stores.
+        if self.has_posted.get() || self.calls.get() >= CALLS {
+            return false;
+        }
         self.open.set(NONE);
         self.engine.raw().unlock_plainly(Rank(target as u32))
     }
@@ -935,7 +968,10 @@ impl Native {
     }
 
     pub(crate) fn lock(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<()> {
-        self.engine.raw().lock(kind, target, assert)?;
+        match target {
+            Some(target) if self.is_begun.take() => self.engine.raw().complete_lock(kind, target)?,
+            _ => self.engine.raw().lock(kind, target, assert)?,
+        }
         if let Some(target) = target {
             // Of several locked targets, the short paths know the latest one.
             self.open.set(u64::from(target.0) + 1);
@@ -1115,6 +1151,16 @@ impl Native {
     /// Returns the group of the window's ranks.
     pub(crate) fn group(&self) -> Group {
         self.group
+    }
+}
+
+/// Returns the kind of a lock without assertions.
+#[inline(always)]
+fn unasserted(lock_type: c_int, assert: c_int) -> Option<LockKind> {
+    match lock_type {
+        EXCLUSIVE if assert == 0 => Some(LockKind::Exclusive),
+        SHARED if assert == 0 => Some(LockKind::Shared),
+        _ => None,
     }
 }
 
