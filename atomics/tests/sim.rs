@@ -39,6 +39,7 @@ fn machine(shape: Shape) -> Profile {
             notice: ns(0),
             keep: 1.0,
             pause: ns(0),
+            fence: None,
             byte: 50.0,
         },
     }
@@ -51,6 +52,25 @@ fn torus() -> Shape {
 /// Returns a network of nodes in a row.
 fn row() -> Shape {
     Shape::Torus { free: 1, fixed: vec![], wrap: false }
+}
+
+#[test]
+fn a_fence_for_all_ranks_needs_one_node_and_its_time() {
+    let fenced = |shape, fence: Option<Span>| {
+        let mut machine = machine(shape);
+        machine.node.fence = fence;
+        let simulator = Simulator::new(&machine, &Options::new(2)).unwrap();
+        let outcome = simulator.run(|ra| {
+            let start = ra.now();
+            let is_there = ra.fence_everywhere().unwrap();
+            assert_eq!(ra.capabilities().asymmetric_fence, is_there);
+            (is_there, ra.now().since(start).as_nanos())
+        });
+        outcome.unwrap().results[0]
+    };
+    assert_eq!(fenced(Shape::OneNode, Some(Span(7_000_000))), (true, 7_000));
+    assert_eq!(fenced(Shape::OneNode, None), (false, 0));
+    assert_eq!(fenced(torus(), Some(Span(7_000_000))), (false, 0), "ranks of several nodes have no fence in common");
 }
 
 #[test]

@@ -37,7 +37,8 @@ pub use stats::{Busiest, Hottest, OperationKind, Operations, Stats};
 
 use crate::engine::coroutine::{Port, Task};
 use crate::model::fabric::{
-    Bytes, Completion, DONE, Delay, Extras, Fabric, Failures, Leaving, Span as Range, Word, WordOp, WorldView,
+    AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Failures, Leaving, Span as Range, Word, WordOp,
+    WorldView,
 };
 use crate::{
     Atomicity, Capabilities, Distance, Error, Failed, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
@@ -201,6 +202,12 @@ impl Simulator {
         self.options.local_atomics.unwrap_or(self.profile.local_atomics)
     }
 
+    /// Returns the time of a fence by one rank for all ranks: only processors have one, and only for their own node.
+    fn fence(&self) -> Option<Span> {
+        let is_shared = self.profile.shape == Shape::OneNode && self.local_atomics() == LocalAtomics::Processor;
+        self.profile.node.fence.filter(|_| is_shared)
+    }
+
     /// Returns the topology of the ranks, as their code sees it.
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -265,8 +272,10 @@ impl Simulator {
                 ordered_puts: self.local_atomics() == LocalAtomics::Nic
                     || self.options.local_bulk != Some(LocalAtomics::Nic),
                 atomicity: Atomicity::Global,
+                asymmetric_fence: self.fence().is_some(),
                 ..Capabilities::coherent("sim")
             },
+            fence: self.fence(),
         });
         let stacks = stacks::Stacks::new(self.options.ranks as usize, self.options.stack_bytes)?;
         let mut tasks: Vec<engine::RankTask> = (0..self.options.ranks)
@@ -345,6 +354,8 @@ struct Shared {
     capabilities: Capabilities,
     /// True if word operations within a node go through its adapter.
     word_adapter: bool,
+    /// The time of a fence by one rank for all ranks, if they have one.
+    fence: Option<Span>,
 }
 
 /// One rank of a simulated machine.
@@ -530,7 +541,20 @@ impl Fabric for Sim<'_> {
 
     fn extras(&self) -> Extras<'_> {
         let failures = self.shared.known.detection().map(|_| self as &dyn Failures);
-        Extras { leaving: Some(self), failures, ..Extras::default() }
+        let fence = self.shared.fence.map(|_| self as &dyn AsymmetricFence);
+        Extras { leaving: Some(self), failures, fence, ..Extras::default() }
+    }
+}
+
+impl AsymmetricFence for Sim<'_> {
+    /// Does nothing: a rank's put takes effect sooner than any fence ends.
+    fn fence_light(&self) {}
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        match self.shared.fence {
+            Some(Span(time)) => self.tell(Op::Compute { time }).map(|()| true),
+            None => Ok(false),
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | ping-pong | a put to the other rank's word, until that rank's `wait_until` has returned | 2 (`hit` + `core`) + `notice` |
 //! | contended | one of the fetch_adds of both ranks on one word, as fast as possible | `atomic` / `keep` |
 //! | pause | one, for one operation | its 64 ns + `pause` |
+//! | fence | one for both ranks, while the other rank runs | `fence` |
 //! | copy | a byte of a long put | `byte` |
 //!
 //! A core gives a line away when the other one requests it, and no core has it during the transfer. So of two contending
@@ -50,13 +51,15 @@ pub enum Program {
     PingPong,
     /// Pauses for one operation.
     Pause,
+    /// Fences for both ranks.
+    Fence,
     /// A long put.
     Copy,
 }
 
 impl Program {
     /// All programs.
-    pub const ALL: [Program; 8] = [
+    pub const ALL: [Program; 9] = [
         Program::Get,
         Program::Put,
         Program::FetchAdd,
@@ -64,6 +67,7 @@ impl Program {
         Program::Turns,
         Program::PingPong,
         Program::Pause,
+        Program::Fence,
         Program::Copy,
     ];
 
@@ -77,6 +81,7 @@ impl Program {
             Program::Turns => "put until read",
             Program::PingPong => "put until noticed",
             Program::Pause => "pause",
+            Program::Fence => "fence for all ranks",
             Program::Copy => "copy of a byte",
         }
     }
@@ -88,6 +93,7 @@ impl Program {
             Program::Contended => 10_000,
             Program::PingPong | Program::Turns => 250,
             Program::Pause => 500,
+            Program::Fence => 20,
             Program::Copy => 4,
         }
     }
@@ -165,6 +171,9 @@ const BATCH: u64 = 16;
 
 /// The intended duration of a pause for one operation, in nanoseconds.
 const UNIT_OF_PAUSE: f64 = OPERATION as f64;
+
+/// The time of a fence for all ranks where there is none.
+const NO_FENCE: f64 = 0.0;
 
 /// Least number of valid series of each program.
 const LEAST: usize = 3;
@@ -277,6 +286,15 @@ impl<A: RemoteAtomics> First<'_, A> {
                 let each = self.timed(times, |_| ra.put_bytes(peer.at(BYTES), &bytes))?;
                 Ok(each.map(|time| time / COPIED as f64))
             }
+            Program::Fence => {
+                // A rank that is parked needs no fence.
+                self.order(program as u64)?;
+                let is_there = std::cell::Cell::new(true);
+                let each =
+                    self.timed(times, |_| ra.fence_everywhere().map(|done| is_there.set(is_there.get() && done)))?;
+                self.order(0)?;
+                Ok(if is_there.get() { each } else { Some(NO_FENCE) })
+            }
             Program::Contended => {
                 self.order(program as u64)?;
                 let each = self.timed(times, |_| ra.fetch_add(own, 1).map(drop))?;
@@ -367,6 +385,10 @@ fn partner<A: RemoteAtomics>(ra: &A, mut order: u64) -> rmalab_atomics::Result<(
                 count += BATCH;
             }
             ra.put(me.at(COUNT), count)?;
+        } else if kind == Program::Fence as u64 {
+            while ra.get(me.at(ORDER))? < order {
+                std::hint::spin_loop();
+            }
         } else if kind == Program::PingPong as u64 {
             for _ in 0..=Program::PingPong.times() {
                 pings += 1;
@@ -401,7 +423,7 @@ fn of_rounds(rounds: &[Round]) -> Result<Times> {
 
 /// The machine of one node on which the programs take these times.
 fn fitted(name: &str, cores: usize, measured: &Times) -> Profile {
-    let &[get, put, fetch_add, contended, read, noticed, pause, copy] = measured;
+    let &[get, put, fetch_add, contended, read, noticed, pause, fence, copy] = measured;
     // Every time is positive, and less than a tenth of a nanosecond is no measurement.
     let span = |nanoseconds: f64| Span((nanoseconds.max(0.1) * 10.0).round() as u64 * 100);
     let hit = (get + put) / 2.0;
@@ -418,6 +440,7 @@ fn fitted(name: &str, cores: usize, measured: &Times) -> Profile {
         socket: span(core),
         notice: Span((notice * 10.0).round() as u64 * 100),
         keep: (keep * 100.0).round() / 100.0,
+        fence: (fence != NO_FENCE).then(|| span(fence)),
         pause: Span(((pause - UNIT_OF_PAUSE).max(0.0) * 10.0).round() as u64 * 100),
         byte: (copy * 1e4).round() / 10.0,
     };
@@ -429,8 +452,8 @@ fn fitted(name: &str, cores: usize, measured: &Times) -> Profile {
 mod tests {
     use super::*;
 
-    /// get, put, fetch_add, contended, read, noticed, pause, copy.
-    const MEASURED: Times = [1.0, 2.0, 5.0, 10.0, 103.0, 123.0, 104.0, 0.05];
+    /// get, put, fetch_add, contended, read, noticed, pause, fence, copy.
+    const MEASURED: Times = [1.0, 2.0, 5.0, 10.0, 103.0, 123.0, 104.0, 3000.0, 0.05];
 
     #[test]
     fn the_simulator_reproduces_the_measured_times() {
@@ -440,7 +463,7 @@ mod tests {
         assert_eq!(keep, 0.5);
         let simulated = simulate(&profile).unwrap();
         // hit is the mean of get and put. A rank that continues with a line completes its operation.
-        let expected = [1.5, 1.5, 5.0, 10.0, 103.0, 123.0, 104.0, 0.05];
+        let expected = [1.5, 1.5, 5.0, 10.0, 103.0, 123.0, 104.0, 3000.0, 0.05];
         for (program, (simulated, expected)) in Program::ALL.iter().zip(simulated.iter().zip(expected)) {
             let most = if *program == Program::Contended { 0.15 } else { 0.05 };
             assert!((simulated / expected - 1.0).abs() < most, "{program:?}: {simulated} and not {expected}");
@@ -449,10 +472,15 @@ mod tests {
 
     #[test]
     fn the_file_of_a_calibration_is_its_profile() {
-        let profile = fitted("test", 2, &MEASURED);
-        let simulated = simulate(&profile).unwrap();
-        let calibration = Calibration { profile, measured: MEASURED, simulated, rounds: 1, complete: true };
-        assert_eq!(Profile::parse("test.toml", &calibration.to_toml()).unwrap(), calibration.profile);
+        for fence in [MEASURED[Program::Fence as usize], NO_FENCE] {
+            let mut measured = MEASURED;
+            measured[Program::Fence as usize] = fence;
+            let profile = fitted("test", 2, &measured);
+            let simulated = simulate(&profile).unwrap();
+            let calibration = Calibration { profile, measured, simulated, rounds: 1, complete: true };
+            assert_eq!(Profile::parse("test.toml", &calibration.to_toml()).unwrap(), calibration.profile);
+            assert_eq!(calibration.profile.node.fence.is_some(), fence != NO_FENCE);
+        }
     }
 
     #[test]

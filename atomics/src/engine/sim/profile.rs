@@ -4,7 +4,7 @@
 //! every number: a paper and its section, the data of a fit, or an assumption. Times are `"100ns"` or `"0.71us"`. The cost
 //! of a byte is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are required, and there are no others. A machine
 //! of the shape `one-node` has all or none of the network's keys and the table `nic`. The keys `node.keep` and `node.pause`
-//! are optional, with the values 1 and 0.
+//! are optional, with the values 1 and 0. So is `node.fence`; without it, no rank can fence for the others.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -19,7 +19,7 @@
 //! | `nic.engines` | 1 to 1024 |
 //! | `nic.gap`, `nic.atomic`, `nic.word`, `nic.put`, `nic.get` | times |
 //! | `node.sockets` | 1 to 1024 |
-//! | `node.hit`, `node.atomic`, `node.core`, `node.socket`, `node.notice`, `node.pause` | times |
+//! | `node.hit`, `node.atomic`, `node.core`, `node.socket`, `node.notice`, `node.pause`, `node.fence` | times |
 //! | `node.keep` | 0 to 1 |
 //! | `nic.byte`, `node.byte` | bandwidths, or times for each byte |
 
@@ -111,6 +111,9 @@ pub struct Node {
     pub keep: f64,
     /// The time of a pause beyond the requested time.
     pub pause: Span,
+    /// The time of a fence by one rank for all ranks ([`RemoteAtomics::fence_everywhere`](crate::RemoteAtomics::fence_everywhere)), where
+    /// ranks have one. Only a machine of one node has it.
+    pub fence: Option<Span>,
     /// The time of each copied byte, in picoseconds.
     pub byte: f64,
 }
@@ -233,8 +236,10 @@ impl Profile {
     pub fn parse(name: &str, text: &str) -> Result<Profile> {
         let table = Table::parse(name, text, &[&KEYS[..], &NETWORK[..]].concat())?;
         let shape = shape(&table)?;
-        let node =
-            table.table("node", &["sockets", "hit", "atomic", "core", "socket", "notice", "keep", "pause", "byte"])?;
+        let node = table.table(
+            "node",
+            &["sockets", "hit", "atomic", "core", "socket", "notice", "keep", "pause", "fence", "byte"],
+        )?;
         let mut profile = Profile {
             name: line(&table, "name")?,
             about: line(&table, "about")?,
@@ -249,6 +254,7 @@ impl Profile {
                 notice: time(&node, "notice")?,
                 keep: if node.has("keep") { node.number("keep", 0.0..=1.0)? } else { 1.0 },
                 pause: if node.has("pause") { time(&node, "pause")? } else { Span(0) },
+                fence: if node.has("fence") { Some(positive(&node, "fence")?) } else { None },
                 byte: node.per_byte("byte")?,
             },
             shape,
@@ -324,6 +330,7 @@ impl Profile {
                 notice: Span(0),
                 keep: 1.0,
                 pause: Span(0),
+                fence: None,
                 byte: 0.0,
             },
         }
@@ -407,6 +414,9 @@ impl Profile {
         table.time("notice", node.notice, "a waiter to notice a change, besides getting the line");
         table.put("keep", node.keep, "share of a transfer for which the old core goes on using the line");
         table.time("pause", node.pause, "a pause, beyond the time asked for");
+        if let Some(fence) = node.fence {
+            table.time("fence", fence, "a fence by one rank for all ranks");
+        }
         table.put("byte", format!("{:?}", write_per_byte(node.byte)), "each byte copied");
         text
     }
