@@ -18,6 +18,8 @@
 
 mod timed;
 
+use std::num::NonZeroU64;
+
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{Begun, Entry, Error, Exclusion, LockKind, Result, WindowLock};
@@ -33,12 +35,33 @@ pub enum Assert {
     NoCheck,
 }
 
-/// A lock that this rank holds.
+/// A lock that this rank holds, in one word: a lock is stored and soon read again, and a read of a whole that was stored in parts waits for
+/// all of them.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    target: Rank,
-    kind: LockKind,
-    assert: Assert,
+struct Held(NonZeroU64);
+
+impl Held {
+    #[inline(always)]
+    fn new(target: Rank, kind: LockKind, assert: Assert) -> Held {
+        let (exclusive, unchecked) = (kind == LockKind::Exclusive, assert == Assert::NoCheck);
+        let marks = u64::from(exclusive) << 1 | u64::from(unchecked);
+        Held(NonZeroU64::MIN | u64::from(target.0) << 3 | marks << 1)
+    }
+
+    #[inline(always)]
+    fn target(self) -> Rank {
+        Rank((self.0.get() >> 3) as u32)
+    }
+
+    #[inline(always)]
+    fn kind(self) -> LockKind {
+        if self.0.get() & 4 != 0 { LockKind::Exclusive } else { LockKind::Shared }
+    }
+
+    #[inline(always)]
+    fn assert(self) -> Assert {
+        if self.0.get() & 2 != 0 { Assert::NoCheck } else { Assert::None }
+    }
 }
 
 /// The locks that a rank holds, the latest apart, since most ranks hold one lock at a time.
@@ -58,28 +81,29 @@ impl Holdings {
     #[inline(always)]
     fn of(&self, target: Rank) -> Option<Held> {
         match self.latest {
-            Some(held) if held.target == target => Some(held),
-            _ => self.earlier.iter().rev().find(|held| held.target == target).copied(),
+            Some(held) if held.target() == target => Some(held),
+            _ => self.earlier.iter().rev().find(|held| held.target() == target).copied(),
         }
     }
 
     #[inline(always)]
     fn add(&mut self, held: Held) {
-        if let Some(before) = self.latest.replace(held) {
+        if let Some(before) = self.latest {
             self.earlier.push(before);
         }
+        self.latest = Some(held);
     }
 
     /// Removes the lock of `target`, and returns it.
     #[inline(always)]
     fn remove(&mut self, target: Rank) -> Option<Held> {
         match self.latest {
-            Some(held) if held.target == target => {
+            Some(held) if held.target() == target => {
                 self.latest = self.earlier.pop();
                 Some(held)
             }
             _ => {
-                let at = self.earlier.iter().rposition(|held| held.target == target)?;
+                let at = self.earlier.iter().rposition(|held| held.target() == target)?;
                 Some(self.earlier.swap_remove(at))
             }
         }
@@ -137,7 +161,7 @@ impl<W: WindowLock> WindowLocks<W> {
         if assert == Assert::None {
             self.policy.lock(ra, kind, target)?;
         }
-        self.held.add(Held { target, kind, assert });
+        self.held.add(Held::new(target, kind, assert));
         Ok(())
     }
 
@@ -149,7 +173,7 @@ impl<W: WindowLock> WindowLocks<W> {
         }
         let begun = self.policy.begin_lock(ra, kind, target);
         if let Begun::Held = begun {
-            self.held.latest = Some(Held { target, kind, assert: Assert::None });
+            self.held.latest = Some(Held::new(target, kind, Assert::None));
         }
         begun
     }
@@ -161,7 +185,7 @@ impl<W: WindowLock> WindowLocks<W> {
     /// The errors of [`lock`](Self::lock).
     pub fn complete_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
         self.policy.complete_lock(ra, kind, target)?;
-        self.held.add(Held { target, kind, assert: Assert::None });
+        self.held.add(Held::new(target, kind, Assert::None));
         Ok(())
     }
 
@@ -178,7 +202,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ) -> Result<Entry> {
         self.check_lock("lock", target)?;
         let entry = self.policy.recoverable_lock(ra, kind, target)?;
-        self.held.add(Held { target, kind, assert: Assert::None });
+        self.held.add(Held::new(target, kind, Assert::None));
         Ok(entry)
     }
 
@@ -217,7 +241,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ) -> Result<(), E> {
         self.check_lock("lock", target)?;
         acquire()?;
-        self.held.add(Held { target, kind, assert });
+        self.held.add(Held::new(target, kind, assert));
         Ok(())
     }
 
@@ -234,8 +258,8 @@ impl<W: WindowLock> WindowLocks<W> {
         let Some(held) = self.held.remove(target) else {
             return Err(self.refuse_unlock(target));
         };
-        match held.assert {
-            Assert::None => self.policy.unlock(ra, held.kind, target),
+        match held.assert() {
+            Assert::None => self.policy.unlock(ra, held.kind(), target),
             Assert::NoCheck => Ok(()),
         }
     }
@@ -243,11 +267,11 @@ impl<W: WindowLock> WindowLocks<W> {
     /// Unlocks `target` if it is the only one that this rank has locked, as [`WindowLock::unlock_shortly`] does.
     #[inline(always)]
     pub fn unlock_shortly<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Option<Result<()>> {
-        let Some(Held { target: latest, kind, assert: Assert::None }) = self.held.latest else { return None };
-        if latest != target || !self.held.earlier.is_empty() {
+        let held = self.held.latest?;
+        if held.target() != target || held.assert() != Assert::None || !self.held.earlier.is_empty() {
             return None;
         }
-        let done = self.policy.unlock_shortly(ra, kind, target)?;
+        let done = self.policy.unlock_shortly(ra, held.kind(), target)?;
         self.held.latest = None;
         Some(done)
     }
@@ -322,12 +346,12 @@ impl<W: WindowLock> WindowLocks<W> {
     /// Returns the lock that this rank holds of `target` alone, with its assertion.
     #[inline]
     pub fn lock_of(&self, target: Rank) -> Option<(LockKind, Assert)> {
-        self.held.of(target).map(|held| (held.kind, held.assert))
+        self.held.of(target).map(|held| (held.kind(), held.assert()))
     }
 
     /// Returns the latest of the targets that this rank has locked.
     pub fn last_target(&self) -> Option<Rank> {
-        self.held.iter().last().map(|held| held.target)
+        self.held.iter().last().map(|held| held.target())
     }
 
     /// Returns the assertion of the lock_all that this rank holds.
@@ -341,7 +365,7 @@ impl<W: WindowLock> WindowLocks<W> {
     pub fn held(&self, target: Rank) -> Option<LockKind> {
         match self.all {
             Some(_) if target.0 < self.size => Some(LockKind::Shared),
-            _ => self.held.of(target).map(|held| held.kind),
+            _ => self.held.of(target).map(|held| held.kind()),
         }
     }
 
@@ -386,7 +410,7 @@ impl<W: WindowLock> WindowLocks<W> {
         if target.0 >= size {
             return Error::NoSuchTarget { rank, target, size };
         }
-        let held = self.held.of(target).map_or("lock_all", |held| name(held.kind));
+        let held = self.held.of(target).map_or("lock_all", |held| name(held.kind()));
         Error::AlreadyLocked { rank, call, target, held }
     }
 
@@ -401,7 +425,7 @@ impl<W: WindowLock> WindowLocks<W> {
         let held = if self.all.is_some() {
             "a lock_all".to_owned()
         } else {
-            let locks = self.held.iter().map(|held| format!("{} ({})", held.target, name(held.kind)));
+            let locks = self.held.iter().map(|held| format!("{} ({})", held.target(), name(held.kind())));
             locks.collect::<Vec<_>>().join(", ")
         };
         Error::LockAllWhileLocked { rank: self.rank, held }

@@ -15,7 +15,7 @@ impl<W: WindowLockTimed> WindowLocks<W> {
         self.check_lock("try_lock", target)?;
         let locked = self.policy.try_lock(ra, kind, target)?;
         if locked {
-            self.held.add(Held { target, kind, assert: Assert::None });
+            self.held.add(Held::new(target, kind, Assert::None));
         }
         Ok(locked)
     }
@@ -35,7 +35,7 @@ impl<W: WindowLockTimed> WindowLocks<W> {
         self.check_lock("lock_until", target)?;
         let locked = self.policy.lock_until(ra, kind, target, deadline)?;
         if locked {
-            self.held.add(Held { target, kind, assert: Assert::None });
+            self.held.add(Held::new(target, kind, Assert::None));
         }
         Ok(locked)
     }
