@@ -22,7 +22,8 @@ fn main() {
     println!("cargo::rustc-env=RMALAB_PROFILE={profile}");
     let commit = run("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
     println!("cargo::rustc-env=RMALAB_COMMIT={}", commit.unwrap_or_else(|| "unknown".into()));
-    for path in ["../.git/HEAD", "../.git/logs/HEAD"] {
+    // A change of any crate makes the commit a dirty one.
+    for path in ["../.git/HEAD", "../.git/logs/HEAD", "../atomics", "../locks", "../windows", "../verify", "../bench"] {
         if Path::new(path).exists() {
             println!("cargo::rerun-if-changed={path}");
         }
