@@ -16,9 +16,9 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use crate::{
     ALock, Begun, BigReader, BrLock, Bravo, Clh, Cna, Cohort, DecLock, DslrWide, Entry, Exclusion, Exclusive, Gcr,
     GcrRw, Global, Hapax, Hierarchical, LockKind, Malthusian, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Mpi4pyMcs, NoCheck,
-    OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, RecoverableRw, Result, RmaMcs, RmaRw, RobustGlobal,
-    RobustHierarchical, RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw,
-    Ticket, TwoLevel, TwoLevelScan, WindowLock,
+    OshmemMcs, PerTarget, RawMutex, RawRwLock, Reciprocating, Result, RmaMcs, RmaRw, RobustGlobal, RobustHierarchical,
+    RobustMcs, RobustRw, RobustTas, RobustTicket, RobustTwoLevel, Sherman, ShiftLock, Tas, TasRw, Ticket, TwoLevel,
+    TwoLevelScan, WindowLock,
 };
 
 /// One entry of the list of policies: its type, its name, the call of a visitor, or whether it is a mutex.
@@ -41,31 +41,6 @@ macro_rules! entry {
     (is_mutex mutex) => { true };
     (is_mutex robust_mutex) => { true };
     (is_mutex $other:ident) => { false };
-}
-
-/// Code for a policy of any type: see [`PolicyKind::visit`].
-pub trait PolicyVisitor {
-    /// The result of a visit.
-    type Out;
-
-    /// Runs the code for the policy `W`.
-    fn visit<W: WindowLock + 'static>(self) -> Self::Out;
-
-    /// Runs the code for a policy that is one lock of type `L` for the whole window. The default visits the policy.
-    fn visit_lock<L: RawRwLock + 'static>(self) -> Self::Out
-    where
-        Self: Sized,
-    {
-        self.visit::<Global<L>>()
-    }
-
-    /// Runs the code for a policy that is one lock which outlives ranks. The default visits the policy.
-    fn visit_robust_lock<L: RecoverableRw + 'static>(self) -> Self::Out
-    where
-        Self: Sized,
-    {
-        self.visit::<RobustGlobal<L>>()
-    }
 }
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -350,8 +325,10 @@ policies! {
 }
 
 mod names;
+mod visitor;
 
 pub use names::UnknownPolicy;
+pub use visitor::PolicyVisitor;
 
 #[cfg(test)]
 mod tests;

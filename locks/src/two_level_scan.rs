@@ -21,7 +21,7 @@
 //!   included.
 //! * A waiting lock_all keeps out the first exclusive lock of other ranks. So programs that hold locks while they ask for more can
 //!   deadlock as under `two-level`, even if the locks do not conflict.
-//! * An attempt can give back all that it holds, so there are tries and deadlines: [`WindowLockTimed`].
+//! * An attempt can give back all that it holds, so there are tries and deadlines: [`WindowLockTimed`](crate::WindowLockTimed).
 //!
 //! # State
 //!

@@ -16,104 +16,15 @@
 //!
 //! No remote operation in addition to the policy's. A lock or unlock searches the targets that this rank holds, the latest first.
 
+mod held;
 mod timed;
-
-use std::num::NonZeroU64;
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
+pub use held::Assert;
+use held::{Held, Holdings};
+
 use crate::{Begun, Entry, Error, Exclusion, LockKind, Result, WindowLock};
-
-/// An assertion of the caller of lock or lock_all.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Assert {
-    /// Nothing.
-    #[default]
-    None,
-    /// No rank holds or attempts a conflicting lock meanwhile (`MPI_MODE_NOCHECK`). The assertion skips the acquisition and the matching
-    /// release, and nothing else. A wrong assertion is not detected.
-    NoCheck,
-}
-
-/// A lock that this rank holds, in one word: a lock is stored and soon read again, and a read of a whole that was stored in parts waits for
-/// all of them.
-#[derive(Clone, Copy, Debug)]
-struct Held(NonZeroU64);
-
-impl Held {
-    #[inline(always)]
-    fn new(target: Rank, kind: LockKind, assert: Assert) -> Held {
-        let (exclusive, unchecked) = (kind == LockKind::Exclusive, assert == Assert::NoCheck);
-        let marks = u64::from(exclusive) << 1 | u64::from(unchecked);
-        Held(NonZeroU64::MIN | u64::from(target.0) << 3 | marks << 1)
-    }
-
-    #[inline(always)]
-    fn target(self) -> Rank {
-        Rank((self.0.get() >> 3) as u32)
-    }
-
-    #[inline(always)]
-    fn kind(self) -> LockKind {
-        if self.0.get() & 4 != 0 { LockKind::Exclusive } else { LockKind::Shared }
-    }
-
-    #[inline(always)]
-    fn assert(self) -> Assert {
-        if self.0.get() & 2 != 0 { Assert::NoCheck } else { Assert::None }
-    }
-}
-
-/// The locks that a rank holds, the latest apart, since most ranks hold one lock at a time.
-#[derive(Debug, Default)]
-struct Holdings {
-    latest: Option<Held>,
-    /// Those before, in any order.
-    earlier: Vec<Held>,
-}
-
-impl Holdings {
-    #[inline(always)]
-    fn is_empty(&self) -> bool {
-        self.latest.is_none() && self.earlier.is_empty()
-    }
-
-    #[inline(always)]
-    fn of(&self, target: Rank) -> Option<Held> {
-        match self.latest {
-            Some(held) if held.target() == target => Some(held),
-            _ => self.earlier.iter().rev().find(|held| held.target() == target).copied(),
-        }
-    }
-
-    #[inline(always)]
-    fn add(&mut self, held: Held) {
-        if let Some(before) = self.latest {
-            self.earlier.push(before);
-        }
-        self.latest = Some(held);
-    }
-
-    /// Removes the lock of `target`, and returns it.
-    #[inline(always)]
-    fn remove(&mut self, target: Rank) -> Option<Held> {
-        match self.latest {
-            Some(held) if held.target() == target => {
-                self.latest = self.earlier.pop();
-                Some(held)
-            }
-            _ => {
-                let at = self.earlier.iter().rposition(|held| held.target() == target)?;
-                Some(self.earlier.swap_remove(at))
-            }
-        }
-    }
-
-    /// Returns the locks, the latest last.
-    fn iter(&self) -> impl Iterator<Item = &Held> {
-        self.earlier.iter().chain(&self.latest)
-    }
-}
 
 /// One rank's part of a window's locks: the policy `W`, with MPI's rules checked.
 ///
@@ -138,9 +49,7 @@ impl<W: WindowLock> WindowLocks<W> {
     /// The errors of the policy's [`WindowLock::new`].
     pub fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: W::Params) -> Result<WindowLocks<W>> {
         let policy = W::new(ra, params)?;
-        // Room for a stencil's neighbours. More locks cost an allocation.
-        let held = Holdings { latest: None, earlier: Vec::with_capacity(8) };
-        Ok(WindowLocks { policy, rank: ra.rank(), size: ra.size(), held, all: None, failed: None })
+        Ok(WindowLocks { policy, rank: ra.rank(), size: ra.size(), held: Holdings::new(), all: None, failed: None })
     }
 
     /// Locks `target`, and waits until it is locked (`MPI_Win_lock`).
