@@ -215,7 +215,8 @@ mod tests {
             match ra.rank() {
                 // The far class is the victim: its head waits.
                 Rank(1) => has(2, 2)?,
-                Rank(2) => has(0, pointer(Rank(0)))?,
+                // The near class is the victim, so rank 0 has come, and it enters ahead of a far rank that comes now.
+                Rank(2) => has(2, 1)?,
                 _ => 0,
             };
             lock.acquire(ra)?;

@@ -240,7 +240,11 @@ mod tests {
             }
             rank => {
                 match rank {
-                    2 => suite::poll(ra, lock.state, |state| state >= RC)?,
+                    2 => {
+                        suite::poll(ra, lock.state, |state| state >= RC)?;
+                        // Rank 0 has taken the stack of readers, so rank 1 cannot join it.
+                        suite::poll(ra, lock.r_hd, |r_hd| r_hd == NIL)?
+                    }
                     _ => suite::poll(ra, lock.state, |state| state & RF != 0 && state & W2 != 0)?,
                 };
                 lock.acquire_write(ra)?;

@@ -185,7 +185,11 @@ impl RobustTicket {
             if now_serving == self.my_ticket {
                 self.passed = silenced_before;
                 self.told = lock & OWNER_DEAD;
-                return Ok(if self.told == 0 { Entry::Clean } else { Entry::OwnerDead(ra.failed()?) });
+                if self.told == 0 {
+                    return Ok(Entry::Clean);
+                }
+                // Another rank may have found the failure, and served this one.
+                return Ok(Entry::OwnerDead(recoverable::acknowledged(ra)?));
             }
             let distance = self.distance(now_serving);
             let is_turn = |lock| lock & NOT_RECOVERABLE != 0 || lock & SERVING == self.my_ticket;
@@ -284,6 +288,26 @@ mod tests {
                 suite::poll(ra, word, |word| word == TICKET | 1).unwrap();
             })
             .unwrap();
+    }
+
+    /// Another rank has served the ticket of rank 1. So it is rank 0's turn at once, and rank 0 has not looked for failures before.
+    #[test]
+    fn owner_dead_acknowledges_the_failure() {
+        suite::with_deaths(2, |ra| {
+            let place = Place::alloc(ra, Rank(0), RobustTicket::WORDS, RobustTicket::NODE)?;
+            let mut lock = RobustTicket::bind(ra, place, TicketParams::default())?;
+            if ra.rank() == Rank(1) {
+                suite::die();
+            }
+            while ra.failed()?.is_empty() {
+                std::thread::yield_now();
+            }
+            ra.compare_and_swap(lock.lock, 0, TICKET | OWNER_DEAD | 1)?;
+            assert_eq!(lock.recoverable_acquire(ra)?, Entry::OwnerDead(Failed::from_iter([Rank(1)])));
+            // The failure ends no pause any more.
+            ra.pause(1)?;
+            lock.release(ra)
+        });
     }
 
     #[test]

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(suite::mutex_cost::<Sherman>(ShermanParams::default()), (1, 1));
     }
 
-    /// Five ranks of a node acquire in their order. The first one holds the lock until all have arrived. Returns the value of `global`
+    /// Five ranks of a node acquire in their order. The first one holds the lock until all are linked. Returns the value of `global`
     /// while each of them holds the lock.
     fn globals(max: u32) -> Vec<u64> {
         let globals = Mutex::new(Vec::new());
@@ -190,7 +190,9 @@ mod tests {
             }
             lock.acquire_write(ra)?;
             if ra.rank() == Rank(0) {
-                arrived(4)?;
+                for before in (0..4).map(Rank) {
+                    suite::poll(ra, before.at(place.node), |next| next != NIL)?;
+                }
             }
             globals.lock().unwrap().push(ra.get(place.word(0))?);
             lock.release_write(ra)

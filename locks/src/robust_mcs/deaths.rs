@@ -3,6 +3,7 @@
 use rmalab_atomics::{Address, Mapped, Rank, WORD};
 
 use super::*;
+use crate::qnode::pointer;
 use crate::recoverable::{acknowledged, interruptible};
 use crate::suite::{die, with_deaths};
 
@@ -62,6 +63,11 @@ impl<'a> Queue<'a> {
         Ok(before)
     }
 
+    /// Returns whether `rank` is this rank's successor.
+    fn is_ahead_of(&self, rank: Rank) -> Result<bool> {
+        Ok(self.ra.get(self.lock.node.next_of(self.lock.pointer()))? as u32 == pointer(rank) as u32)
+    }
+
     /// Enters alone.
     fn enter(&self) -> Result<()> {
         let other = self.ra.fetch_store(self.inside, u64::from(self.ra.rank().0) + 1)?;
@@ -97,9 +103,7 @@ fn the_rank_that_a_failed_rank_has_granted_is_the_holder() {
                 assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
                 queue.enter()?;
                 queue.next()?;
-                let announced = queue.lock.node.announced_by(Rank(0));
-                let behind = || Ok::<_, Error>(WordRef::of(Rank(0), ra.get(announced)?).behind);
-                queue.until(|| Ok(behind()? == queue.lock.pointer() || ra.get(queue.inside)? != 3))?;
+                queue.until(|| Ok(queue.is_ahead_of(Rank(0))? || ra.get(queue.inside)? != 3))?;
                 queue.leave()
             }
             3 => {
@@ -319,8 +323,7 @@ fn the_rank_that_a_live_rank_has_granted_is_the_holder() {
                 assert_eq!(queue.lock.wait_behind(ra, before)?, Entry::Clean);
                 queue.enter()?;
                 queue.next()?;
-                let announced = queue.lock.node.announced_by(Rank(2));
-                queue.until(|| Ok(WordRef::of(Rank(2), ra.get(announced)?).behind == queue.lock.pointer()))?;
+                queue.until(|| queue.is_ahead_of(Rank(2)))?;
                 queue.leave()
             }
             1 => {

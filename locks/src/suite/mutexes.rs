@@ -329,7 +329,7 @@ pub(super) fn meet_again<A: RemoteAtomics + ?Sized>(
     meet(ra, at, count, ask)
 }
 
-/// Polls the word until it is at least `count`, also after failures.
+/// Polls the word until it is at least `count`, also after the failure of rank 1. Panics if another rank has failed.
 pub(super) fn meet<A: RemoteAtomics + ?Sized>(
     ra: &A,
     at: Address,
@@ -338,6 +338,7 @@ pub(super) fn meet<A: RemoteAtomics + ?Sized>(
 ) -> Result<()> {
     while ra.get(at)? < count {
         interruptible(ra.pause(64).map_err(crate::Error::from))?;
+        assert!(ra.failed()?.iter().all(|rank| rank == Rank(1)), "another rank has found a fault");
         ask()?;
     }
     Ok(())

@@ -17,8 +17,8 @@ mod types;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use mpi_sys as ffi;
 use rmalab_atomics::{Rank, Topology};
@@ -1001,43 +1001,64 @@ pub(crate) unsafe extern "C" fn MPI_Win_get_info(win: ffi::MPI_Win, info: *mut f
 
 /// Ends the program if its MPI is not the MPI for which this library is built, since the handles of other MPIs have another form. A
 /// Fortran program may begin without a call that reaches this library, so a new window checks that, too.
+///
+/// This and [`check_launcher`] run in programs without a window, too. So they are part of `MPI_Init` and call little, since each call
+/// brings more pages of this library into memory.
+#[inline(always)]
 fn check_host() {
-    static CHECKED: Once = Once::new();
-    CHECKED.call_once(refuse_other_host);
+    static CHECKED: AtomicBool = AtomicBool::new(false);
+    if !CHECKED.swap(true, Ordering::Relaxed) {
+        let found = host::library();
+        if found.starts_with(b"Open MPI") != cfg!(open_mpi) {
+            refuse_other_host(&found);
+        }
+    }
 }
 
 /// The MPI for which this library is built, and the other one.
 const HOSTS: (&str, &str) = if cfg!(open_mpi) { ("Open MPI", "MPICH") } else { ("MPICH", "Open MPI") };
 
-fn refuse_other_host() {
-    let found = host::library();
+#[cold]
+fn refuse_other_host(found: &[u8]) -> ! {
     let (built_for, other) = HOSTS;
-    if found.starts_with("Open MPI") != cfg!(open_mpi) {
-        print(&format!(
-            "the preloaded library is built for {built_for}, but the program's MPI is {found}: preload the library that is built with the mpicc of {other}"
-        ));
-        std::process::exit(1);
-    }
+    print(&format!(
+        "the preloaded library is built for {built_for}, but the program's MPI is {}: preload the library that is built with the mpicc of {other}",
+        host::name(found)
+    ));
+    std::process::exit(1);
 }
+
+/// The variables in which the launchers of MPICH and of Open MPI pass the number of processes, and a process's own number.
+const LAUNCHERS: [(&str, &str); 2] = [("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")];
 
 /// Prints a line if the launcher of the other MPI has started the program, since its processes then do not find each
 /// other.
+#[inline(always)]
 fn check_launcher() {
-    static CHECKED: Once = Once::new();
-    CHECKED.call_once(|| {
-        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-        let (mpich, open_mpi) = (("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"));
-        let (own, other) = if cfg!(open_mpi) { (open_mpi, mpich) } else { (mpich, open_mpi) };
-        // The launcher of this MPI may itself run under the other MPI. One process of all prints the line.
-        if let (None, Some(size @ 2..), Some(0)) = (number(own.0), number(other.0), number(other.1))
-            && let Ok((_, 1)) = host::place(host::everyone())
-        {
-            print(&format!(
-                "the program's MPI is {}, but the launcher belongs to {}: each of the {size} processes is a program of one rank",
-                HOSTS.0, HOSTS.1
-            ));
-        }
-    });
+    static CHECKED: AtomicBool = AtomicBool::new(false);
+    let is_set = |name| std::env::var_os(name).is_some();
+    let [mpich, open_mpi] = LAUNCHERS;
+    // The launcher of this MPI may itself run under the other MPI. Usually the first variable tells that all is well.
+    if !CHECKED.swap(true, Ordering::Relaxed)
+        && is_set(mpich.0) == cfg!(open_mpi)
+        && is_set(open_mpi.0) != cfg!(open_mpi)
+    {
+        report_other_launcher(if cfg!(open_mpi) { mpich } else { open_mpi });
+    }
+}
+
+/// Prints the line if this is the first of several processes, each of which is a program of one rank.
+#[cold]
+fn report_other_launcher((size, rank): (&str, &str)) {
+    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    if let (Some(size @ 2..), Some(0)) = (number(size), number(rank))
+        && let Ok((_, 1)) = host::place(host::everyone())
+    {
+        print(&format!(
+            "the program's MPI is {}, but the launcher belongs to {}: each of the {size} processes is a program of one rank",
+            HOSTS.0, HOSTS.1
+        ));
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -44,8 +44,13 @@ pub(crate) struct Worlds {
 static ALL: Guarded<RefCell<BTreeMap<usize, Rc<Worlds>>>> = Guarded::new(RefCell::new(BTreeMap::new()));
 
 /// Returns the worlds that `comm` has, if it has any. All ranks get some, or none does.
+#[inline(always)]
 pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
-    let number = host::mark_of(comm)?;
+    numbered(host::mark_of(comm)?)
+}
+
+#[inline(never)]
+fn numbered(number: usize) -> Option<Rc<Worlds>> {
     ALL.get()?.borrow().get(&number).cloned()
 }
 

@@ -41,15 +41,20 @@ pub(crate) fn text_of(code: c_int) -> String {
     CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default().into_owned()
 }
 
-/// Returns the first line of the description of the program's MPI, whichever it is.
-pub(crate) fn library() -> String {
+/// Returns how the program's MPI describes itself, whichever it is.
+pub(crate) fn library() -> Vec<u8> {
     /// More than any MPI writes: MPICH up to 8 KiB, though Open MPI only 256 bytes.
     const LONGEST: usize = 64 << 10;
     let mut text = vec![0_u8; LONGEST];
     let mut len = 0;
     // SAFETY: the buffer is longer than the call may write, and both MPIs have the same signature.
     unsafe { ffi::PMPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
-    let text = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
+    text
+}
+
+/// Returns the first line of an MPI's description.
+pub(crate) fn name(library: &[u8]) -> String {
+    let text = CStr::from_bytes_until_nul(library).map(CStr::to_string_lossy).unwrap_or_default();
     let line = text.split(['\n', ',']).next().unwrap_or_default();
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -269,6 +274,7 @@ pub(crate) fn mark(comm: Comm, number: usize) -> std::result::Result<(), String>
 }
 
 /// Returns the number of a communicator, if it has one.
+#[inline(always)]
 pub(crate) fn mark_of(comm: Comm) -> Option<usize> {
     let &key = KEY.get()?;
     let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
