@@ -28,7 +28,7 @@ fn properties() {
     build.includes(&library.include_paths);
     println!("cargo:rerun-if-changed=src/boundary/predefined.c");
     build.clone().file("src/boundary/predefined.c").compile("rmalab_predefined");
-    let text = build.file(source).expand();
+    let text = build.clone().file(source).expand();
     let text = String::from_utf8_lossy(&text);
     let number = |name| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
     if number("rmalab_version ").expect("mpi.h defines MPI_VERSION") >= 4 {
@@ -36,5 +36,19 @@ fn properties() {
     }
     if number("rmalab_open ").is_some() {
         println!("cargo:rustc-cfg=open_mpi");
+    }
+    own_unwinder(&build.get_compiler());
+}
+
+/// Links the compiler's unwinder into the library. Otherwise every program would load libgcc_s.so with it: 100 KiB that most C programs do
+/// without. A compiler that has no such archive leaves it at that.
+#[cfg(feature = "mpi")]
+fn own_unwinder(compiler: &cc::Tool) {
+    let asked = compiler.to_command().arg("-print-file-name=libgcc_eh.a").output();
+    let printed = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    // The name alone if there is no such file.
+    if let Some(folder) = std::path::Path::new(&printed).parent().filter(|folder| folder.is_absolute()) {
+        println!("cargo:rustc-link-search=native={}", folder.display());
+        println!("cargo:rustc-link-lib=static:-bundle=gcc_eh");
     }
 }
