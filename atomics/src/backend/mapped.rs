@@ -6,6 +6,8 @@
 
 mod asymmetric;
 pub(crate) mod copy;
+#[cfg(rmalab_delays)]
+mod delays;
 mod failures;
 mod memory;
 mod registered;
@@ -274,6 +276,8 @@ impl Fabric for Mapped {
 
     #[inline(always)]
     fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        #[cfg(rmalab_delays)]
+        delays::delay();
         let (control, word) = self.place(at);
         let old = match op {
             WordOp::FetchAdd(value) => word.fetch_add(value, Ordering::SeqCst),
