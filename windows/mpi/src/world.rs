@@ -44,6 +44,8 @@ pub(crate) struct Worlds {
 static ALL: Guarded<RefCell<BTreeMap<usize, Rc<Worlds>>>> = Guarded::new(RefCell::new(BTreeMap::new()));
 
 /// Returns the worlds that `comm` has, if it has any. All ranks get some, or none does.
+///
+/// A barrier of a program without a window asks this, too, and should not bring further pages of code into memory for it.
 #[inline(always)]
 pub(crate) fn of(comm: Comm) -> Option<Rc<Worlds>> {
     numbered(host::mark_of(comm)?)
